@@ -26,7 +26,7 @@ import psutil
 
 from fedmq.computation import Given
 from fedmq.party.compute.processes import ProcessPool
-from fedmq.party.data.loading import AlignmentIds, Terms
+from fedmq.party.data.loading import AlignmentIds, AlignmentTerms
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
@@ -75,7 +75,7 @@ async def stalls(longest: list[float]) -> None:
 
 
 def own_ids(party: str, rows: range, folder: Path) -> AlignmentIds:
-    terms = Terms("bench", "bench", PARTIES)
+    terms = AlignmentTerms("bench", "bench", PARTIES)
     ids = IdList.of(f"customer-{row}" for row in rows)
     return AlignmentIds(ids, "", (), terms, AlignmentStore(folder / party))
 

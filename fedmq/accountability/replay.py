@@ -34,11 +34,10 @@ from fedmq.protocol.training.tables import PassiveTable
 
 __all__ = ["Replay", "same_but_rounded"]
 
-
 _Place = tuple[str, int | None, int | None, int | None, int | None]
 """Kind, tree, node, round and piece: no two answers of an attempt have the same."""
 
-_APART = 1e-6
+_ROUNDED_APART = 1e-6
 """Numbers are of the order of 1; roots and factors of a matrix come out to 10 digits at least."""
 
 
@@ -193,7 +192,7 @@ class _WithoutGradients(PassiveHalf):
 
 
 def same_but_rounded(
-    shown: HistogramReply, honest: HistogramReply, rounded: Set[str], apart: float = _APART
+    shown: HistogramReply, honest: HistogramReply, rounded: Set[str], apart: float = _ROUNDED_APART
 ) -> bool:
     """Whether both are the same but for their arrays ``rounded``, which are no more ``apart``."""
     if shown.model_copy(update={"payload": honest.payload}) != honest:

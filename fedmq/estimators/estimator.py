@@ -41,7 +41,7 @@ __all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor", "R
 
 _SEEDS = 2**31
 _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
-_DEFAULT = "reg:squarederror"
+_DEFAULT_OBJECTIVE = "reg:squarederror"
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -323,7 +323,7 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
 
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
         asked = None if callable(self.objective) else self.objective
-        objective = _DEFAULT if asked is None else asked
+        objective = _DEFAULT_OBJECTIVE if asked is None else asked
         if str(objective).startswith(("multi:", "survival:")):
             raise ConfigError(f"objective: {objective} is not for a regressor")
         return {"objective": objective}

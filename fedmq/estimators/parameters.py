@@ -27,14 +27,16 @@ __all__ = [
     "with_training_parameters",
 ]
 
-
 DEFAULT_ROUNDS = 100
 """Rounds where ``n_estimators`` is left out, as in XGBoost's estimators."""
-_NAMES = {"eta": "learning_rate", "num_boost_round": "n_estimators", "seed": "random_state"}
+
+_SKLEARN_NAMES = {"eta": "learning_rate", "num_boost_round": "n_estimators", "seed": "random_state"}
 _FROM_LABELS = "num_class"
 
 TRAINING_PARAMETERS: Mapping[str, str] = {
-    _NAMES.get(field, field): field for field in TrainParams.model_fields if field != _FROM_LABELS
+    _SKLEARN_NAMES.get(field, field): field
+    for field in TrainParams.model_fields
+    if field != _FROM_LABELS
 }
 """The field of :class:`fedmq.TrainParams` by the estimators' name for it."""
 
@@ -63,7 +65,7 @@ def check_known(estimator: str, params: Mapping[str, Any]) -> None:
         if name == _FROM_LABELS:
             raise TypeError(f"{estimator}: {name} is read from the labels; leave it out")
         field = ALIASES.get(name, name)
-        known = _NAMES.get(field, field)
+        known = _SKLEARN_NAMES.get(field, field)
         meant = f"; it is called {known} here" if known in TRAINING_PARAMETERS else ""
         raise TypeError(f"{estimator}: unexpected parameter {name!r}{meant}")
 

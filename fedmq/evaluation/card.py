@@ -29,7 +29,6 @@ from fedmq.privacy.registry import engine_named
 
 __all__ = ["card_of", "markdown_of", "worth_of"]
 
-
 _NAMES_COLUMNS = {"monotone_constraints", "interaction_constraints"}
 """Parameters that may name columns: a card is for every party to read."""
 

@@ -19,7 +19,6 @@ from fedmq.evaluation.report import Chart, Figure, Line, Report
 
 __all__ = ["Kind", "Metrics", "ScoredRows", "evaluate", "kind_of", "with_intervals"]
 
-
 Kind = Literal["binary", "classes", "regression"]
 """What a label is: 0 or 1, one of several classes, or a number."""
 

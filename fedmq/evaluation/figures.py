@@ -23,9 +23,9 @@ __all__ = [
     "regression_tables",
 ]
 
-
-_POINTS = 200
+_CHART_POINTS = 200
 """A curve through more points than a page can show is thinned to so many."""
+
 _QUANTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 
 
@@ -167,7 +167,7 @@ def calibration(
 
 
 def _ks_chart(label: NDArray[np.float64], score: NDArray[np.float64]) -> Chart:
-    at = np.linspace(0, 1, _POINTS + 1)
+    at = np.linspace(0, 1, _CHART_POINTS + 1)
     below = [
         np.searchsorted(np.sort(score[label == value]), at, side="right") / (label == value).sum()
         for value in (0, 1)
@@ -203,8 +203,8 @@ def _at_threshold(
 
 def _line(name: str, x: NDArray[np.floating], y: NDArray[np.floating | np.integer]) -> Line:
     """A line through these points, or through about 200 of them, the first and last among them."""
-    if len(x) > _POINTS:
-        kept = np.unique(np.linspace(0, len(x) - 1, _POINTS).astype(int))
+    if len(x) > _CHART_POINTS:
+        kept = np.unique(np.linspace(0, len(x) - 1, _CHART_POINTS).astype(int))
         x, y = x[kept], y[kept]
     return Line(name=name, x=tuple(map(float, x)), y=tuple(map(float, y)))
 

@@ -45,12 +45,12 @@ from fedmq.simulation.tables import ACTIVE
 
 __all__ = ["Calibration", "Measurement", "MemoryWatch"]
 
-_SHORT = 0.1  # seconds; of trees that take less, several are measured
-_SEVERAL = 5
+_SHORT_TREE = 0.1  # seconds; of trees that take less, several are measured
+_SEVERAL_TREES = 5
 # The share of made-up values that the label moves by half of their range: these columns win splits
 # then, and yet no node soon holds one label alone.
 _SIGNAL = 0.2
-_EVERY = 0.1  # seconds
+_WATCH_SECONDS = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ class Calibration:
 
     async def train(self, rows: int, expected: float | None = None) -> Measurement:
         """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
-        several = expected is not None and expected < _SHORT
+        several = expected is not None and expected < _SHORT_TREE
         trace, traffic = Timeline(), Traffic()
         trees = _Trees(trace)
-        params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
+        params = self._scaled(rows, 2 + (_SEVERAL_TREES if several else 1))
         with MemoryWatch() as watch:
             async with self._journals() as journals:
                 share, *_ = await run_machines(
@@ -320,7 +320,7 @@ class MemoryWatch:
     def _watch(self) -> None:
         over = False
         while not over:
-            over = self._stop.wait(_EVERY)
+            over = self._stop.wait(_WATCH_SECONDS)
             sizes = [_sizes(process) for process in _family(self._process)]
             private = sum(size.get("RssAnon", 0) for size in sizes)
             shared = max(size.get("RssShmem", 0) + size.get("RssFile", 0) for size in sizes)

@@ -28,9 +28,9 @@ from fedmq.protocol.training.tables import ActiveTable
 
 __all__ = ["ACTIVE", "SEVERAL_TARGETS", "MatchedRows", "active_table", "by_index"]
 
-
 ACTIVE = "active"
 """The active party's name in a simulation."""
+
 SEVERAL_TARGETS = "XGBoost has models of several targets, fedmq does not yet"
 _SHOWN = 3  # rows that a message quotes
 

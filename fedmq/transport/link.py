@@ -32,7 +32,6 @@ __all__ = [
     "Settlement",
 ]
 
-
 log = logging.getLogger(__name__)
 
 Lane = Literal["training", "bulk", "inference", "online"]
@@ -45,6 +44,7 @@ of it when it restarts, or after some minutes. A message that is sent again take
 The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
 A caller on it waits for the answer, and asks again if there is none.
 """
+
 LANES: tuple[Lane, ...] = get_args(Lane)
 
 PASSING: tuple[Lane, ...] = ("bulk", "online")
@@ -109,7 +109,6 @@ class LinkState:
 
 
 OnDelivery = Callable[[Delivery], Awaitable[None]]
-
 
 OnState = Callable[[LinkState], None]
 

@@ -23,7 +23,7 @@ __all__ = [
     "positives_from_weight",
 ]
 
-_BARE = 1e-9
+_NEGLIGIBLE = 1e-9
 
 
 def leaf_purity(leaves: Sequence[NDArray[np.integer]], labels: NDArray[np.float32]) -> float:
@@ -76,7 +76,7 @@ def labels_from_signs(hidden: NDArray[np.float64]) -> NDArray[np.bool_]:
 def bare_rows(vectors: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Rows in which all ``vectors`` (rows, r) vanish: there W is g itself. bool (rows,)."""
     taken = leverages(vectors)
-    return taken <= _BARE * max(float(taken.mean()), np.finfo(float).tiny)
+    return taken <= _NEGLIGIBLE * max(float(taken.mean()), np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

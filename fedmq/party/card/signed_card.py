@@ -34,11 +34,11 @@ __all__ = [
     "share_hash",
 ]
 
-
-_CARD = b"fedmq model card 1\n"
+_SIGNED_PREFIX = b"fedmq model card 1\n"
 """No other text that a party's key signs begins like this."""
+
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_LARGEST = 4_000_000  # bytes
+_LARGEST_FILE = 4_000_000  # bytes
 
 
 class AgreedEntry(BaseModel):
@@ -70,7 +70,7 @@ class Endorsement(BaseModel):
     def signed(self, card: ModelCard) -> bytes:
         """What the signature is about."""
         own = canonical(self.model_copy(update={"signature": ""}))
-        return _CARD + f"{len(own)}\n{own}\n{canonical(card)}".encode()
+        return _SIGNED_PREFIX + f"{len(own)}\n{own}\n{canonical(card)}".encode()
 
 
 def endorse(
@@ -154,7 +154,7 @@ class CardFile(BaseModel):
     def read(cls, path: Path) -> Self:
         """Raises DataError where ``path`` is no model card."""
         try:
-            if path.stat().st_size > _LARGEST:
+            if path.stat().st_size > _LARGEST_FILE:
                 raise DataError(f"{path}: is larger than any model card")
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except OSError as error:

@@ -32,8 +32,8 @@ __all__ = [
     "dask_address",
 ]
 
-_SCHEME = "dask://"
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_DASK_SCHEME = "dask://"
+_BYTE_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _References = Mapping[str, Annotated[str, AfterValidator(check_reference)]]
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
@@ -83,7 +83,7 @@ class TlsSection(Section):
 
 def _bytes(text: str) -> str:
     number, _, unit = text.partition(" ")
-    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+    if unit not in _BYTE_UNITS or not number.replace(".", "", 1).isdigit():
         raise ValueError(f"{text!r} is no size; write a number, a space, and KB, MB, GB or TB")
     return text
 
@@ -94,7 +94,7 @@ def dask_address(url: str) -> str:
     Raises:
         ValueError: the URL is none.
     """
-    rest = url.removeprefix(_SCHEME)
+    rest = url.removeprefix(_DASK_SCHEME)
     if rest == url or ":" not in rest:
         raise ValueError(f"{url!r} is no address of a Dask scheduler; write dask://host:8786")
     return rest if "://" in rest else f"tcp://{rest}"
@@ -125,7 +125,7 @@ class ComputeSection(Section):
         if self.memory is None:
             return None
         number, _, unit = self.memory.partition(" ")
-        return int(float(number) * _UNITS[unit])
+        return int(float(number) * _BYTE_UNITS[unit])
 
 
 class FunctionsSection(Section):

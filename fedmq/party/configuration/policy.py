@@ -16,7 +16,6 @@ from fedmq.privacy.registry import ENGINES, engine_named
 
 __all__ = ["Particular", "PolicySection", "StandingConsent"]
 
-
 Particular = Literal[
     "continues a model",
     "cross-validation",
@@ -27,6 +26,7 @@ Particular = Literal[
     "decoys",
 ]
 """What a training may have beside its size."""
+
 SessionKind = Literal["alignment", "training", "inference"]
 
 

@@ -28,19 +28,19 @@ from fedmq.errors import ConfigError, DataError, FedmqError, Refused
 
 __all__ = ["AuditLog", "AuditSearch", "QuestionLog", "audited", "now", "question_logs"]
 
-
 log = logging.getLogger(__name__)
 
-_BEGINNING = "0" * 64
-_ROOM = 4096  # bytes; the longest entry takes a few hundred
-_BLOCK = 65536  # bytes that are read at once, from the end
+_FIRST_HASH = "0" * 64
+_ENTRY_BYTES = 4096  # bytes; the longest entry takes a few hundred
+_BLOCK_BYTES = 65536  # bytes that are read at once, from the end
 _VERIFIED_AT_START = 1000  # entries that a daemon verifies when it starts
 
-_MOST_READ = 200_000
+_MOST_SEARCHED = 200_000
 """Entries that one search reads: a page must not wait for years of them."""
-_WRITE_EVERY = 1.0
-_FOLDER = "audit"
-_PREFIX = "questions-"
+
+_WRITE_SECONDS = 1.0  # between two writes of questions
+_QUESTION_FOLDER = "audit"  # in the state folder
+_QUESTION_PREFIX = "questions-"
 
 
 class AuditLog:
@@ -62,7 +62,7 @@ class AuditLog:
             with self._writing, self.path.open("ab", buffering=0) as file:
                 end = file.tell()
                 try:
-                    if file.write(bytes(_ROOM)) < _ROOM:
+                    if file.write(bytes(_ENTRY_BYTES)) < _ENTRY_BYTES:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 finally:
@@ -122,14 +122,14 @@ class AuditLog:
 
     def verified(self) -> tuple[int, str]:
         """How many entries there are, and the hash of the last; DataError as for ``entries``."""
-        number, last = 0, _BEGINNING
+        number, last = 0, _FIRST_HASH
         for entry, hashed in self.chain():
             number, last = entry["number"], hashed
         return number, last
 
     def chain(self) -> Iterator[tuple[dict[str, Any], str]]:
         """Each entry with its hash; DataError as for ``entries``."""
-        previous = _BEGINNING
+        previous = _FIRST_HASH
         for number, line in enumerate(self._lines(), start=1):
             entry = self._entry(line)
             if (entry["number"], entry["previous"]) != (number, previous):
@@ -153,12 +153,12 @@ class AuditLog:
         lines = self._backwards()
         line = next(lines, None)
         number = 0 if line is None else self._entry(line)["number"]
-        end = number, _BEGINNING if line is None else _hash(line)
+        end = number, _FIRST_HASH if line is None else _hash(line)
         for before in itertools.islice(itertools.chain(lines, [None]), _VERIFIED_AT_START):
             if line is None:
                 break
             entry = self._entry(line)
-            expected = (1, _BEGINNING) if before is None else (number, _hash(before))
+            expected = (1, _FIRST_HASH) if before is None else (number, _hash(before))
             if (entry["number"], entry["previous"]) != expected:
                 raise self._changed(f"entry {number}")
             line, number = before, number - 1
@@ -199,7 +199,7 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
     """The pieces between newlines, the last first; empty if the file ends with a newline."""
     place, rest = file.seek(0, os.SEEK_END), b""
     while place:
-        start = max(0, place - _BLOCK)
+        start = max(0, place - _BLOCK_BYTES)
         file.seek(start)
         rest, *lines = (file.read(place - start) + rest).split(b"\n")
         yield from reversed(lines)
@@ -259,7 +259,7 @@ class AuditSearch:
         return list(itertools.islice(filter(self.finds, self._read(log)), most))
 
     def _read(self, log: AuditLog) -> Iterator[dict[str, Any]]:
-        return itertools.islice(log.latest(), _MOST_READ)
+        return itertools.islice(log.latest(), _MOST_SEARCHED)
 
 
 def _words(entry: dict[str, Any]) -> str:
@@ -273,7 +273,7 @@ class QuestionLog:
     """
 
     def __init__(self, state: Path) -> None:
-        self._folder = state / _FOLDER
+        self._folder = state / _QUESTION_FOLDER
         self._log: AuditLog | None = None
         self._entries: list[dict[str, Any]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -316,7 +316,7 @@ class QuestionLog:
         # One writer at a time, never cancelled: each entry holds the hash of the one before.
         while self._entries:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), _WRITE_EVERY)
+                await asyncio.wait_for(self._closing.wait(), _WRITE_SECONDS)
             await asyncio.to_thread(self._write, self._taken())
         self._writing = None
 
@@ -327,7 +327,7 @@ class QuestionLog:
     def _write(self, entries: list[dict[str, Any]]) -> None:
         if not entries:
             return
-        name = f"{_PREFIX}{datetime.now():%Y-%m-%d}.jsonl"
+        name = f"{_QUESTION_PREFIX}{datetime.now():%Y-%m-%d}.jsonl"
         if self._log is None or self._log.path.name != name:
             self._log = AuditLog(self._folder, name)
         try:
@@ -346,5 +346,7 @@ class QuestionLog:
 
 def question_logs(state: Path) -> list[AuditLog]:
     """The logs in the state folder ``state`` of questions about ids, the oldest day first."""
-    folder = state / _FOLDER
-    return [AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))]
+    folder = state / _QUESTION_FOLDER
+    return [
+        AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_QUESTION_PREFIX}*.jsonl"))
+    ]

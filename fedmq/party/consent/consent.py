@@ -33,7 +33,7 @@ __all__ = ["DAY", "HOUR", "Consent", "DailyQuota", "RowQuota"]
 _PARTS_OF_QUOTA = 100
 DAY = 24 * 3600.0
 HOUR = 3600.0
-_TOGETHER = 1.0  # seconds whose rows are counted as one entry
+_SECONDS_TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
 class Consent:
@@ -398,7 +398,7 @@ class RowQuota:
                 f"last hour, and {rows} more are too many"
             )
         since, before = now, 0
-        if self._taken and now - self._taken[-1][0] < _TOGETHER:
+        if self._taken and now - self._taken[-1][0] < _SECONDS_TOGETHER:
             since, _, before = self._taken.pop()
         self._taken.append((since, now, before + rows))
         self._used += rows

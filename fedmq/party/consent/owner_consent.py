@@ -27,10 +27,11 @@ __all__ = ["OwnerConsent", "SessionOwner", "covers", "standing_consent", "terms_
 
 _BY_POLICY = "the policy"
 _BY_TIME = "consent_within"
-_SHORTEST = 0.1
+_SHORTEST_WAIT = 0.1
 
-_LONGEST = 60.0
+_LONGEST_WAIT = 60.0
 """Seconds between two looks at the clock."""
+
 _EVENTS: Mapping[RequestState, str] = {
     "approved": "owner agreed",
     "refused": "owner refused",
@@ -256,7 +257,7 @@ class OwnerConsent:
                 ends = [request.until for request in await self._store.waiting()]
                 seconds = min(ends, default=math.inf) - self._clock()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(max(seconds, _SHORTEST), _LONGEST)):
+                    async with asyncio.timeout(min(max(seconds, _SHORTEST_WAIT), _LONGEST_WAIT)):
                         await self._news.wait()
 
 

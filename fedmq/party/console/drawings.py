@@ -10,7 +10,7 @@ __all__ = ["charts_of_report", "curves", "outline"]
 
 _MOST_POINTS = 400
 
-_STEP = 1e-6
+_LEAST_STEP = 1e-6
 """Of a chart's width: how far points that stand above one another are drawn apart."""
 
 
@@ -57,7 +57,7 @@ def _line(name: str, at: Sequence[float | None], values: Sequence[float | None])
 def _apart(xs: Sequence[float | None]) -> list[float | None]:
     """``xs`` such that each is larger than the one before it: a chart has one value at each."""
     known = [x for x in xs if x is not None]
-    step = _STEP * (max(known) - min(known) if known else 0.0)
+    step = _LEAST_STEP * (max(known) - min(known) if known else 0.0)
     moved: list[float | None] = []
     last = -math.inf
     for x in xs:

@@ -28,7 +28,6 @@ __all__ = [
     "is_allowed",
 ]
 
-
 CHANGES: Mapping[str, ConsoleRole] = {
     "activate": "operator",
     "admit": "operator",
@@ -44,6 +43,7 @@ CHANGES: Mapping[str, ConsoleRole] = {
     "score": "operator",
 }
 """The owner's commands that change something or cost something, and the role that may give each."""
+
 TOKEN_SECONDS = 300.0
 _MOST_TOKENS = 100
 SIGN_IN_SECONDS = 12 * 3600

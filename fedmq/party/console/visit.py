@@ -46,9 +46,9 @@ __all__ = [
 
 _LONGEST_VALUE = 200
 _NONE = "\N{EN DASH}"
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_FOLDER = Path(__file__).parent / "static"
-_SERVED = (".css", ".js", ".svg")
+_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
+_STATIC_FOLDER = Path(__file__).parent / "static"
+_SERVED_SUFFIXES = (".css", ".js", ".svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +272,11 @@ def _about(visit: Visit) -> Mapping[str, Any]:
 
 def byte_count(count: float) -> str:
     """A number of bytes as people read it."""
-    power = 0 if count < 1000 else min(int(math.log10(count) // 3), len(_UNITS) - 1)
+    power = 0 if count < 1000 else min(int(math.log10(count) // 3), len(_BYTE_UNITS) - 1)
     value = count / 1000**power
-    return f"{value:,.0f} {_UNITS[power]}" if power == 0 else f"{value:,.1f} {_UNITS[power]}"
+    return (
+        f"{value:,.0f} {_BYTE_UNITS[power]}" if power == 0 else f"{value:,.1f} {_BYTE_UNITS[power]}"
+    )
 
 
 def duration(seconds: float | None) -> str:
@@ -356,11 +358,11 @@ class StaticFile:
 class StaticFiles:
     """The files by name, such as ``console.css``. A name that is none of theirs finds nothing."""
 
-    def __init__(self, folder: Path = _FOLDER) -> None:
+    def __init__(self, folder: Path = _STATIC_FOLDER) -> None:
         self._files = {
             path.relative_to(folder).as_posix(): _read(path)
             for path in sorted(folder.rglob("*"))
-            if path.suffix in _SERVED
+            if path.suffix in _SERVED_SUFFIXES
         }
 
     def find(self, name: str) -> StaticFile | None:

@@ -44,17 +44,17 @@ __all__ = [
     "reads_as_number",
 ]
 
-
 Where = Callable[[int], str]
 """From the index of a cell in its batch to its place, as messages name it."""
+
 _SHOWN = 40  # characters of a cell that a message quotes
 _EPOCH = date(1970, 1, 1)
-_CHECKS: Mapping[BesideLabel, Callable[[NDArray[np.float64], str], NDArray[np.float32]]] = {
+_CHECKS_BESIDE: Mapping[BesideLabel, Callable[[NDArray[np.float64], str], NDArray[np.float32]]] = {
     "weight": row_weights,
     "base_margin": base_margins,
 }
-_FORMS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+_DATE_FORMS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ class DateColumn(Column):
         }
 
     def _value(self, part: DatePart, day: date) -> float:
-        return _VALUES[part](day, self._section.reference)
+        return _PARTS_OF_DATES[part](day, self._section.reference)
 
     def _date(self, cell: Any) -> date | None:
         if isinstance(cell, datetime):
@@ -387,7 +387,7 @@ def _age(day: date, reference: date | None) -> int:
     return reference.year - day.year - before_birthday
 
 
-_VALUES: Mapping[DatePart, Callable[[date, date | None], float]] = {
+_PARTS_OF_DATES: Mapping[DatePart, Callable[[date, date | None], float]] = {
     "days": lambda day, reference: (day - (reference or _EPOCH)).days,
     "month": lambda day, _: day.month,
     "weekday": lambda day, _: day.isoweekday(),
@@ -399,7 +399,7 @@ def checked_beside(
     role: BesideLabel, values: NDArray[np.float64], where: str
 ) -> NDArray[np.float32]:
     """``values`` as float32 (rows,), where ``role`` allows them; DataError names ``where``."""
-    check = _CHECKS.get(role)
+    check = _CHECKS_BESIDE.get(role)
     return values.astype(np.float32) if check is None else check(values, where)
 
 
@@ -463,9 +463,9 @@ def likely_meaning(name: str, cells: Collection[str]) -> str:
             map(spelling.reads, cells)
         ):
             return f"its cells look like numbers with {_keys(spelling)}"
-    if all(_ISO.fullmatch(cell) and _is_date(cell[:10], "%Y-%m-%d") for cell in cells):
+    if all(_ISO_DATE.fullmatch(cell) and _is_date(cell[:10], "%Y-%m-%d") for cell in cells):
         return f'its cells look like dates: [data.columns.{name}] with kind = "date"'
-    for form in _FORMS:
+    for form in _DATE_FORMS:
         if all(_is_date(cell, form) for cell in cells):
             return (
                 f'its cells look like dates: [data.columns.{name}] with kind = "date" and '

@@ -34,6 +34,7 @@ __all__ = [
     "ActiveRows",
     "Aligned",
     "AlignmentIds",
+    "AlignmentTerms",
     "KeepAlignment",
     "LoadActiveRows",
     "LoadActiveTable",
@@ -41,7 +42,6 @@ __all__ = [
     "LoadPassiveTable",
     "ReadIds",
     "ReadMargins",
-    "Terms",
     "margins_of",
     "model_columns",
     "raw_label",
@@ -56,7 +56,7 @@ def raw_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AlignmentTerms:
     """What the parties have agreed on: the alignment's name and its parties.
 
     ``session`` names the attempt, too: every attempt has an order of its own.
@@ -78,7 +78,7 @@ class ReadIds:
     party: str
     data: DataSection
     labelled: bool
-    terms: Terms
+    terms: AlignmentTerms
     store: AlignmentStore
 
     def run(self) -> AlignmentIds:
@@ -100,7 +100,7 @@ class AlignmentIds:
     ids: IdList
     fingerprint: str
     normalise: tuple[str, ...]
-    terms: Terms
+    terms: AlignmentTerms
     store: AlignmentStore
 
     def keep(self, rows: NDArray[np.uint32]) -> Computation:

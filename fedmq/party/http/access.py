@@ -20,14 +20,14 @@ from fedmq.transport.rabbitmq.certificates import common_name
 
 __all__ = ["BodyGuard", "HostGuard", "TokenGuard", "certificate_name", "certified", "is_stranger"]
 
-
 _OPEN = ("/docs", "/openapi.json")
 """Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
 
 _OPEN_BELOW = ("/health/", "/console/")
 """Health answers a stranger with yes or no alone; the console asks people to sign in."""
+
 _STRANGER = "fedmq.stranger"
-_KEY = "fedmq.certificate"
+_CERTIFICATE = "fedmq.certificate"
 
 
 def is_stranger(request: Request) -> bool:
@@ -107,7 +107,7 @@ def _refusal(status: int, reason: str) -> JSONResponse:
 
 def certificate_name(request: Request) -> str | None:
     """The common name in the caller's certificate, which TLS has verified; None without one."""
-    name = request.scope.get(_KEY)
+    name = request.scope.get(_CERTIFICATE)
     return None if name is None else str(name)
 
 
@@ -136,4 +136,4 @@ class _Named:
         self._name = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app({**scope, _KEY: self._name}, receive, send)
+        await self._app({**scope, _CERTIFICATE: self._name}, receive, send)

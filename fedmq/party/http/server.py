@@ -27,7 +27,6 @@ from fedmq.party.http.docs_page import docs_router
 
 __all__ = ["ConnectionLimits", "HttpServer", "limited"]
 
-
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 2

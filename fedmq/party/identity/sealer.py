@@ -42,18 +42,18 @@ from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
 
-
 log = logging.getLogger(__name__)
 
 Post = Callable[[str, bytes], object]
 """Sends a message of a handshake to a party; it may be lost."""
-_RENEWED = 24 * 3600.0
+
+_RENEWED_SECONDS = 24 * 3600.0
 _OLD_SEAL_BYTES = 136
 _HANDSHAKE = bytes([0])  # stands where other messages have their seal
 _OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
-_SELDOM = 1.0  # seconds between two of the messages that a stranger can cause
-_WAITS = Backoff(first=0.2, limit=30.0)
-_EXPIRES = 30.0
+_SELDOM_SECONDS = 1.0  # seconds between two of the messages that a stranger can cause
+_OFFERS_AGAIN = Backoff(first=0.2, limit=30.0)
+_HANDSHAKE_SECONDS = 30.0
 
 
 class Sealer(ABC):
@@ -225,7 +225,7 @@ class EndToEnd(Sealer):
         peer = self._peers.get(recipient)
         if peer is None:
             raise LinkError(f"{recipient} is no other party of the federation")
-        if peer.current is None or self._clock() - peer.current.made > _RENEWED:
+        if peer.current is None or self._clock() - peer.current.made > _RENEWED_SECONDS:
             self._begin(header.federation, recipient)
         if peer.current is not None:
             return
@@ -390,7 +390,7 @@ class EndToEnd(Sealer):
     def _seldom(self, party: str, kind: str) -> bool:
         """Whether the last time was long enough ago; a yes counts as done now."""
         now, key = self._clock(), (party, kind)
-        if now - self._said.get(key, -_SELDOM) < _SELDOM:
+        if now - self._said.get(key, -_SELDOM_SECONDS) < _SELDOM_SECONDS:
             return False
         self._said[key] = now
         return True
@@ -404,7 +404,7 @@ class EndToEnd(Sealer):
         peer = self._peers[recipient]
         before = peer.current
         try:
-            for delay in _WAITS.delays(Random()):
+            for delay in _OFFERS_AGAIN.delays(Random()):
                 if self._peers.get(recipient) is not peer:  # it has left the federation
                     return
                 self._post(recipient, self.offer(federation, recipient))
@@ -481,6 +481,6 @@ class HandshakeSender:
     async def _post(self, recipient: str, data: bytes) -> None:
         number = f"seals/{self._link.party}/{next(self._numbers)}"
         try:
-            await self._link.post(recipient, data, message_id=number, expires=_EXPIRES)
+            await self._link.post(recipient, data, message_id=number, expires=_HANDSHAKE_SECONDS)
         except LinkError as error:
             log.debug("%s: no handshake was sent to %s: %s", self._link.party, recipient, error)

@@ -49,19 +49,19 @@ __all__ = [
     "RateLimits",
 ]
 
-
 log = logging.getLogger(__name__)
 
 _ANSWERS = (OnlineExits, OnlineBitmaps)
-_MOST_BYTES = 32 * 1024 * 1024  # for the batches that are remembered
+_MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the batches that are remembered
 _MOST_SESSIONS = 64
 _MOST_QUESTIONS = 4096  # of a batch
 _QUESTION_BYTES = 128
-_ID_BYTES = 256
+_PERSON_BYTES = 256
 _RECORD_BITS = 32  # of a pair's number; its place stands above them
 
 _Key = tuple[str, str]
 """The caller, and its session."""
+
 _BURST_SECONDS = 10.0  # of the rate that may come at once
 _HOUR_SECONDS = 3600.0
 _MOST_BATCHES = 1024  # of which the counted rows are remembered
@@ -300,7 +300,7 @@ class _Batch:
         """About how many bytes it takes."""
         return (
             len(self.questions) * _QUESTION_BYTES
-            + len(self.places_of) * _ID_BYTES
+            + len(self.places_of) * _PERSON_BYTES
             + self.answered.nbytes
             + self.standing.nbytes
         )
@@ -316,7 +316,7 @@ class BatchLedger:
     be forgotten, and of earlier batches, are refused.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = _MOST_LEDGER_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._batches: OrderedDict[tuple[_Key, int], _Batch] = OrderedDict()

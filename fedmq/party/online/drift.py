@@ -28,14 +28,13 @@ from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["Drift", "DriftWatch", "DriftWindow"]
 
-
 log = logging.getLogger(__name__)
 
 _COUNT_SECONDS = 5.0
 _SAVE_SECONDS = 60.0
 _MOST_WAITING = 100_000  # rows that wait to be counted; more are left out
-_BATCHES = 256  # whose ids are remembered
-_BLOCKS = 20
+_MOST_BATCHES = 256  # whose ids are remembered
+_WINDOW_BLOCKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class DriftWatch:
         if not self._section.rows:
             return
         before = self._batches.setdefault(batch, set())
-        if len(self._batches) > _BATCHES:
+        if len(self._batches) > _MOST_BATCHES:
             self._batches.popitem(last=False)
         new = [row_of[name] for name in ids if name not in before and name in row_of]
         before.update(ids)
@@ -264,7 +263,7 @@ class DriftWindow:
 
     def add(self, values: NDArray[np.float32]) -> None:
         """Count ``values``, float32 (rows, columns); the oldest block leaves for a new one."""
-        step = max(1, self._most // _BLOCKS)
+        step = max(1, self._most // _WINDOW_BLOCKS)
         while len(values):
             if self._sizes[-1] >= step:
                 self._blocks.append(self._empty())

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnlineLane", "OnlineSender"]
 
-
 log = logging.getLogger(__name__)
 
 

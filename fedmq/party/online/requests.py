@@ -35,7 +35,6 @@ __all__ = [
     "ScoreReason",
 ]
 
-
 log = logging.getLogger(__name__)
 
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]

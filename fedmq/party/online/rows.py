@@ -45,16 +45,16 @@ __all__ = [
     "ServingSource",
 ]
 
-
 log = logging.getLogger(__name__)
 
 _IDS_PER_STATEMENT = 500  # old SQLite takes 999 parameters, other databases more
 
 Known = Mapping[str, NDArray[np.float32] | None]
 """By id, the values of its row; None where there is no such row."""
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
-_LARGEST = 2**63 - 1  # of a database's whole numbers
-_TEXT = re.compile(r"[^\0]*")
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
+_LARGEST_WHOLE = 2**63 - 1  # of a database's whole numbers
+_TEXT_ID = re.compile(r"[^\0]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +393,11 @@ class Lookup:
 
     def _fits_column(self, name: str) -> bool:
         if not self.whole:
-            return _TEXT.fullmatch(name) is not None
-        return _WHOLE.fullmatch(name) is not None and -_LARGEST <= int(name) <= _LARGEST
+            return _TEXT_ID.fullmatch(name) is not None
+        return (
+            _WHOLE_NUMBER.fullmatch(name) is not None
+            and -_LARGEST_WHOLE <= int(name) <= _LARGEST_WHOLE
+        )
 
     def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
         from sqlalchemy.exc import DataError as DatabaseDataError

@@ -69,7 +69,6 @@ __all__ = [
     "features_of_request",
 ]
 
-
 log = logging.getLogger(__name__)
 
 _FACTORS_AT_ONCE = 50_000
@@ -80,6 +79,7 @@ RequestRow = Mapping[str, float | str | None]
 
 _RETURN_SECONDS = 0.005
 """Kept of a request's time, to bring the answer back to the caller."""
+
 _PROBE_SECONDS = 0.5
 
 

@@ -46,7 +46,8 @@ _REFUSED = "ACCESS_REFUSED"
 
 NOBODY = "nobody"
 """No party has this name, so a message to it reaches no queue."""
-_TIMED = 20  # messages of every size
+
+_TIMED_MESSAGES = 20  # messages of every size
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ async def latency_of_broker(config: PartyFile, federation: Federation) -> Broker
     key = routing_key(config.party, NOBODY, "training")
     times: dict[int, list[float]] = {0: [], PIECE_BYTES: []}
     try:
-        for size in list(times) * _TIMED:
+        for size in list(times) * _TIMED_MESSAGES:
             begun = time.perf_counter()
             await connection.publish(exchange, key, bytes(size), "latency")
             times[size].append(time.perf_counter() - begun)

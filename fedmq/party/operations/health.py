@@ -27,12 +27,12 @@ from fedmq.transport.rabbitmq.certificates import expiry
 
 __all__ = ["FileCheck", "Health", "Probe", "certificate_expiry", "certificate_warnings"]
 
-
 log = logging.getLogger(__name__)
 
-_SECONDS = 5.0
+_FRESH_SECONDS = 5.0
 """How old a finding may be before the next question has the files opened again."""
-_SOON = timedelta(days=30)
+
+_EXPIRES_SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class FileCheck:
     async def look(self) -> None:
         """Make ``troubles`` not older than some seconds; a new one is logged."""
         async with self._looking:
-            if self._looked is None or self._clock() - self._looked > _SECONDS:
+            if self._looked is None or self._clock() - self._looked > _FRESH_SECONDS:
                 found = await asyncio.to_thread(self._found)
                 for trouble in set(found) - set(self.troubles):
                     log.warning("%s", trouble)
@@ -161,7 +161,7 @@ def certificate_expiry(config: PartyFile) -> datetime | None:
 def certificate_warnings(config: PartyFile, now: datetime | None = None) -> tuple[str, ...]:
     """A line from thirty days before the end on: the broker refuses an old certificate."""
     until, now = certificate_expiry(config), now or datetime.now(UTC)
-    if until is None or until - now > _SOON:
+    if until is None or until - now > _EXPIRES_SOON:
         return ()
     what = "expires" if until > now else "has expired"
     return (

@@ -15,7 +15,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.data.loading import AlignmentIds, ReadIds, Terms
+from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, ReadIds
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
@@ -46,10 +46,12 @@ class AlignmentService(Service):
     def commands(self) -> Mapping[str, Command]:
         return {"align": self._align}
 
-    def _terms(self, name: str, session: str, attempt: int, parties: tuple[str, ...]) -> Terms:
-        return Terms(name, f"{session}/{attempt}", parties)
+    def _terms(
+        self, name: str, session: str, attempt: int, parties: tuple[str, ...]
+    ) -> AlignmentTerms:
+        return AlignmentTerms(name, f"{session}/{attempt}", parties)
 
-    def _read(self, terms: Terms) -> ReadIds:
+    def _read(self, terms: AlignmentTerms) -> ReadIds:
         store = AlignmentStore(self.context.config.state)
         return ReadIds(
             self.context.party, self.context.config.data, self.context.is_active, terms, store

@@ -42,9 +42,9 @@ __all__ = [
     "read_request",
 ]
 
-
 DAYS = 730
 """How many days a certificate of a broker or a party is good, by default."""
+
 _DAYS_OF_AUTHORITY = 3650
 _CLOCK_SKEW = timedelta(hours=1)
 

@@ -49,6 +49,7 @@ TIMEOUT_SECONDS = 10.0
 
 SLOWEST = 32_000
 """Bytes a second that a link is trusted to carry: a confirm waits for the bytes ahead of it."""
+
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 3.0
@@ -59,6 +60,7 @@ _USES = ("publishing", "low latency")
 REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
+
 _SETTLE_SECONDS = 10.0
 
 BULK_BYTES = 64 * 1024
@@ -67,7 +69,8 @@ BULK_BYTES = 64 * 1024
 _WINDOW_BYTES = 4 * 1024 * 1024
 """What a broker takes while it writes what came before; a slow link of 5 Mbit/s takes 7 s for it,
 which is less than a confirm may last."""
-_ALWAYS = 2  # messages, however long they are
+
+_ALWAYS_MESSAGES = 2  # messages, however long they are
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
@@ -555,7 +558,7 @@ class BulkWindow:
             turn.set_result(None)
 
     def _fits(self, size: int) -> bool:
-        return self._messages < _ALWAYS or self._bytes + size <= _WINDOW_BYTES
+        return self._messages < _ALWAYS_MESSAGES or self._bytes + size <= _WINDOW_BYTES
 
     def _add(self, size: int) -> None:
         self._messages += 1

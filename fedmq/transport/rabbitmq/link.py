@@ -41,7 +41,6 @@ from fedmq.transport.rabbitmq.topology import (
 
 __all__ = ["RabbitMQLink", "TemporaryTopology"]
 
-
 log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(limit=1.5)

@@ -47,9 +47,10 @@ _STREAMS = 2
 
 _WINDOW = 8192
 """How far a message may fall behind the newest and still be told from a repetition."""
+
 _WINDOW_BITS = (1 << _WINDOW) - 1
 _MOST_SESSIONS = 4096
-_LENGTH = struct.Struct(">I")
+_PADDED_LENGTH = struct.Struct(">I")
 _SMALLEST, _LARGEST = 256, 8 * 1024
 K = TypeVar("K")
 V = TypeVar("V")
@@ -164,23 +165,23 @@ def _nonce(counter: int) -> bytes:
 
 def padded_length(length: int) -> int:
     """The length in bytes under which a body of ``length`` bytes travels."""
-    total = length + _LENGTH.size
+    total = length + _PADDED_LENGTH.size
     step = min(max(_SMALLEST, 1 << max(total.bit_length() - 5, 0)), _LARGEST)
     return -(-total // step) * step
 
 
 def pad(body: bytes) -> bytes:
     """``body`` behind its length, filled up with zeros."""
-    zeros = padded_length(len(body)) - _LENGTH.size - len(body)
-    return b"".join((_LENGTH.pack(len(body)), body, bytes(zeros)))
+    zeros = padded_length(len(body)) - _PADDED_LENGTH.size - len(body)
+    return b"".join((_PADDED_LENGTH.pack(len(body)), body, bytes(zeros)))
 
 
 def unpad(padded: bytes) -> memoryview:
     """Undo ``pad``, without a copy; ValueError where it never was padded."""
-    (length,) = _LENGTH.unpack_from(padded) if len(padded) >= _LENGTH.size else (-1,)
-    if not 0 <= length <= len(padded) - _LENGTH.size:
+    (length,) = _PADDED_LENGTH.unpack_from(padded) if len(padded) >= _PADDED_LENGTH.size else (-1,)
+    if not 0 <= length <= len(padded) - _PADDED_LENGTH.size:
         raise ValueError("no padded body")
-    return memoryview(padded)[_LENGTH.size : _LENGTH.size + length]
+    return memoryview(padded)[_PADDED_LENGTH.size : _PADDED_LENGTH.size + length]
 
 
 class Recent(OrderedDict[K, V]):

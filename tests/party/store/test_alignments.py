@@ -11,7 +11,13 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable, ReadIds, Terms
+from fedmq.party.data.loading import (
+    Aligned,
+    AlignmentTerms,
+    LoadActiveTable,
+    LoadPassiveTable,
+    ReadIds,
+)
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
 ALIGNMENT = StoredAlignment(
@@ -82,7 +88,7 @@ def data(tmp_path: Path) -> DataSection:
 
 def aligned(data: DataSection, store: AlignmentStore, rows: list[int]) -> Aligned:
     """An alignment of these of the ids, which stand in ascending order."""
-    terms = Terms("customers", "5e55", ("bank", "telco"))
+    terms = AlignmentTerms("customers", "5e55", ("bank", "telco"))
     own = ReadIds("bank", data, True, terms, store).run()
     assert own.ids.strings() == ["a", "b", "c", "d"]
     assert own.keep(np.array(rows, np.uint32)).run() == len(rows)

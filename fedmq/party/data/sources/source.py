@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 __all__ = ["Batch", "Cells", "Fetched", "Source", "mistaken_for"]
 
-
 Cells = Sequence[Any] | NDArray[Any]
 """A column's cells: a NumPy vector of numbers with NaN for missing, or Python values and None."""
-_KINDS = {
+
+_FIRST_BYTES = {
     b"PAR1": ("parquet", 'a Parquet file; write type = "parquet"'),
     b"PK\x03\x04": ("zip", "an Excel file, or another archive; save its sheet as CSV"),
     b"\xd0\xcf\x11\xe0": ("excel", "an old Excel file; save its sheet as CSV"),
@@ -28,7 +28,7 @@ _KINDS = {
     b"\xff\xfe": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
     b"\xfe\xff": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
 }
-_LONGEST = max(map(len, _KINDS))
+_MOST_FIRST_BYTES = max(map(len, _FIRST_BYTES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ def mistaken_for(path: Path, *right: str) -> str:
         return ""
     with path.open("rb") as file:
         first = file.read(4096)
-    for mark, (kind, what) in _KINDS.items():
+    for mark, (kind, what) in _FIRST_BYTES.items():
         if first.startswith(mark):
             return "" if kind in right else f"it is {what}"
     is_text = bool(first) and b"\x00" not in first

@@ -20,10 +20,9 @@ from fedmq.party.data.sources.source import Batch, Source
 
 __all__ = ["SqlPool", "SqlQuery", "driver_line", "sql_engine", "sqlite_file"]
 
-
 log = logging.getLogger(__name__)
 
-_BATCH = 10_000
+_BATCH_ROWS = 10_000
 _SECONDS_TO_CONNECT = 10
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class SqlQuery(Source):
             self._open.close()
             raise SourceAway(f"{self.name}: no connection: {driver_line(error)}") from None
         try:
-            streaming = connection.execution_options(stream_results=True, yield_per=_BATCH)
+            streaming = connection.execution_options(stream_results=True, yield_per=_BATCH_ROWS)
             self._result = streaming.execute(sqlalchemy.text(self._query))
             self._open.callback(self._result.close)
             self.columns = tuple(self._result.keys())
@@ -76,7 +75,7 @@ class SqlQuery(Source):
         places = [self.columns.index(column) for column in columns]
         first = 1
         try:
-            for rows in self._result.partitions(_BATCH):
+            for rows in self._result.partitions(_BATCH_ROWS):
                 by_column = list(zip(*rows, strict=True))
                 cells = {name: by_column[at] for name, at in zip(columns, places, strict=True)}
                 yield Batch(range(first, first + len(rows)), cells)
