@@ -147,7 +147,9 @@ class FixedPoint:
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Integer sums (..., 2 * outputs) as float64, rounded once."""
-        return np.ldexp(sums.astype(np.float64), -self._bits(sums))
+        bits = np.array([-self.g_bits, -self.h_bits])
+        outputs = sums.shape[-1] // 2
+        return np.ldexp(sums.astype(np.float64), bits if outputs == 1 else np.tile(bits, outputs))
 
     def _bits(self, numbers: NDArray[np.generic]) -> NDArray[np.int64]:
         """Of each column, by turns of g and of h."""

@@ -14,7 +14,6 @@ from enum import Enum
 from types import MethodType
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from fedmq.computation import Computation
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages.body import Abort, Body, ConsentAwaited, SessionRefuse, SessionUnknown
 from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply
@@ -558,12 +557,12 @@ class PlanRun:
 
     __slots__ = ("_missing", "_plan", "_results", "computations", "ticket")
 
-    computations: Sequence[Computation]
-
     def __init__(self, effect: RunPlan) -> None:
         self.ticket = effect.ticket
+        self.computations = effect.computations
         self._plan = effect.plan
-        self._expect(effect.computations)
+        self._missing = len(effect.computations)
+        self._results: list[Any] = [None] * self._missing
 
     def add(self, index: int, result: Any) -> Compute | PlanReturned | ComputationFailed | None:
         """Take the result of computation ``index``; what follows, None while others are missing.
@@ -579,14 +578,11 @@ class PlanRun:
         except FedmqError as error:
             return ComputationFailed(self.ticket, error)
         if isinstance(step, Compute):
-            self._expect(step.computations)
+            self.computations = step.computations
+            self._missing = len(step.computations)
+            self._results = [None] * self._missing
             return step
         return PlanReturned(self.ticket, step)
-
-    def _expect(self, computations: Sequence[Computation]) -> None:
-        self.computations = computations
-        self._results: list[Any] = [None] * len(computations)
-        self._missing = len(computations)
 
 
 def run_inline(effect: RunPlan) -> PlanReturned:

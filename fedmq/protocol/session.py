@@ -274,7 +274,11 @@ class Mailbox:
             heard = isinstance(envelope.body, Abort | SessionUnknown)
             return [envelope.body] if heard else [], effects
         repeated = header.sequence <= peer.taken or header.sequence in peer.early
-        bodies = [] if repeated else self._taken(peer, envelope)
+        if header.sequence == peer.taken + 1 and not peer.early:
+            bodies = [envelope.body]
+            peer.taken += 1
+        else:
+            bodies = [] if repeated else self._taken(peer, envelope)
         peer.unconfirmed += 1
         at_once = repeated or any(isinstance(body, Probe) for body in bodies)
         if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:

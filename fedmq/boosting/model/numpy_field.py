@@ -25,7 +25,9 @@ def _vector(value: Any, dtype: DTypeLike) -> NDArray[Any]:
         if value.ndim != 1 or not np.can_cast(value.dtype, wanted, "same_kind"):
             raise ValueError(f"expected a vector of {wanted}, got {value.dtype} {value.shape}")
         if value.dtype == wanted:
-            return _read_only(value.copy())
+            vector = value.copy()
+            vector.flags.writeable = False
+            return vector
         value = value.tolist()
     items = list(value) if isinstance(value, list | tuple) else [None]
     if wanted.kind == "f":
@@ -37,10 +39,6 @@ def _vector(value: Any, dtype: DTypeLike) -> NDArray[Any]:
             vector = np.array(items, dtype=wanted)
     except (OverflowError, FloatingPointError):
         raise ValueError(f"a number is out of the range of {wanted}") from None
-    return _read_only(vector)
-
-
-def _read_only(vector: NDArray[Any]) -> NDArray[Any]:
     vector.flags.writeable = False
     return vector
 

@@ -68,12 +68,9 @@ class NodeCandidates:
             tree,
             salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
         )
-        self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
-
-    @property
-    def narrows(self) -> bool:
+        self.narrows = self._sampler.narrows
         """Whether a node may have fewer candidates than its tree."""
-        return self._sampler.narrows
+        self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
 
     def of_node(self, node: int) -> CandidateTable:
         """Those of a node by its heap number."""

@@ -189,7 +189,7 @@ class Answers:
         score = ScoreCandidates(
             sums.left, total, scale, self.params, first_order, monotone, interactions, categories
         )
-        bounds = builder.bounds(claim.node) if self.engine.exact else None
+        bounds = builder.bounds[claim.node] if self.engine.exact else None
         return ScoreAnswer(score, bounds)
 
 

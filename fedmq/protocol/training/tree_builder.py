@@ -79,7 +79,8 @@ class TreeBuilder:
         self._params = params
         self._residuals = residuals
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
-        self._bounds: dict[int, NDArray[np.int64]] = {}
+        self.bounds = {ROOT: gradients.bounds(self._rows[ROOT])}
+        """What sums over some of a node's rows can be, by node: see `Gradients.bounds`."""
         self._constrained = constrained
         self._weight_bounds = {ROOT: UNBOUNDED}
         self._paths = {ROOT: InteractionPath()} if interacting else {}
@@ -97,14 +98,8 @@ class TreeBuilder:
 
     def totals(self, node: int) -> NDArray[np.int64]:
         """The sums G and H of ``node``, in fixed point: int64 (2 * outputs,)."""
-        total: NDArray[np.int64] = self.bounds(node).sum(axis=0)
+        total: NDArray[np.int64] = self.bounds[node].sum(axis=0)
         return total
-
-    def bounds(self, node: int) -> NDArray[np.int64]:
-        """What sums over some of the rows in ``node`` can be: see `Gradients.bounds`."""
-        if node == ROOT and node not in self._bounds:
-            self._bounds[node] = self.gradients.bounds(self._rows[node])
-        return self._bounds[node]
 
     def left_totals(self, node: int, left: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The sums of the rows of ``node`` that go left; ``left`` is over ``rows(node)``."""
@@ -113,8 +108,8 @@ class TreeBuilder:
         counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
         rows = self._rows[node][left if counted == 0 else ~left]
         bounds = self.gradients.bounds(rows)
-        self._bounds[below[counted]] = bounds
-        self._bounds[below[1 - counted]] = self.bounds(node) - bounds
+        self.bounds[below[counted]] = bounds
+        self.bounds[below[1 - counted]] = self.bounds[node] - bounds
         return self.totals(below[0])
 
     def gain(self, node: int, left: NDArray[np.bool_]) -> float:
@@ -157,7 +152,7 @@ class TreeBuilder:
         """
         below, rows = children(node), self._rows[node]
         self._splits[node] = _Split(owner, record, gain, cover=_cover(self._sums(node)))
-        if below[0] not in self._bounds:
+        if below[0] not in self.bounds:
             self.left_totals(node, left)
         del self._rows[node]
         self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
