@@ -61,7 +61,17 @@ if TYPE_CHECKING:
     from fedmq.party.http.server import HttpServer
     from fedmq.party.telemetry.spans import OnlineSpans, Telemetry
 
-__all__ = ["DaemonParts", "assemble"]
+__all__ = ["SERVICES", "DaemonParts", "assemble"]
+
+
+SERVICES: list[Callable[[PartyContext], Service]] = [
+    AlignmentService,
+    InferenceService,
+    KeptModelsService,
+    ModelRequestService,
+    GroupSumsService,
+]
+"""The services that need nothing but the party's context; a new session kind adds its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +141,9 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     training, deployment = TrainingService(context), DeploymentService(context, online)
     services = (
-        AlignmentService(context),
         training,
-        InferenceService(context),
         deployment,
-        KeptModelsService(context),
-        ModelRequestService(context),
-        GroupSumsService(context),
+        *(service(context) for service in SERVICES),
     )
     resumption = Resumption(
         store=session_store,

@@ -10,41 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fedmq.messages.body import Abort, Body, SessionUnknown
-from fedmq.protocol.alignment.states import (
-    ACTIVE_ALIGNMENT,
-    PASSIVE_ALIGNMENT,
-    ActiveAlignmentState,
-    PassiveAlignmentState,
-)
-from fedmq.protocol.deployment.states import (
-    ACTIVE_DEPLOYMENT,
-    PASSIVE_DEPLOYMENT,
-    ActiveDeploymentState,
-    PassiveDeploymentState,
-)
 from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
-from fedmq.protocol.inference.states import (
-    ACTIVE_INFERENCE,
-    PASSIVE_INFERENCE,
-    ActiveInferenceState,
-    PassiveInferenceState,
-)
+from fedmq.protocol.kinds import SESSION_KINDS
 from fedmq.protocol.machine import REFUSES, Key, Table
-from fedmq.protocol.model_request.states import (
-    ACTIVE_MODEL_REQUEST,
-    PASSIVE_GROUPS,
-    PASSIVE_MODEL_REQUEST,
-    ActiveModelRequestState,
-    PassiveGroupsState,
-    PassiveModelRequestState,
-)
-from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
-from fedmq.protocol.training.states import (
-    ACTIVE_TRAINING,
-    PASSIVE_TRAINING,
-    ActiveTrainingState,
-    PassiveTrainingState,
-)
 
 __all__ = ["MACHINES", "Drawing", "page"]
 
@@ -163,23 +131,10 @@ class Drawing:
         return transition.to.name if transition and not transition.ignored else ""
 
 
-MACHINES = (
-    Drawing("Alignment: the active party", ACTIVE_ALIGNMENT, ActiveAlignmentState),
-    Drawing("Alignment: a passive party", PASSIVE_ALIGNMENT, PassiveAlignmentState),
-    Drawing("Training: the active party", ACTIVE_TRAINING, ActiveTrainingState),
-    Drawing("Training: a passive party", PASSIVE_TRAINING, PassiveTrainingState),
-    Drawing("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),
-    Drawing("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
-    Drawing("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
-    Drawing("Serving a model: the active party", ACTIVE_DEPLOYMENT, ActiveDeploymentState),
-    Drawing("Serving a model: a passive party", PASSIVE_DEPLOYMENT, PassiveDeploymentState),
-    Drawing(
-        "A request about a model: the active party", ACTIVE_MODEL_REQUEST, ActiveModelRequestState
-    ),
-    Drawing(
-        "A request about a model: a passive party", PASSIVE_MODEL_REQUEST, PassiveModelRequestState
-    ),
-    Drawing("Sums by group of a column: a passive party", PASSIVE_GROUPS, PassiveGroupsState),
+MACHINES = tuple(
+    Drawing(side.name, side.table, side.states)
+    for kind in SESSION_KINDS.values()
+    for side in kind.sides
 )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -32,18 +32,18 @@ from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Activity, Span, Timeline
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
+from fedmq.protocol.kinds import SESSION_KINDS
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
-from fedmq.transport.link import Lane, Link
+from fedmq.transport.link import Link
 
 __all__ = [
     "AttemptLoop",
     "EndedSession",
     "OnProgress",
     "Progress",
-    "Purpose",
     "RunningSession",
     "Sessions",
     "Status",
@@ -100,7 +100,6 @@ class Progress:
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Takes one event of the kind that the command line shows, such as a finished tree."""
-Purpose = Literal["alignment", "training", "inference", "activation", "model request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class EndedSession:
     """What is remembered of a session when its tables and trees are gone."""
 
     id: str
-    purpose: Purpose
+    purpose: str
     model: str
     ended: datetime
     reason: str
@@ -196,7 +195,7 @@ class RunningSession:
     """A session, and its ``seen`` status for people who want to know about it."""
 
     id: str
-    purpose: Purpose
+    purpose: str
     model: str
     runner: SessionRunner
     seen: Status
@@ -289,13 +288,6 @@ class RunningSession:
         ]
 
 
-_LANES: Mapping[Purpose, Lane] = {
-    "alignment": "training",
-    "training": "training",
-    "inference": "inference",
-    "activation": "inference",
-    "model request": "inference",
-}
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
 _SWEEP_SECONDS = 10.0  # at least, between two collections, each of which holds up the loop
 _CLOSE_SECONDS = 3.0
@@ -339,7 +331,7 @@ class Sessions:
         self,
         session: str,
         attempt: int,
-        purpose: Purpose,
+        purpose: str,
         model: str,
         machine: Machine,
         *,
@@ -348,7 +340,10 @@ class Sessions:
         journal: Journal = NULL_JOURNAL,
         owner: Owner = NOBODY_ASKED,
     ) -> RunningSession:
-        """Make an attempt known and ready to receive; it takes the place of an older one."""
+        """Make an attempt known and ready to receive; it takes the place of an older one.
+
+        ``purpose`` is the name of a `SessionKind`.
+        """
         before = self.running.pop(session, None)
         if before is not None:
             self._forget(before)
@@ -364,7 +359,7 @@ class Sessions:
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
-            publish=SessionLane(self._link, _LANES[purpose]).publish,
+            publish=SessionLane(self._link, SESSION_KINDS[purpose].lane).publish,
             pool=self._pool,
             sealer=self._sealer,
             journal=journal,

@@ -1,0 +1,1 @@
+"""A session kind that a test adds."""
