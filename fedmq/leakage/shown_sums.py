@@ -293,8 +293,8 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
         if ROOT in tree.nodes and np.array_equal(tree.known[ROOT], first.known[ROOT])
     ]
     rows = len(bins.codes)
-    most = max(1, _MOST_CELLS // rows)
-    chosen = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), most)).astype(int))]
+    limit = max(1, _MOST_CELLS // rows)
+    chosen = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), limit)).astype(int))]
     root = first.nodes[ROOT]
     expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
     nodes: list[NodeSums] = []

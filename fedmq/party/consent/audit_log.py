@@ -254,9 +254,9 @@ class AuditSearch:
             and (not self.text or self.text.lower() in _words(entry))
         )
 
-    def entries(self, log: AuditLog, most: int) -> list[dict[str, Any]]:
-        """The last ``most`` of them, the newest first; DataError for a line that is no entry."""
-        return list(itertools.islice(filter(self.finds, self._read(log)), most))
+    def entries(self, log: AuditLog, limit: int) -> list[dict[str, Any]]:
+        """The last ``limit`` of them, the newest first; DataError for a line that is no entry."""
+        return list(itertools.islice(filter(self.finds, self._read(log)), limit))
 
     def _read(self, log: AuditLog) -> Iterator[dict[str, Any]]:
         return itertools.islice(log.latest(), _MOST_SEARCHED)

@@ -55,9 +55,9 @@ class Consent:
     def reload(self, policy: PolicySection) -> None:
         """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
         self._policy = policy
-        self.quota.most = policy.most_rows_per_hour
-        self._alignments.most = policy.most_alignments_per_day
-        self._trainings.most = policy.most_trainings_per_day
+        self.quota.limit = policy.most_rows_per_hour
+        self._alignments.limit = policy.most_alignments_per_day
+        self._trainings.limit = policy.most_trainings_per_day
 
     @property
     def policy(self) -> PolicySection:
@@ -69,9 +69,9 @@ class Consent:
         """How many sessions of each kind began within the last day, and how many may."""
         return {
             "alignments": self._alignments.used,
-            "most_alignments_per_day": self._alignments.most,
+            "most_alignments_per_day": self._alignments.limit,
             "trainings": self._trainings.used,
-            "most_trainings_per_day": self._trainings.most,
+            "most_trainings_per_day": self._trainings.limit,
         }
 
     async def training(
@@ -247,7 +247,7 @@ class Consent:
 
         Returns whether they may be answered only after :meth:`until_written`.
         """
-        limited = self.quota.most is not None
+        limited = self.quota.limit is not None
         if limited and not self._rows_remembered:
             self._remember_rows(self._agreed_before(HOUR))
         self.quota.take(rows)
@@ -263,10 +263,10 @@ class Consent:
         if self._written_ahead >= 0:
             return
         async with self._writing_ahead:
-            most, owed = self.quota.most, -self._written_ahead
-            if most is None or owed <= 0:
+            limit, owed = self.quota.limit, -self._written_ahead
+            if limit is None or owed <= 0:
                 return
-            ahead = max(owed, most // _PARTS_OF_QUOTA)
+            ahead = max(owed, limit // _PARTS_OF_QUOTA)
             await self.audit.record("agreed", header, rows=ahead)
             self._written_ahead += ahead
 
@@ -303,7 +303,7 @@ class Consent:
 
     def _remember_rows(self, agreed: Iterable[tuple[float, dict[str, Any]]]) -> None:
         """Count the rows that were answered within the last hour."""
-        if self._rows_remembered or self.quota.most is None:
+        if self._rows_remembered or self.quota.limit is None:
             return
         self._rows_remembered = True
         for at, entry in agreed:
@@ -335,14 +335,14 @@ class Consent:
 
 
 class DailyQuota:
-    """What was taken within the last day, and the ``most`` that it may be.
+    """Sessions within the last day, at most ``limit``.
 
     ``what`` is counted, in words: "alignments". A name that is taken again counts once,
     unless it is taken ``anew``.
     """
 
-    def __init__(self, most: int, what: str, clock: Callable[[], float] = time.time) -> None:
-        self.most = most
+    def __init__(self, limit: int, what: str, clock: Callable[[], float] = time.time) -> None:
+        self.limit = limit
         self._what = what
         self._clock = clock
         self._taken: list[tuple[float, str]] = []
@@ -364,8 +364,8 @@ class DailyQuota:
         self._taken = [(at, taken) for at, taken in self._taken if at > now - DAY]
         if not anew and self._counts(name):
             return
-        if len(self._taken) >= self.most:
-            raise Refused(f"it takes part in {self.most} {self._what} a day at most")
+        if len(self._taken) >= self.limit:
+            raise Refused(f"it takes part in {self.limit} {self._what} a day at most")
         self._taken.append((now, name))
 
     def _counts(self, name: str) -> bool:
@@ -374,10 +374,10 @@ class DailyQuota:
 
 
 class RowQuota:
-    """Rows of the last hour, and the ``most`` that they may be; any number where that is None."""
+    """Rows of the last hour, at most ``limit``; any number where it is None."""
 
-    def __init__(self, most: int | None, clock: Callable[[], float] = time.time) -> None:
-        self.most = most
+    def __init__(self, limit: int | None, clock: Callable[[], float] = time.time) -> None:
+        self.limit = limit
         self._clock = clock
         self._taken: deque[tuple[float, float, int]] = deque()  # from, until, rows
         self._used = 0
@@ -392,9 +392,9 @@ class RowQuota:
         now = self._clock()
         while self._taken and self._taken[0][1] <= now - HOUR:
             self._used -= self._taken.popleft()[2]
-        if self.most is not None and self._used + rows > self.most:
+        if self.limit is not None and self._used + rows > self.limit:
             raise Refused(
-                f"it answers for {self.most} rows an hour; {self._used} were asked for within the "
+                f"it answers for {self.limit} rows an hour; {self._used} were asked for within the "
                 f"last hour, and {rows} more are too many"
             )
         since, before = now, 0

@@ -166,7 +166,7 @@ def _rows(rows: int) -> str:
     return f"{rows:,} people"
 
 
-async def spent_sums(database: Database, most: float) -> dict[str, Any] | None:
+async def spent_sums(database: Database, limit: float) -> dict[str, Any] | None:
     """The sums that were answered about the rows asked about most, and the limit.
 
     None before the first answer.
@@ -175,7 +175,7 @@ async def spent_sums(database: Database, most: float) -> dict[str, Any] | None:
     trainings = [replace(training, reserved=0.0) for training in found]
     if not trainings:
         return None
-    answered = AnsweredSums.of("", 0, most, trainings)
+    answered = AnsweredSums.of("", 0, limit, trainings)
     row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
     sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
-    return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}
+    return {"sums_per_row": round(sums, 1), "rows": rows, "most": limit}

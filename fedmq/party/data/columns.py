@@ -194,13 +194,13 @@ class CategoryColumn(Column):
         self,
         name: str,
         markers: Sequence[str],
-        most: int,
+        limit: int,
         declared: bool,
         spelling: NumberSpelling = PLAIN,
     ) -> None:
         self._name = name
         self._markers = frozenset(markers)
-        self._most = most
+        self._limit = limit
         self.declared = declared
         self._spelling = spelling
         self._code: dict[str, int] = {}
@@ -253,10 +253,10 @@ class CategoryColumn(Column):
                 'value under missing, or declare the column a "category" under types'
             )
         self._first = self._first or where(index)
-        if len(self._code) == self._most:
+        if len(self._code) == self._limit:
             meant = likely_meaning(self._name, self._code)
             raise DataError(
-                f"{where(index)}, column {self._name!r}: more than {self._most} categories; "
+                f"{where(index)}, column {self._name!r}: more than {self._limit} categories; "
                 + (f"{meant}; or " if meant else "")
                 + "leave the column out with ignore, group its categories, or raise max_categories"
             )
@@ -271,14 +271,14 @@ class FeatureColumn(Column):
         self,
         name: str,
         markers: Sequence[str],
-        most: int,
+        limit: int,
         declared: ColumnType | None,
         spelling: NumberSpelling = PLAIN,
     ) -> None:
         self._markers = frozenset(markers)
         self._spelling = spelling
         self._number = NumberColumn(name, markers, spelling)
-        self._category = CategoryColumn(name, markers, most, declared == "category", spelling)
+        self._category = CategoryColumn(name, markers, limit, declared == "category", spelling)
         self._column: Column | None = None
         if declared:
             self._column = self._number if declared == "number" else self._category

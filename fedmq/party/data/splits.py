@@ -221,6 +221,6 @@ def _order(count: int, shuffle: bool, seed: Seed) -> NDArray[np.intp]:
     return np.random.RandomState(seed).permutation(count) if shuffle else np.arange(count)
 
 
-def _check_nfold(nfold: int, most: int, what: str) -> None:
-    if not 2 <= nfold <= most:
-        raise ConfigError(f"cv: nfold = {nfold}; between 2 and {most}, the number of {what}")
+def _check_nfold(nfold: int, limit: int, what: str) -> None:
+    if not 2 <= nfold <= limit:
+        raise ConfigError(f"cv: nfold = {nfold}; between 2 and {limit}, the number of {what}")

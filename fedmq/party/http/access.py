@@ -76,11 +76,11 @@ class HostGuard:
 
 
 class BodyGuard:
-    """Reads no body longer than ``most`` bytes."""
+    """Reads no body longer than ``limit`` bytes."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
-        self._most = most
+        self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         read = 0
@@ -89,8 +89,8 @@ class BodyGuard:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > self._most:
-                raise HTTPException(413, f"body: longer than {self._most} bytes (http.body_bytes)")
+            if read > self._limit:
+                raise HTTPException(413, f"body: longer than {self._limit} bytes (http.body_bytes)")
             return message
 
         await self._app(scope, counted, send)

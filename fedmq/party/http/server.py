@@ -183,17 +183,17 @@ async def _http_error_as_json(_: Request, error: Exception) -> JSONResponse:
 class ConnectionLimits:
     """Closes connections whose request takes longer than ``seconds``, or which are too many.
 
-    At ``most`` connections, a new one takes the place of the connection whose request has been
+    At ``limit`` connections, a new one takes the place of the connection whose request has been
     awaited for longest. If all are being answered, the new one is closed. So idle connections
     take places from other idle ones, not from callers that ask.
 
     ``clock`` gives seconds.
     """
 
-    def __init__(self, most: int, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, limit: int, seconds: float, clock: Callable[[], float]) -> None:
         self.closed = 0
         """Connections that were closed for a limit."""
-        self._most = most
+        self._limit = limit
         self.seconds = seconds
         self._clock = clock
         self._open: set[Any] = set()
@@ -203,7 +203,7 @@ class ConnectionLimits:
     def opened(self, connection: Any) -> None:
         """A connection was made; its first request is awaited."""
         self._open.add(connection)
-        if len(self._open) > self._most:
+        if len(self._open) > self._limit:
             # The new one is not in the line yet.
             self._close(next(iter(self._awaited), connection), "too many are open")
         if connection in self._open:

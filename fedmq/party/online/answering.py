@@ -226,8 +226,8 @@ class LoadedShare:
     def hosted(self, source: ServingSource) -> HostedShare:
         """The share with its rows from ``source``."""
         places = RecordPlaces.of(self.share.places) if self.share.places else None
-        most = None if places is None else 2 * places.longest_ways()
-        return HostedShare(self.share, self.chains, source.served(self.rows), places, most)
+        limit = None if places is None else 2 * places.longest_ways()
+        return HostedShare(self.share, self.chains, source.served(self.rows), places, limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -499,9 +499,9 @@ class RateLimits:
         limits, now, ids = self._limits, self._clock(), body.ids
         left, hours, wanted = 0.0, list[_HourOfId](), list[int]()
         if limits.rows_per_second is not None:
-            most = limits.rows_per_second * _BURST_SECONDS
-            before, since = self._buckets.get(caller, (most, now))
-            left = min(most, before + (now - since) * limits.rows_per_second) - len(fresh)
+            limit = limits.rows_per_second * _BURST_SECONDS
+            before, since = self._buckets.get(caller, (limit, now))
+            left = min(limit, before + (now - since) * limits.rows_per_second) - len(fresh)
             if left < 0:
                 raise RateLimited("rate", f"more than {limits.rows_per_second} rows per second")
         most_records = limits.records_per_id or share.most_records

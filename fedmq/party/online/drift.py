@@ -252,7 +252,7 @@ class DriftWindow:
 
     def __init__(self, columns: Sequence[BinnedColumn], rows: int) -> None:
         self.columns = tuple(columns)
-        self._most = rows
+        self._limit = rows
         self._blocks: deque[list[NDArray[np.int64]]] = deque([self._empty()])
         self._sizes: deque[int] = deque([0])
 
@@ -263,7 +263,7 @@ class DriftWindow:
 
     def add(self, values: NDArray[np.float32]) -> None:
         """Count ``values``, float32 (rows, columns); the oldest block leaves for a new one."""
-        step = max(1, self._most // _WINDOW_BLOCKS)
+        step = max(1, self._limit // _WINDOW_BLOCKS)
         while len(values):
             if self._sizes[-1] >= step:
                 self._blocks.append(self._empty())
@@ -272,7 +272,7 @@ class DriftWindow:
             for at, column in enumerate(self.columns):
                 self._blocks[-1][at] += column.count(part[:, at])
             self._sizes[-1] += len(part)
-        while self.rows - self._sizes[0] >= self._most:
+        while self.rows - self._sizes[0] >= self._limit:
             self._blocks.popleft()
             self._sizes.popleft()
 

@@ -411,13 +411,13 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
 
 
 def _pieces(
-    ids: Sequence[str], values: NDArray[np.float32], most: int
+    ids: Sequence[str], values: NDArray[np.float32], limit: int
 ) -> Iterator[tuple[int, int]]:
-    """Where pieces of at most ``most`` rows begin and end; a person has the same values in each."""
+    """Where pieces of up to ``limit`` rows begin and end; a person has the same values in each."""
     start, people = 0, dict[str, bytes]()
     for place, name in enumerate(ids):
         own = values[place].tobytes()
-        if place - start == most or people.get(name, own) != own:
+        if place - start == limit or people.get(name, own) != own:
             yield start, place
             start, people = place, {}
         people[name] = own

@@ -118,8 +118,8 @@ class OwnerCommands(Service):
 
     async def _answered(self) -> dict[str, Any] | None:
         context = self.context
-        most = context.config.policy.most_equations_per_row
-        return await spent_sums(context.session_store.database, most)
+        limit = context.config.policy.most_equations_per_row
+        return await spent_sums(context.session_store.database, limit)
 
     async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         session = str(request["session"])

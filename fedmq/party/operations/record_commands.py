@@ -49,8 +49,8 @@ class RecordCommands(Service):
             str(request.get("text") or ""),
             None if before is None else int(before),
         )
-        most = min(int(request.get("most") or _MOST_ENTRIES), _MOST_ENTRIES)
-        return await asyncio.to_thread(search.entries, self.context.consent.audit.log, most)
+        limit = min(int(request.get("most") or _MOST_ENTRIES), _MOST_ENTRIES)
+        return await asyncio.to_thread(search.entries, self.context.consent.audit.log, limit)
 
     async def _verify(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         """How many entries follow from one another; what does not is said, and is no error."""
@@ -97,8 +97,8 @@ def _letter(request: Mapping[str, Any]) -> str:
     return letter
 
 
-async def ended_sessions(context: PartyContext, most: int) -> list[dict[str, Any]]:
-    """The last ``most``, the oldest first, as plain data; ``reason`` is empty where one finished.
+async def ended_sessions(context: PartyContext, limit: int) -> list[dict[str, Any]]:
+    """The last ``limit``, the oldest first, as plain data; ``reason`` is empty where one finished.
 
     Of those before the start only trainings are remembered.
     """
@@ -112,7 +112,7 @@ async def ended_sessions(context: PartyContext, most: int) -> list[dict[str, Any
             "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
             "reason": session.why,
         }
-        for session, at in await context.session_store.ended(most)
+        for session, at in await context.session_store.ended(limit)
         if session.id not in known
     ]
     after = [
@@ -125,4 +125,4 @@ async def ended_sessions(context: PartyContext, most: int) -> list[dict[str, Any
         }
         for session in recent
     ]
-    return [*before, *after][-most:]
+    return [*before, *after][-limit:]

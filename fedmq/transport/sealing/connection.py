@@ -185,15 +185,15 @@ def unpad(padded: bytes) -> memoryview:
 
 
 class Recent(OrderedDict[K, V]):
-    """The ``most`` entries used last."""
+    """The ``limit`` entries used last."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         super().__init__()
-        self._most = most
+        self._limit = limit
 
     def put(self, key: K, value: V) -> None:
         """Add or renew an entry; the one unused for longest makes room."""
         self[key] = value
         self.move_to_end(key)
-        if len(self) > self._most:
+        if len(self) > self._limit:
             self.popitem(last=False)

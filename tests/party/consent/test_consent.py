@@ -164,7 +164,7 @@ class TestInference:
     def test_a_limit_that_is_set_while_it_runs_counts_the_last_hour(self) -> None:
         quota = RowQuota(None, lambda: 0.0)
         quota.take(10)
-        quota.most = 15
+        quota.limit = 15
         quota.take(5)
         with pytest.raises(Refused, match="15 were asked for"):
             quota.take(1)
