@@ -29,7 +29,8 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_hash
-from fedmq.protocol.training.passive import PassiveTraining, PreparedTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.passive_opening import PreparedTraining
 from fedmq.protocol.training.tables import PassiveTable
 
 __all__ = ["Replay", "same_but_rounded"]
@@ -142,7 +143,7 @@ class _ReplayedTraining(PassiveTraining):
 
     thin: frozenset[int] = frozenset()
 
-    def _finding(self, party: str, table: PassiveTable) -> Plan[None]:
+    def _find_earlier(self, table: PassiveTable) -> Plan[None]:
         """What is said of an earlier model's trees is no part of a transcript: none is needed."""
         return
         yield

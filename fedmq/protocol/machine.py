@@ -49,6 +49,7 @@ __all__ = [
     "PlanRun",
     "Rows",
     "RunningPlan",
+    "Speaker",
     "Table",
     "Transition",
     "When",
@@ -212,6 +213,13 @@ class RunningPlan:
     about: Any = None
 
 
+class Speaker(Enum):
+    """Which peers may send a body."""
+
+    ACTIVE = "the active party alone"
+    ACTIVE_OR_IGNORED = "the active party; from others it changes nothing"
+
+
 class Witness(Protocol):
     """Sees every message of a machine before its table does, and before it leaves."""
 
@@ -247,6 +255,8 @@ class Machine:
     PARTS: ClassVar[tuple[type[Part], ...]] = ()
     HANDLERS: ClassVar[Mapping[type, Handler]]
     """Its own handlers and those of its parts, by event."""
+    SPEAKERS: ClassVar[Mapping[type[Body], Speaker]] = {}
+    """The bodies that not every peer may send."""
     _OWN_HANDLERS: ClassVar[Mapping[type, Handler]]
 
     state: Enum
@@ -262,9 +272,11 @@ class Machine:
         for part in cls.PARTS:
             cls.HANDLERS |= handlers_of(part)
 
-    def __init__(self, state: Enum, peers: Sequence[str]) -> None:
+    def __init__(self, state: Enum, peers: Sequence[str], active: str = "") -> None:
         self.state = state
         self.peers = tuple(peers)
+        self.active = active
+        """The active party, where ``SPEAKERS`` asks for it."""
         self.witness: Witness | None = None
         self._attached: dict[type, Handler] = {}
         """The handlers of parts, by event."""
@@ -326,6 +338,10 @@ class Machine:
         if isinstance(event, Received):
             key: type = type(event.body)
             what = f"{key.__name__} from {event.sender}"
+            if key in self.SPEAKERS and event.sender != self.active:
+                if self.SPEAKERS[key] is Speaker.ACTIVE_OR_IGNORED:
+                    return ""
+                raise ProtocolError(f"{event.body.kind} from {event.sender}, which asks nothing")
             if self.witness is not None:
                 self.witness.received(event.sender, event.body)
         else:

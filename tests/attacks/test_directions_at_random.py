@@ -9,7 +9,7 @@ import pytest
 
 from fedmq.errors import Inconsistent
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.training import passive
+from fedmq.protocol.training import passive_growth
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, PLAIN, small
 
 
@@ -22,7 +22,7 @@ def test_directions_that_do_not_fit_the_sums_end_the_session(
     def at_random(_: Any, __: Any, ___: Any, rows: Any) -> Any:
         return random.random(len(rows)) < 0.5
 
-    monkeypatch.setattr(passive, "went_left", at_random)
+    monkeypatch.setattr(passive_growth, "went_left", at_random)
     simulation = small(counts=(0, 2, 2)).having(engine=engine).train()
     error = simulation.errors[ACTIVE]
     assert isinstance(error, Inconsistent)

@@ -12,7 +12,7 @@ import pytest
 from fedmq.errors import DaemonError
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.privacy.plan import Exchange, Reply
-from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.passive_growth import PassiveGrowth
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 TREE = 1
@@ -31,15 +31,15 @@ async def federation(
 @pytest.fixture
 def telco_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one tree it answers sums larger than those of all rows."""
-    honest = PassiveTraining._reply
+    honest = PassiveGrowth._reply
 
-    def reply(self: PassiveTraining, number: int, step: Exchange | Reply, run: Any) -> None:
-        if self._party == "telco" and self._growing.number == TREE and isinstance(step, Reply):
+    def reply(self: PassiveGrowth, number: int, step: Exchange | Reply, run: Any) -> None:
+        if self.terms.party == "telco" and self.tree == TREE and isinstance(step, Reply):
             made_up = [{"left": np.full_like(piece["left"], 1 << 60)} for piece in step.pieces]
             step = Reply(step.node, made_up)
         honest(self, number, step, run)
 
-    monkeypatch.setattr(PassiveTraining, "_reply", reply)
+    monkeypatch.setattr(PassiveGrowth, "_reply", reply)
 
 
 @pytest.mark.usefixtures("telco_lies")

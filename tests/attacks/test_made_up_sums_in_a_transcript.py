@@ -22,9 +22,9 @@ from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.masking import HideSplits
 from fedmq.privacy.plan import Ended, Plan, Reply
-from fedmq.protocol.machine import advance
+from fedmq.protocol.machine import advance, on_message
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
-from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.passive_growth import PassiveGrowth
 from tests.accountability.audited import AuditedDaemons
 from tests.attacks.test_labels_by_a_borrowed_digit import TREE, lying_answer
 
@@ -32,17 +32,18 @@ from tests.attacks.test_labels_by_a_borrowed_digit import TREE, lying_answer
 async def test_made_up_sums_are_found_in_the_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = PassiveTraining.HANDLERS[training.SplitDecision]
+    honest = PassiveGrowth._on_decision
 
-    def decide(machine: Any, sender: str, body: training.SplitDecision) -> None:
+    @on_message(training.SplitDecision)
+    def decide(growth: Any, sender: str, body: training.SplitDecision) -> None:
         if body.tree == TREE:  # any split will do: the labels are read by now
             body = body.model_copy(update={"candidates": Array.of(np.zeros(1, np.uint32))})
-        honest(machine, sender, body)
+        honest(growth, sender, body)
 
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(AdditivePassive, "answer", lying_answer)
-        lies.setitem(PassiveTraining.HANDLERS, training.SplitDecision, decide)
+        lies.setattr(PassiveGrowth, "_on_decision", decide)
         lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())
         for check in ("check_count", "check_extent"):
             lies.setattr(NodeAnswer, check, lambda *_: None)

@@ -20,9 +20,9 @@ from fedmq.privacy.cleartext_sums import CleartextPassive
 from fedmq.privacy.engine import Query
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.plan import Plan, Reply
-from fedmq.protocol.training import passive
-from fedmq.protocol.training.computations import recorded
-from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.machine import on_message
+from fedmq.protocol.training import passive_growth
+from fedmq.protocol.training.passive_growth import PassiveGrowth
 from tests.accountability.audited import AuditedDaemons
 
 PEOPLE = 3
@@ -41,9 +41,14 @@ class InventedSets:
         self.sides: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
         self.won = 0
         self._answer = CleartextPassive.answer
-        self._decide = PassiveTraining.HANDLERS[training.SplitDecision]
+        self._decide = PassiveGrowth._on_decision
         lies.setattr(CleartextPassive, "answer", partialmethod(_answer_of, self))
-        lies.setitem(PassiveTraining.HANDLERS, training.SplitDecision, self.decide)
+
+        @on_message(training.SplitDecision)
+        def decide(growth: Any, sender: str, body: training.SplitDecision) -> None:
+            self.decide(growth, sender, body)
+
+        lies.setattr(PassiveGrowth, "_on_decision", decide)
 
     def answer(self, half: Any, queries: Sequence[Query]) -> Plan[None]:
         [query] = queries[:1]
@@ -59,22 +64,20 @@ class InventedSets:
         half._histograms[query.node] = np.zeros((half._bins.cuts.n_cells, 2), np.int64)
         half._histograms.clear()
 
-    def decide(self, machine: Any, sender: str, body: training.SplitDecision) -> None:
-        place = id(machine._prepared.engine), body.tree, body.node
+    def decide(self, growth: Any, sender: str, body: training.SplitDecision) -> None:
+        place = id(growth.engine), body.tree, body.node
         if place not in self.sides:
-            self._decide(machine, sender, body)
+            self._decide(growth, sender, body)
             return
         self.won += 1
         side, people = self.sides[place]
-        tree = machine._growing
-        rows = tree.rows.rows(body.node)
+        rows = growth.rows.rows(body.node)
         chosen = people[PATTERNS[int(body.candidates.numpy()[0])].astype(bool)]
         left = np.isin(rows, np.concatenate((side, chosen)))
-        candidates = tree.candidates.of_node(body.node)
-        machine._records, record = recorded(machine._records, candidates, 0)
-        machine._places.append((tree.number, body.node))
-        machine._show(body.node, record, left)
-        tree.rows.divide(body.node, left)
+        candidates = growth.candidates.of_node(body.node)
+        record = growth.splits.add(candidates, 0, growth.tree, body.node)
+        growth._show(body.node, record, left)
+        growth.rows.divide(body.node, left)
 
 
 async def test_sums_of_invented_sets_are_found_in_the_transcript(
@@ -103,9 +106,9 @@ class InventedColumn:
         self.won = 0
         self.sides: dict[float, np.ndarray] = {}
         self._start = LatticePassive.start_session
-        self._went_left = passive.went_left
+        self._went_left = passive_growth.went_left
         lies.setattr(LatticePassive, "start_session", partialmethod(_start_of, self))
-        lies.setattr(passive, "went_left", self.went_left)
+        lies.setattr(passive_growth, "went_left", self.went_left)
 
     def invented(self, codes: np.ndarray) -> np.ndarray:
         codes = np.where(codes <= 3, 0, 7)

@@ -24,6 +24,7 @@ __all__ = [
     "CandidateOrders",
     "ColumnTerms",
     "CountLeft",
+    "DisclosureRules",
     "MergeCells",
     "NodeCandidates",
     "RootCells",
@@ -305,6 +306,21 @@ class RootCells:
         """``cells`` (cells,) of a root of so many rows, if these are all."""
         if rows == self._rows:
             self._features, self._cells = candidates.feature.tobytes(), cells
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DisclosureRules:
+    """How an owner shows candidates in a session.
+
+    ``secret`` seeds their order. Cells of fewer than ``smallest_cell`` rows are merged; 0: none.
+    ``learning`` bool (rows,): the rows that may carry gradients; ``root`` has their cells.
+    """
+
+    bins: BinMatrix
+    secret: int
+    smallest_cell: int
+    learning: NDArray[np.bool_]
+    root: RootCells
 
 
 class CandidateOrders:

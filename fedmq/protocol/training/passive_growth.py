@@ -1,8 +1,9 @@
-"""What does a passive party know of the tree that grows?
+"""What does a passive party do while a tree grows?
 
-Which rows stand in which node (`NodeRows`), which nodes it was asked about and may be asked about
-(`AskedNodes`), which sums are due (`HistogramRequests`), what it shows of its candidates
-(`ShownCandidates`); and `GrowingTree`, which checks each question against all of these.
+`PassiveGrowth` takes the gradients, answers sums and splits nodes; `PassiveContests` finds winners
+where sums are hidden. Each checks a question against what the party knows of the tree: which rows
+stand in which node (`PassiveNodeRows`), which nodes may be asked about (`AskedNodes`), which sums
+are due (`HistogramRequests`), and what is disclosed of its candidates (`CandidateDisclosure`).
 """
 
 from __future__ import annotations
@@ -10,40 +11,447 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.splits import ROOT, CategorySet, children, depth, first_named, parent, sibling
-from fedmq.errors import ProtocolError
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.splits import (
+    ROOT,
+    CandidateTable,
+    CategorySet,
+    children,
+    depth,
+    first_named,
+    parent,
+    sibling,
+)
+from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training
-from fedmq.messages.array import payload_bytes, unpack_payload
+from fedmq.messages.array import Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import TrainingOpen
-from fedmq.privacy.engine import Extent, PassiveHalf
-from fedmq.privacy.plan import Plan, Values, single
-from fedmq.protocol.records import most_nodes
+from fedmq.privacy.engine import ALONE, BroadcastPiece, Extent, Place, Query
+from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
+from fedmq.protocol.events import Save
+from fedmq.protocol.machine import Machine, Part, RunningPlan, on_message
+from fedmq.protocol.records import SumsAnswered, most_nodes
 from fedmq.protocol.training.candidates import (
     CandidateOrders,
+    DisclosureRules,
     MergeCells,
     NodeCandidates,
-    RootCells,
     Siblings,
 )
-from fedmq.protocol.training.columns import ColumnMarks
+from fedmq.protocol.training.circuits import Circuits, HandedOn
+from fedmq.protocol.training.columns import ColumnMarks, shown_categories
+from fedmq.protocol.training.computations import recorded, went_left
+from fedmq.protocol.training.passive_opening import PassiveTerms, PreparedTraining
+from fedmq.protocol.training.states import (
+    GRADIENTS_HERE,
+    PIECE_TAKEN,
+    RECEIVED,
+    SHOWN,
+    SUMS,
+    WINNERS,
+)
 
 __all__ = [
     "AskedNodes",
-    "GrowingTree",
+    "CandidateDisclosure",
     "HistogramRequest",
     "HistogramRequests",
-    "NodeRows",
-    "Showing",
-    "ShownCandidates",
+    "OwnSplits",
+    "PassiveContests",
+    "PassiveGrowth",
+    "PassiveNodeRows",
 ]
 
 
-class NodeRows:
+class OwnSplits:
+    """The splits of this party: a ``table`` of records, and tree and node of each in ``places``."""
+
+    def __init__(self, table: LookupTable, places: Sequence[tuple[int, int]] = ()) -> None:
+        self.table = table
+        self.places = list(places)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def add(
+        self, candidates: CandidateTable, split: int | CategorySet, tree: int, node: int
+    ) -> int:
+        """Record the ``split`` of a node, by a candidate or a set; the record's id."""
+        self.table, record = recorded(self.table, candidates, split)
+        self.places.append((tree, node))
+        return record
+
+    def of_tree(self, tree: int) -> tuple[int, ...]:
+        """The nodes of ``tree`` that this party has split."""
+        return tuple(node for number, node in self.places if number == tree)
+
+
+class PassiveGrowth(Part):
+    """Tree number ``tree``, of whose gradients so many ``pieces`` are to come.
+
+    Where the engine hides sums, no decision names a candidate: ``contests`` knows which have won.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        terms: PassiveTerms,
+        prepared: PreparedTraining,
+        splits: OwnSplits,
+        tree: int,
+        pieces: int,
+    ) -> None:
+        super().__init__(machine)
+        self.terms = terms
+        self._prepared = prepared
+        self.engine = prepared.engine
+        self.splits = splits
+        self.records_before = len(splits)
+        self.tree = tree
+        asked, bins = terms.asked, prepared.bins
+        self.candidates = NodeCandidates(bins, asked, tree // asked.folds)
+        self.engine.start_tree(tree, self.candidates.of_tree)
+        spec = prepared.spec
+        self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.hides_rows)
+        self.disclosed = CandidateDisclosure(prepared.rules, tree, self.candidates, self.rows)
+        self.asked = AskedNodes(asked, self.engine.queries_per_node, self.engine.nodes_per_query)
+        self._requests = HistogramRequests(tree)
+        self._marks = ColumnMarks(prepared.constraints)
+        self._one_order = spec.keeps_numbers and not self.candidates.narrows
+        """Whether a candidate has one number in all nodes."""
+        self.hides_sums = spec.hides_sums
+        self.contests = PassiveContests(machine, self)
+        self._sums_per_candidate = self.engine.nodes_per_query * asked.outputs
+        """What an answered query counts for each candidate."""
+        self._to_arrive = pieces
+        self._to_take = pieces
+        """Pieces of the broadcast that the engine has not taken in yet."""
+        self._directions_of = 0
+        self._directions: list[Values] = []
+        """What came before the decision about a node, and the node; 0 where nothing did."""
+        self._directions_bytes = 0
+        if not pieces:
+            self.rows.carrying[:] = True
+            self._move(GRADIENTS_HERE)
+
+    # Gradients
+
+    @on_message(training.GradientBroadcast)
+    def _on_broadcast(self, _: str, body: training.GradientBroadcast) -> None:
+        if body.tree != self.tree or self._to_arrive == 0:
+            raise ProtocolError(f"a gradient piece of tree {body.tree} that was not announced")
+        rows = body.rows.numpy()
+        if len(rows) and int(rows.max()) >= self.terms.asked.rows:
+            raise ProtocolError(f"a gradient for row {int(rows.max())}, there is no such row")
+        self._to_arrive -= 1
+        self.rows.carrying[rows] = True
+        piece = BroadcastPiece(rows, unpack_payload(body.payload))
+        self._run(RECEIVED, self.engine.receive(self.tree, piece), self._received)
+
+    def _received(self, _: None) -> None:
+        self._to_take -= 1
+        if self._to_take == 0:
+            self._move(GRADIENTS_HERE)
+            self._answer_complete()
+
+    # Sums
+
+    @on_message(training.HistogramRequest)
+    def _on_request(self, _: str, body: training.HistogramRequest) -> None:
+        limits: dict[int, Extent] = {}
+        for query in body.nodes:
+            rows = self.rows.rows(query.node)
+            if body.tree != self.tree or rows is None:
+                raise ProtocolError(f"sums of node {query.node}, there is no such node")
+            self.asked.ask(query.node, body.round)
+            limits[query.node] = self.engine.largest_query(len(rows))
+        self._requests.add(body, limits)
+        self._answer_complete()
+
+    @on_message(training.QueryPiece)
+    def _on_query_piece(self, _: str, body: training.QueryPiece) -> None:
+        request = self._requests.add_piece(body)
+        if request is not None and not self._to_take:
+            self._begin_with(request, body)
+        self._answer_complete()
+
+    def _begin_with(self, request: HistogramRequest, body: training.QueryPiece) -> None:
+        """Let the engine begin with a piece before the others are here, if it does."""
+        piece = request.pieces[body.node][-1]
+        take = self.engine.take_piece(
+            body.tree, body.node, body.round, piece, alone=len(request.pieces) == 1
+        )
+        if take is not None:
+            request.taking += 1
+            self._run(PIECE_TAKEN, take, partial(self._with_piece, request))
+
+    def _with_piece(self, request: HistogramRequest, _: None) -> None:
+        request.taking -= 1
+        self._answer_complete()
+
+    def _answer_complete(self) -> None:
+        """Answer the requests of which all is here, once all gradients are."""
+        if self._to_take:
+            return
+        for node in self._requests.decline(self._is_too_small):
+            self._send(self.terms.active, training.NodeDeclined(tree=self.tree, node=node))
+        for number, pieces_of in self._requests.take_complete():
+            rows_of = {
+                node: rows for node in pieces_of if (rows := self.rows.rows(node)) is not None
+            }
+            if len(rows_of) < len(pieces_of):
+                raise ProtocolError("sums of nodes that have been split meanwhile")
+            limit = len(self.candidates.of_tree) * self._sums_per_candidate
+            try:
+                counted = self._prepared.counter.answer(self.tree, rows_of, limit)
+            except Refused as error:
+                self._fail(error)
+                return
+            for record in counted:
+                self._emit(Save(record))
+            answering = self._answering(number, rows_of, pieces_of)
+            self._run(SUMS, answering, lambda _: None, partial(self._reply, number))
+
+    def _is_too_small(self, node: int) -> bool:
+        """Whether fewer rows carry a gradient there than this party discloses sums of."""
+        smallest = self.terms.smallest_node
+        if not smallest or self.rows.hidden or self.rows.rows(node) is None:
+            return False
+        return len(self.disclosed.carrying(node)) < smallest
+
+    def _answering(
+        self,
+        number: int,
+        rows_of: Mapping[int, NDArray[np.int32]],
+        pieces_of: Mapping[int, Sequence[Values]],
+    ) -> Plan[None]:
+        """Answer round ``number`` about nodes that have so many rows, by query pieces."""
+        orders = yield from self.disclosed.orders(rows_of)
+        queries = [
+            Query(
+                self.tree, node, number, rows, self.candidates.of_node(node), orders[node], pieces
+            )
+            for (node, rows), pieces in zip(rows_of.items(), pieces_of.values(), strict=True)
+        ]
+        yield from self.engine.answer(queries)
+
+    def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
+        assert isinstance(step, Reply)
+        order = self.disclosed.order(step.node)
+        disclosed = {}
+        if order is not None:
+            candidates = self.candidates.of_node(step.node)
+            disclosed = self._marks.shown(step.node, candidates.columns[order])
+            if candidates.categories:
+                disclosed["categories"] = shown_categories(candidates, order)
+        for index, values in enumerate(step.pieces):
+            self._send(
+                self.terms.active,
+                training.HistogramReply(
+                    tree=self.tree,
+                    node=step.node,
+                    round=number,
+                    piece=index,
+                    pieces=len(step.pieces),
+                    payload=pack_payload(values),
+                    **(disclosed if index == 0 else {}),
+                ),
+            )
+
+    # Splits
+
+    @on_message(training.DirectionsQuery)
+    def _on_directions_query(self, _: str, body: training.DirectionsQuery) -> None:
+        """A piece of a question about the directions of a node, whose decision comes next."""
+        if (
+            body.tree != self.tree
+            or self.rows.rows(body.node) is None
+            or body.piece != len(self._directions)
+            or self._directions_of not in (0, body.node)
+        ):
+            raise ProtocolError(f"a query about directions of node {body.node}, out of place")
+        self._directions_of = body.node
+        self._directions_bytes += payload_bytes(body.payload)
+        limit = self.engine.largest_directions_query()
+        if body.piece >= limit.pieces or self._directions_bytes > limit.bytes:
+            raise ProtocolError(f"a query about directions of node {body.node} that is too long")
+        self._directions.append(unpack_payload(body.payload))
+
+    @on_message(training.SplitDecision)
+    def _on_decision(self, _: str, body: training.SplitDecision) -> None:
+        rows = self.rows.rows(body.node)
+        if body.tree != self.tree or rows is None:
+            raise ProtocolError(f"a split of node {body.node}, there is no such node")
+        if self.terms.asked.decoys and body.is_decoy:
+            self.asked.decoy(body.node)
+            self._show(body.node, len(self.splits), np.zeros(len(rows), np.bool_))
+            return
+        winner, pieces = self._winner(body), self._split(body.node)
+        candidates = self.candidates.of_node(body.node)
+        first = winner if isinstance(winner, int) else int(winner.right[0])
+        self._marks.split(body.node, int(candidates.columns[first]))
+        record = self.splits.add(candidates, winner, self.tree, body.node)
+        left = went_left(self.splits.table, record, self._prepared.table.values, rows)
+        showing = self.engine.show_directions(self.tree, body.node, left, pieces)
+        self._run(SHOWN, showing, partial(self._show, body.node, record))
+        self.rows.divide(body.node, left)
+
+    def _winner(self, body: training.SplitDecision) -> int | CategorySet:
+        """The candidate, or the set of categories, by which its node is split.
+
+        Candidates that tie come together: the first in this party's own order is XGBoost's.
+
+        Raises:
+            ProtocolError: the node was not shown, or shows no such candidate.
+        """
+        order, table = self.order(body.node), self.candidates.of_node(body.node)
+        if self.hides_sums:
+            return self.contests.winner(body, order)
+        named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
+        together = np.concatenate(named)
+        if order is None or not len(together) or int(together.max()) >= len(order):
+            raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
+        chosen, *rights = (order[positions] for positions in named)
+        sets = [
+            CategorySet(np.sort(right).astype(np.uint32), split.default_left)
+            for right, split in zip(rights, body.sets, strict=True)
+        ]
+        if not all(map(table.has_set, rights)) or table.is_category[chosen].any():
+            raise ProtocolError(f"a split of node {body.node} by no set of categories of a column")
+        return first_named(table, chosen, sets)
+
+    def order(self, node: int) -> NDArray[np.int64] | None:
+        """The order in which the candidates of a node were shown; None if they never were."""
+        return self.disclosed.order(ROOT if self._one_order else node)
+
+    def _split(self, node: int) -> list[Values]:
+        """``node`` is split by this party; what was asked about its directions.
+
+        Raises:
+            ProtocolError: it cannot be split, or directions of another node were asked for.
+        """
+        if self._directions_of not in (0, node):
+            raise ProtocolError(f"a split of node {node}, not of node {self._directions_of}")
+        self.asked.split(node)
+        pieces, self._directions = self._directions, []
+        self._directions_of = self._directions_bytes = 0
+        return pieces
+
+    def _show(self, node: int, record: int, shown: NDArray[np.bool_]) -> None:
+        outcome = training.SplitOutcome(
+            tree=self.tree, node=node, record=record, left=Bitmap.of(shown)
+        )
+        self._send(self.terms.active, outcome)
+
+    @on_message(training.NodeAssignment)
+    def _on_assignment(self, _: str, body: training.NodeAssignment) -> None:
+        own = self.splits.places[self.records_before :]
+        if self.terms.asked.decoys and (body.tree, body.node) in own:
+            return  # its own split, assigned so that nobody can tell whose it is
+        rows = None if self.rows.hidden else self.rows.rows(body.node)
+        if body.tree != self.tree or rows is None or body.left.count != len(rows):
+            raise ProtocolError(f"an assignment of node {body.node} that does not fit")
+        self.rows.divide(body.node, body.left.numpy())
+
+    def end(self) -> Sequence[SumsAnswered]:
+        """The tree is complete; what was answered of it, to be recorded."""
+        self.engine.forget_tree()
+        shown = [self._sums_per_candidate * length for length in self.disclosed.lengths]
+        return self._prepared.counter.end_tree(self.tree, shown)
+
+
+class PassiveContests(Part):
+    """Finds, with the active party, which candidates win nodes of ``growth``: sums are hidden."""
+
+    def __init__(self, machine: Machine, growth: PassiveGrowth) -> None:
+        super().__init__(machine)
+        self._growth = growth
+        self._circuits = Circuits(self._send, self._resume, opens=False)
+        self._handed = HandedOn(self._resume)
+        self._won: dict[int, int] = {}
+        """The candidates that won, by node."""
+
+    @on_message(training.CircuitPiece)
+    def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
+        if body.parcel:
+            self._circuits.hear(peer, body)
+            return
+        if body.tree != self._growth.tree or body.piece or body.level[:1] != (body.node,):
+            raise ProtocolError(f"circuits of node {body.node} that begin out of place")
+        nodes, engine = body.level, self._growth.engine
+        candidates, place = self._candidates(nodes), self._place(body.chain)
+        limit = engine.contest_bytes(len(nodes), candidates, place)
+        self._circuits.begin(peer, body.tree, nodes, limit)
+        follow = partial(self._follow, body.chain, body.node)
+        then = partial(self._with_winners, nodes)
+        self._run(WINNERS, engine.find_winners(nodes, place), then, follow)
+
+    def _candidates(self, nodes: Sequence[int]) -> int:
+        """The winners of ``nodes`` are to be found; how many candidates each of them has.
+
+        Raises:
+            ProtocolError: it is not their turn, or they have no such candidates.
+        """
+        self._growth.asked.contest(nodes)
+        counts = {0 if order is None else len(order) for order in map(self._growth.order, nodes)}
+        if len(counts) > 1 or not self._growth.hides_sums:
+            raise ProtocolError("a contest of nodes that have other candidates")
+        return counts.pop()
+
+    def _place(self, chain: tuple[str, ...]) -> Place:
+        """This party's among those of ``chain``."""
+        if not chain:
+            return ALONE
+        terms = self._growth.terms
+        known = [party for party in terms.asked.chain if party in chain]
+        if known != list(chain) or terms.party not in chain:
+            raise ProtocolError("a chain of parties that is not as the session's")
+        return Place(chain.index(terms.party) + 1, len(chain))
+
+    def _follow(
+        self, chain: tuple[str, ...], node: int, step: Exchange | Reply, run: RunningPlan
+    ) -> None:
+        terms = self._growth.terms
+        if isinstance(step, HandOn):
+            [piece] = step.pieces
+            share = training.BestSoFar(
+                tree=self._growth.tree, node=node, payload=pack_payload(piece)
+            )
+            self._send(chain[chain.index(terms.party) + 1], share)
+        elif isinstance(step, Handed):
+            self._handed.wait(chain[chain.index(terms.party) - 1], node, run)
+        else:
+            self._circuits.follow(terms.active, node, step, run)
+
+    @on_message(training.BestSoFar)
+    def _on_best_so_far(self, peer: str, body: training.BestSoFar) -> None:
+        """Of a contest that may not have begun here."""
+        if body.tree != self._growth.tree or peer == self._growth.terms.active:
+            raise ProtocolError(f"shares of node {body.node}, out of place")
+        self._handed.take(peer, body.node, [unpack_payload(body.payload)])
+
+    def _with_winners(
+        self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]
+    ) -> None:
+        """Which of ``nodes`` this party has won, and by which of the candidates it has shown."""
+        self._circuits.end(self._growth.terms.active, nodes[0])
+        won, candidates = winners
+        found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
+        self._won |= {node: candidate for node, was_won, candidate in found if was_won}
+
+    def winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
+        """The candidate that won, which is not named: the circuits have told this party alone."""
+        if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
+            raise ProtocolError(f"a split of node {body.node}, which this party has not won")
+        return int(order[self._won.pop(body.node)])
+
+
+class PassiveNodeRows:
     """The ``rows`` of a session by node; all of them in every node where the engine hides rows.
 
     Nodes that no other party asks about any more, at ``max_depth``, are not kept.
@@ -261,31 +669,16 @@ class HistogramRequests:
         return [(request.round, request.pieces) for request in complete if request.pieces]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Showing:
-    """How an owner shows candidates in a session.
-
-    ``secret`` seeds their order. Cells of fewer than ``smallest_cell`` rows are merged; 0: none.
-    ``learning`` bool (rows,): the rows that may carry gradients; ``root`` has their cells.
-    """
-
-    bins: BinMatrix
-    secret: int
-    smallest_cell: int
-    learning: NDArray[np.bool_]
-    root: RootCells
-
-
-class ShownCandidates:
+class CandidateDisclosure:
     """What is shown of the ``candidates`` of tree ``tree``, whose nodes hold ``rows``."""
 
     def __init__(
-        self, showing: Showing, tree: int, candidates: NodeCandidates, rows: NodeRows
+        self, rules: DisclosureRules, tree: int, candidates: NodeCandidates, rows: PassiveNodeRows
     ) -> None:
-        self._showing = showing
+        self._rules = rules
         self._candidates = candidates
         self._rows = rows
-        self._orders = CandidateOrders(tree, showing.bins, candidates, showing.secret, showing.root)
+        self._orders = CandidateOrders(tree, rules.bins, candidates, rules.secret, rules.root)
         self._kept: dict[int, NDArray[np.bool_]] = {}
         """The candidates of the tree whose cells are large enough in a node."""
 
@@ -303,7 +696,7 @@ class ShownCandidates:
         rows = self._rows.rows(node)
         if rows is None:
             raise ProtocolError(f"sums of node {node ^ 1}, whose sibling has been split meanwhile")
-        learning = self._showing.learning[rows]
+        learning = self._rules.learning[rows]
         if not self._rows.hidden:
             learning &= self._rows.carrying[rows]
         return rows[learning]
@@ -339,17 +732,17 @@ class ShownCandidates:
 
     def _merge(self, nodes: Collection[int]) -> Plan[None]:
         """Choose the cells that ``nodes`` and their siblings keep apart."""
-        if not self._showing.smallest_cell:
+        if not self._rules.smallest_cell:
             return
         missing = [node for node in nodes if node not in self._kept]
         families = {_family(node): self._siblings(_family(node)) for node in missing}
         if not families:
             return
         merge = MergeCells(
-            self._showing.bins,
+            self._rules.bins,
             self._candidates.of_tree,
             tuple(families.values()),
-            self._showing.smallest_cell,
+            self._rules.smallest_cell,
         )
         for family, kept in zip(families, (yield from single(merge)), strict=True):
             self._kept |= dict.fromkeys(family, kept)
@@ -366,162 +759,3 @@ class ShownCandidates:
 def _family(node: int) -> tuple[int, ...]:
     """The root alone, or ``node`` and its sibling."""
     return (ROOT,) if node == ROOT else children(parent(node))
-
-
-class GrowingTree:
-    """What stands while tree ``number`` grows; ``pieces`` of its broadcast are to come.
-
-    ``asked`` knows which nodes it may have, ``marks`` the constraints of columns, ``engine`` how
-    long questions about nodes may be.
-    ``keeps_numbers``: a candidate has one number in all nodes, unless nodes draw their columns.
-    ``hides_sums``: no decision names a candidate, as this party knows which have won.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        pieces: int,
-        candidates: NodeCandidates,
-        shown: ShownCandidates,
-        rows: NodeRows,
-        asked: AskedNodes,
-        marks: ColumnMarks,
-        engine: PassiveHalf,
-        records_before: int,
-        *,
-        keeps_numbers: bool,
-        hides_sums: bool,
-    ) -> None:
-        self.number = number
-        self.candidates = candidates
-        self.rows = rows
-        self.records_before = records_before
-        self.requests = HistogramRequests(number)
-        self.shown = shown
-        self.marks = marks
-        self._asked = asked
-        self._engine = engine
-        self._directions_of = 0
-        self._directions: list[Values] = []
-        """What came before the decision about a node, and the node; 0 where nothing did."""
-        self._directions_bytes = 0
-        self.to_arrive = pieces
-        self.to_take = pieces
-        """Pieces that the engine has not taken in yet."""
-        self._hides_sums = hides_sums
-        self._won: dict[int, int] = {}
-        """The candidates that won, by node, where sums are hidden."""
-        self._one_order = keeps_numbers and not candidates.narrows
-
-    def order(self, node: int) -> NDArray[np.int64] | None:
-        """The order in which the candidates of a node were shown; None if they never were."""
-        return self.shown.order(ROOT if self._one_order else node)
-
-    def winner(self, body: training.SplitDecision) -> int | CategorySet:
-        """The candidate, or the set of categories, by which its node is split.
-
-        Candidates that tie come together: the first in this party's own order is XGBoost's.
-
-        Raises:
-            ProtocolError: the node was not shown, or shows no such candidate.
-        """
-        order, table = self.order(body.node), self.candidates.of_node(body.node)
-        if self._hides_sums:
-            return self._hidden_winner(body, order)
-        named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
-        together = np.concatenate(named)
-        if order is None or not len(together) or int(together.max()) >= len(order):
-            raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
-        chosen, *rights = (order[positions] for positions in named)
-        sets = [
-            CategorySet(np.sort(right).astype(np.uint32), split.default_left)
-            for right, split in zip(rights, body.sets, strict=True)
-        ]
-        if not all(map(table.has_set, rights)) or table.is_category[chosen].any():
-            raise ProtocolError(f"a split of node {body.node} by no set of categories of a column")
-        return first_named(table, chosen, sets)
-
-    def _hidden_winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
-        """The candidate that won, which is not named: the circuits have told this party alone."""
-        if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
-            raise ProtocolError(f"a split of node {body.node}, which this party has not won")
-        return int(order[self._won.pop(body.node)])
-
-    def contest(self, nodes: Sequence[int]) -> int:
-        """The winners of ``nodes`` are to be found; how many candidates each of them has.
-
-        Raises:
-            ProtocolError: it is not their turn, or they have no such candidates.
-        """
-        self._asked.contest(nodes)
-        counts = {0 if order is None else len(order) for order in map(self.order, nodes)}
-        if len(counts) > 1 or not self._hides_sums:
-            raise ProtocolError("a contest of nodes that have other candidates")
-        return counts.pop()
-
-    def take_winners(
-        self, nodes: Sequence[int], won: NDArray[np.bool_], candidates: NDArray[np.int64]
-    ) -> None:
-        """Which of ``nodes`` this party has won, and by which of the candidates it has shown."""
-        found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
-        self._won |= {node: candidate for node, was_won, candidate in found if was_won}
-
-    def request(self, body: training.HistogramRequest) -> None:
-        """Nodes are asked about.
-
-        Raises:
-            ProtocolError: this tree has no such nodes, or the queries are longer than they can be.
-        """
-        largest: dict[int, Extent] = {}
-        for query in body.nodes:
-            rows = self.rows.rows(query.node)
-            if body.tree != self.number or rows is None:
-                raise ProtocolError(f"sums of node {query.node}, there is no such node")
-            self._asked.ask(query.node, body.round)
-            largest[query.node] = self._engine.largest_query(len(rows))
-        self.requests.add(body, largest)
-
-    def ask_directions(self, body: training.DirectionsQuery) -> None:
-        """A piece of a question about the directions of a node, whose decision comes next.
-
-        Raises:
-            ProtocolError: it is out of place, or longer than such a question can be.
-        """
-        if (
-            body.tree != self.number
-            or self.rows.rows(body.node) is None
-            or body.piece != len(self._directions)
-            or self._directions_of not in (0, body.node)
-        ):
-            raise ProtocolError(f"a query about directions of node {body.node}, out of place")
-        self._directions_of = body.node
-        self._directions_bytes += payload_bytes(body.payload)
-        largest = self._engine.largest_directions_query()
-        if body.piece >= largest.pieces or self._directions_bytes > largest.bytes:
-            raise ProtocolError(f"a query about directions of node {body.node} that is too long")
-        self._directions.append(unpack_payload(body.payload))
-
-    def decoy(self, node: int) -> int:
-        """A decoy comes about ``node``: how many rows the answer is about.
-
-        Raises:
-            ProtocolError: there is no such node, or it was decided about before.
-        """
-        rows = self.rows.rows(node)
-        if rows is None:
-            raise ProtocolError(f"a split of node {node}, there is no such node")
-        self._asked.decoy(node)
-        return len(rows)
-
-    def split(self, node: int) -> list[Values]:
-        """``node`` is split by this party; what was asked about its directions.
-
-        Raises:
-            ProtocolError: it cannot be split, or directions of another node were asked for.
-        """
-        if self._directions_of not in (0, node):
-            raise ProtocolError(f"a split of node {node}, not of node {self._directions_of}")
-        self._asked.split(node)
-        pieces, self._directions = self._directions, []
-        self._directions_of = self._directions_bytes = 0
-        return pieces
