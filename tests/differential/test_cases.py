@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.fuzz import run
-from tests.seeds import some_seeds
+from tests.how_often import some_seeds
 
 pytest.importorskip("xgboost")
 

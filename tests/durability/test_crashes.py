@@ -21,8 +21,8 @@ from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 from fedmq.simulation.simulate import chained
 from tests.crash_simulator import Build, CrashSimulation, Faults
+from tests.how_often import each_seed, some_seeds
 from tests.protocol.alignment.alignments import machines, people
-from tests.seeds import each_seed, some_seeds
 
 PARTIES = ("bank", "telco", "retail")
 TREES = 4

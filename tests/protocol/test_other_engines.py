@@ -9,10 +9,10 @@ import pytest
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Engine
+from tests.how_often import some_seeds
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import Federation, shares, small
 from tests.protocol.hidden_rows_engine import HiddenRows
-from tests.seeds import some_seeds
 from tests.simulator import Link
 
 COUNTS = [(2, 3), (2, 2, 1), (0, 3)]

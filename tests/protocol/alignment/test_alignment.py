@@ -21,9 +21,9 @@ from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Fail, Received, Start
 from fedmq.protocol.machine import run_inline
+from tests.how_often import each_seed
 from tests.protocol.alignment.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks
-from tests.seeds import each_seed
 from tests.simulator import Link, Simulation
 
 

@@ -19,8 +19,8 @@ from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
+from tests.how_often import each_seed
 from tests.protocol.online.online_schedule import OnlineSchedule
-from tests.seeds import each_seed
 from tests.simulator import Link
 
 BAD = Link(drop=0.2, repeat=0.2, delay=0.05)
@@ -104,7 +104,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@each_seed(8)
+@each_seed(8, often=3)
 def test_scores_are_xgboosts_over_a_link_that_loses_repeats_and_reorders(
     world: World, mode: Mode, seed: int
 ) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.how_often import some_seeds
 from tests.protocol.federation import Federation, joined
-from tests.seeds import some_seeds
 
 
 def _table(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -13,8 +13,8 @@ from fedmq.errors import Aborted, FedmqError, PeerSilent
 from fedmq.messages.training import SplitDecision, TreeFinished, TreeStarted
 from fedmq.protocol.events import Cancelled
 from tests.boosting.pooled import joined_cuts
+from tests.how_often import some_seeds
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, Federation, joined, shares, small
-from tests.seeds import some_seeds
 from tests.simulator import Link, Simulation
 
 ROUGH = {"subsample": 0.7, "colsample_bytree": 0.6}

@@ -1,4 +1,4 @@
-"""Which seeds a test takes: the first few in every run, all of them in ``make test-long``.
+"""Which seeds and cases a test takes: the first few in every run, all in ``make test-long``.
 
 ``make seeds FIRST=1000`` takes as many from 1000 on, with which nobody has tried the tests yet.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,11 @@ def some_seeds(count: int, block: int = 20, often: int = OFTEN) -> pytest.MarkDe
         for seeds in _blocks(count, block, often)
     ]
     return pytest.mark.parametrize("seeds", values)
+
+
+def seldom(*cases: Any) -> list[Any]:
+    """Cases of a test that are left out of every run but the long ones."""
+    return [pytest.param(case, marks=pytest.mark.long) for case in cases]
 
 
 def _blocks(count: int, block: int, often: int) -> Iterator[range]:
