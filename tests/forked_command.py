@@ -26,6 +26,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -79,7 +80,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL, for it alone: what it has started is in its group."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -166,11 +167,17 @@ def _serve(requests: socket.socket) -> list[str] | None:
         request, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, _FILES)
         if not request:
             return None
-        if os.fork() == 0:
+        if _fork() == 0:
             requests.close()
             return _forked(files, *json.loads(request))
         for file in files:
             os.close(file)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():  # the threads of BLAS, of which Python warns, bear it
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _forked(
@@ -179,8 +186,9 @@ def _forked(
     """Fork once more: one waits for the other, and tells its number and its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *standard, told = files
-    number = os.fork()
+    number = _fork()
     if number:
+        os.setpgid(number, number)  # a group of its own, with the processes that it starts
         for file in standard:
             os.close(file)
         with socket.socket(fileno=told) as owner:
@@ -203,7 +211,7 @@ def _wait(number: int, owner: socket.socket) -> None:
     if ended:
         owner.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     else:  # its owner has gone
-        os.kill(number, signal.SIGKILL)
+        os.killpg(number, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import re
 import resource
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from fedmq.party.operations.control import send_request
 from fedmq.party.store.documents import ModelStore
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
+from tests.forked_command import ForkedProcess, forks
 from tests.rabbitmq_node import RabbitNode
 
 PARTIES = ("bank", "telco", "retail")
@@ -71,7 +71,7 @@ class DaemonProcess:
         self.state = folder / party / "state"
         self.log = folder / party / "daemon.log"
         self.proxy = Proxy(broker_port)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._said_before = 0
         label = 'label = "label"\n' if party == "bank" else ""
         self.file.write_text(
@@ -95,12 +95,7 @@ class DaemonProcess:
         """Start, and return after how many seconds it was ready; at once if that is no matter."""
         begun, self._said_before = time.monotonic(), len(self.said)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*FEDMQ, "run", "-v", str(self.file)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self._process = forks().start(["run", "-v", self.file], log, log)
         if ready:
             self.await_ready()
         return time.monotonic() - begun

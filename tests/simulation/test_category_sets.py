@@ -14,6 +14,8 @@ from fedmq.boosting.model.shown_model import shown
 from fedmq.boosting.xgboost.parity import labelled
 from fedmq.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 pytest.importorskip("xgboost")
 
 ROWS = 400

@@ -17,6 +17,8 @@ from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.protocol.training.candidates import NodeCandidates
 from tests.boosting.tables import scattered
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 HANDS = (4, 3, 5)
 SHARES = [
     {"colsample_bylevel": 0.5},

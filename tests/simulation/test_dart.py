@@ -15,6 +15,8 @@ from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 xgboost = pytest.importorskip("xgboost")
 
 WEAK = {"key_bits": 512, "allow_weak_keys": True}

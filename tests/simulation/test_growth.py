@@ -16,6 +16,8 @@ from tests.boosting.tables import Table, scattered
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 WEAK = {"key_bits": 512, "allow_weak_keys": True}
 GROWTH: list[dict[str, Any]] = [
     {"grow_policy": "lossguide", "max_leaves": 20, "max_depth": 0},

@@ -10,6 +10,8 @@ import pytest
 import fedmq
 from fedmq.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 RANDOM = np.random.default_rng(4)
 TABLE = RANDOM.normal(size=(240, 5)).round(1).astype(np.float32)
 TABLE[RANDOM.random(TABLE.shape) < 0.05] = np.nan

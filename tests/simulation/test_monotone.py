@@ -21,6 +21,8 @@ from fedmq.protocol.training.tables import PassiveTable
 from tests.boosting.tables import scattered
 from tests.protocol.federation import ACTIVE, Federation, names, shares, small
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 WEAK = {"key_bits": 512, "allow_weak_keys": True}
 SIGNS = {"f1": -1, "telco.f0": 1, "telco.f2": -1}
 X, Y = scattered(400, 6, seed=5, missing=0.1)

@@ -12,6 +12,8 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from tests.boosting.tables import scattered
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 xgboost = pytest.importorskip("xgboost")
 
 WEAK = {"key_bits": 512, "allow_weak_keys": True}

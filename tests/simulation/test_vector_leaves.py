@@ -14,6 +14,8 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.usefixtures("threads")
+
 ROWS, CLASSES = 260, 7
 WEAK = {"key_bits": 512, "allow_weak_keys": True}
 
