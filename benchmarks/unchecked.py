@@ -25,7 +25,7 @@ from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.training.candidates import CandidateOrders
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
+from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
 
 __all__ = ["unchecked"]
 
@@ -36,9 +36,9 @@ def unchecked() -> Iterator[None]:
     replaced = (
         (Gradients, "bounds", _totals),
         (ScoreAnswer, "best", _scored),
-        (NodeAnswer, "check_count", _nothing),
-        (NodeAnswer, "check_extent", _nothing),
-        (NodeAnswer, "check_record", _nothing),
+        (ConsistencyCheck, "check_count", _nothing),
+        (ConsistencyCheck, "check_extent", _nothing),
+        (ConsistencyCheck, "check_record", _nothing),
         (CandidateOrders, "draw", _drawn),
         (AdditivePassive, "_needed", _as_sent),
     )

@@ -24,12 +24,12 @@ from fedmq.messages.training import TrainingOpen, TreeStarted
 from fedmq.party.store.journal import Row, checkpoint_of, row_of
 from fedmq.protocol.events import (
     Arrived,
-    AskOwner,
     CancelTimer,
+    ConsentDecided,
     Fail,
     Finish,
     Interrupted,
-    OwnerDecided,
+    RequestConsent,
     Save,
     SetTimer,
     Start,
@@ -265,8 +265,8 @@ class CrashSimulation:
                 self._at(self.now + seconds, fire)
             case CancelTimer(timer):
                 self._timers.pop((name, timer), None)
-            case AskOwner():
-                self._later(name, self._owners[name] - self.now, OwnerDecided())
+            case RequestConsent():
+                self._later(name, self._owners[name] - self.now, ConsentDecided())
             case Save(ActiveTree() | PassiveTree() as step):
                 row = row_of(step)
                 self._write(name, lambda disk: _saved(disk, row))

@@ -20,13 +20,13 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
 from fedmq.protocol.events import (
     Arrived,
-    AskOwner,
-    AwaitConsent,
     CancelTimer,
+    ConsentDecided,
+    ConsentPending,
     Fail,
     Finish,
-    OwnerDecided,
     Report,
+    RequestConsent,
     SetTimer,
     Start,
     TimerFired,
@@ -93,7 +93,7 @@ class Simulation:
         self.errors: dict[str, FedmqError] = {}
         self.reports: list[tuple[str, Report]] = []
         self.waits: list[tuple[str, Waiting]] = []
-        self.consents: list[tuple[str, AwaitConsent]] = []
+        self.consents: list[tuple[str, ConsentPending]] = []
         self.now = 0.0
         self.ended = 0.0
         """When the last party's machine finished or failed."""
@@ -174,11 +174,11 @@ class Simulation:
                     self.ended = self.now
                 case Report():
                     self.reports.append((party, effect))
-                case AskOwner():
+                case RequestConsent():
                     if party in self.owners:
                         seconds, refusal = self.owners[party]
-                        self._push(seconds, party, OwnerDecided(refusal))
-                case AwaitConsent():
+                        self._push(seconds, party, ConsentDecided(refusal))
+                case ConsentPending():
                     self.consents.append((party, effect))
                 case Waiting():
                     self.waits.append((party, effect))

@@ -14,7 +14,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.privacy.plan import Compute, Ended
 from fedmq.protocol.events import ComputationFailed, Effect, PlanReturned, RunPlan
-from fedmq.protocol.machine import PlanRun
+from fedmq.protocol.machine import PlanRunner
 from fedmq.protocol.session import Session
 
 
@@ -59,7 +59,7 @@ class Stepper:
     ) -> None:
         self._handle = handle
         self._is_over = is_over
-        self._runs: dict[int, tuple[PlanRun, int]] = {}
+        self._runs: dict[int, tuple[PlanRunner, int]] = {}
         self._last = 0
 
     def handle(self, event: Any) -> list[Any]:
@@ -72,7 +72,7 @@ class Stepper:
                 return self._stepped(self._handle(ComputationFailed(run.ticket, error)))
         return self._stepped(self._handle(event))
 
-    def _computed(self, run: PlanRun, index: int, result: Any) -> list[Any]:
+    def _computed(self, run: PlanRunner, index: int, result: Any) -> list[Any]:
         if self._is_over():
             return self._handle(PlanReturned(run.ticket, Ended(None)))
         following = run.add(index, result)
@@ -86,12 +86,12 @@ class Stepper:
         stepped: list[Any] = []
         for effect in effects:
             if isinstance(effect, RunPlan):
-                stepped += self._handed_out(PlanRun(effect))
+                stepped += self._handed_out(PlanRunner(effect))
             else:
                 stepped.append(effect)
         return stepped
 
-    def _handed_out(self, run: PlanRun) -> list[RunComputation]:
+    def _handed_out(self, run: PlanRunner) -> list[RunComputation]:
         handed_out = []
         for index, computation in enumerate(run.computations):
             self._last += 1

@@ -14,7 +14,7 @@ __all__ = [
     "Abort",
     "Acknowledge",
     "Body",
-    "ConsentAwaited",
+    "ConsentPendingMessage",
     "Count",
     "Index",
     "ModelId",
@@ -67,7 +67,7 @@ class SessionRefuse(Body):
     reason: Reason
 
 
-class ConsentAwaited(Body):
+class ConsentPendingMessage(Body):
     """Passive to active: this party's owner is asked, and until then nothing is agreed or refused.
 
     It is said again in each attempt that begins before the owner has answered.
@@ -107,7 +107,7 @@ class Acknowledge(Body):
 
 BODIES: tuple[type[Body], ...] = (
     SessionRefuse,
-    ConsentAwaited,
+    ConsentPendingMessage,
     Abort,
     SessionUnknown,
     Probe,

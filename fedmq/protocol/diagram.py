@@ -29,7 +29,7 @@ other party reads the state and the message.
 Messages are set in *italics*. The other events come from the party itself: Start; Done, a plan of
 that name has been computed; Yields, a plan wants to exchange messages with the other party, or to
 reply to it; ComputationFailed; PeerLost, a peer has not answered within the retry policy;
-Cancelled, Pause and Resume, what the party's owner wants of the session; OwnerDecided, the owner
+Cancelled, Pause and Resume, what the party's owner wants of the session; ConsentDecided, the owner
 has been asked whether the party takes part, and has answered; TimerFired, a time is over. A row
 that begins with "when" is no event: it is what the machine finds to be so while it handles one.
 """

@@ -16,22 +16,22 @@ from fedmq.protocol.records import Record
 __all__ = [
     "Answer",
     "Arrived",
-    "AskOwner",
-    "AwaitConsent",
     "CancelTimer",
     "Cancelled",
     "ComputationFailed",
+    "ConsentDecided",
+    "ConsentPending",
     "Effect",
     "Event",
     "Fail",
     "Finish",
     "Interrupted",
-    "OwnerDecided",
     "Pause",
     "PeerLost",
     "PlanReturned",
     "Received",
     "Report",
+    "RequestConsent",
     "Resume",
     "RunPlan",
     "Save",
@@ -110,7 +110,7 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerDecided:
+class ConsentDecided:
     """The owner of this party has answered whether it takes part: it does without a ``refusal``."""
 
     refusal: str = ""
@@ -126,7 +126,7 @@ Event = (
     | TimerFired
     | Pause
     | Resume
-    | OwnerDecided
+    | ConsentDecided
 )
 
 
@@ -245,12 +245,12 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class AskOwner:
-    """Ask the owner of this party whether it takes part; :class:`OwnerDecided` is the answer."""
+class RequestConsent:
+    """Ask the owner of this party whether it takes part; :class:`ConsentDecided` is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitConsent:
+class ConsentPending:
     """The owner of ``peer`` is asked, and answers within so many ``seconds``; 0: has answered."""
 
     peer: str
@@ -270,6 +270,6 @@ Effect = (
     | SetTimer
     | CancelTimer
     | Waiting
-    | AskOwner
-    | AwaitConsent
+    | RequestConsent
+    | ConsentPending
 )

@@ -15,21 +15,21 @@ from types import MethodType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
-from fedmq.messages.body import Abort, Body, ConsentAwaited, SessionRefuse, SessionUnknown
+from fedmq.messages.body import Abort, Body, ConsentPendingMessage, SessionRefuse, SessionUnknown
 from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply
 from fedmq.protocol.events import (
-    AskOwner,
-    AwaitConsent,
     Cancelled,
     ComputationFailed,
+    ConsentDecided,
+    ConsentPending,
     Effect,
     Event,
     Fail,
     Interrupted,
-    OwnerDecided,
     PeerLost,
     PlanReturned,
     Received,
+    RequestConsent,
     RunPlan,
     Send,
     Start,
@@ -46,9 +46,9 @@ __all__ = [
     "OwnConsent",
     "Part",
     "PeerConsents",
-    "PlanRun",
+    "PlanRunner",
+    "PlanState",
     "Rows",
-    "RunningPlan",
     "Speaker",
     "Table",
     "Transition",
@@ -200,7 +200,7 @@ def event_type(event: Event) -> type:
 
 
 @dataclass(slots=True, eq=False)
-class RunningPlan:
+class PlanState:
     """A plan as its machine knows it: what follows from its value, its exchanges and replies.
 
     ``about``: what it works on, for errors.
@@ -209,7 +209,7 @@ class RunningPlan:
     done: Done
     plan: Plan[Any]
     then: Callable[[Any], None]
-    on_step: Callable[[Exchange | Reply, RunningPlan], None] | None
+    on_step: Callable[[Exchange | Reply, PlanState], None] | None
     about: Any = None
 
 
@@ -283,7 +283,7 @@ class Machine:
         self._ending: list[Callable[[], None]] = []
         """What is done once, after the event that is handled."""
         self._effects: list[Effect] = []
-        self._plans: dict[int, RunningPlan] = {}
+        self._plans: dict[int, PlanState] = {}
         """The plans that are computed elsewhere, by ticket."""
         self._last_ticket = 0
         self._last_events: tuple[str, ...] = ()
@@ -397,17 +397,17 @@ class Machine:
 
     # Endings: a party that fails sends the others the reason.
 
-    def _fail(self, error: FedmqError, but: str = "", disclosed: str = "") -> None:
+    def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
         """End with ``error``; all peers but one read what is ``disclosed``, or the error."""
         for peer in self.peers:
-            if peer != but:
+            if peer != except_for:
                 self._send(peer, Abort(reason=(disclosed or str(error))[:2000]))
         self._plans.clear()
         self.state = self.failed_state
         self._emit(Fail(error, disclosed))
 
     @staticmethod
-    def _strike(peer: str, waiting: set[str]) -> None:
+    def _discard(peer: str, waiting: set[str]) -> None:
         """Wait no more for ``peer``; ProtocolError if it is not among the ``waiting``."""
         if peer not in waiting:
             raise ProtocolError("the same was said before")
@@ -424,17 +424,17 @@ class Machine:
 
     @on_message(Abort)
     def _on_abort(self, peer: str, body: Abort) -> None:
-        self._fail(Aborted(f"{peer} gave up: {body.reason}"), but=peer)
+        self._fail(Aborted(f"{peer} gave up: {body.reason}"), except_for=peer)
 
     @on(PeerLost)
     def _on_peer_lost(self, event: PeerLost) -> None:
-        self._fail(PeerSilent(event.reason), but=event.peer)
+        self._fail(PeerSilent(event.reason), except_for=event.peer)
 
     @on_message(SessionUnknown)
     def _on_unknown(self, peer: str, _: SessionUnknown) -> None:
         """A peer was restarted: what this attempt still has under way leads nowhere."""
         if self.interrupted_state is None:
-            self._fail(Aborted(f"{peer} was restarted in the middle"), but=peer)
+            self._fail(Aborted(f"{peer} was restarted in the middle"), except_for=peer)
             return
         self._plans.clear()
         self._emit(Interrupted(peer))
@@ -455,16 +455,16 @@ class Machine:
         done: Done,
         plan: Plan[T],
         then: Callable[[T], None],
-        on_step: Callable[[Exchange | Reply, RunningPlan], None] | None = None,
+        on_step: Callable[[Exchange | Reply, PlanState], None] | None = None,
         about: Any = None,
     ) -> None:
         """Run ``plan``; its value goes to ``then``, its exchanges and replies to ``on_step``."""
-        self._follow(RunningPlan(done, plan, then, on_step, about), advance(plan, None))
+        self._follow(PlanState(done, plan, then, on_step, about), advance(plan, None))
 
-    def _resume(self, running: RunningPlan, value: Any) -> None:
+    def _resume(self, running: PlanState, value: Any) -> None:
         self._follow(running, advance(running.plan, value))
 
-    def _follow(self, running: RunningPlan, step: Compute | Exchange | Reply | Ended) -> None:
+    def _follow(self, running: PlanState, step: Compute | Exchange | Reply | Ended) -> None:
         while isinstance(step, Reply):
             self._hand_over(running, step)
             step = advance(running.plan, None)
@@ -478,7 +478,7 @@ class Machine:
         else:
             self._hand_over(running, step)
 
-    def _hand_over(self, running: RunningPlan, step: Exchange | Reply) -> None:
+    def _hand_over(self, running: PlanState, step: Exchange | Reply) -> None:
         assert running.on_step is not None
         self._move(Yields(running.done.plan))
         running.on_step(step, running)
@@ -512,11 +512,11 @@ class OwnConsent(Part):
             self._prepare()
             return
         self._move(ASKS_OWNER)
-        self._emit(AskOwner())
-        self._send(asked_by, ConsentAwaited(seconds=self._within))
+        self._emit(RequestConsent())
+        self._send(asked_by, ConsentPendingMessage(seconds=self._within))
 
-    @on(OwnerDecided)
-    def _on_owner_decided(self, event: OwnerDecided) -> None:
+    @on(ConsentDecided)
+    def _on_owner_decided(self, event: ConsentDecided) -> None:
         if event.refusal:
             self._refuse(Refused(event.refusal))
         else:
@@ -535,19 +535,19 @@ class PeerConsents(Part):
         """Whether anybody is still asked."""
         return bool(self._asked)
 
-    @on_message(ConsentAwaited)
-    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
+    @on_message(ConsentPendingMessage)
+    def _on_consent_awaited(self, peer: str, body: ConsentPendingMessage) -> None:
         if peer in self._asked | self._answered:  # twice, or too late
             raise ProtocolError("its owner was asked before")
         self._asked.add(peer)
-        self._emit(AwaitConsent(peer, body.seconds))
+        self._emit(ConsentPending(peer, body.seconds))
 
     def answered(self, peer: str) -> None:
         """``peer`` takes part: its owner is no longer waited for, if it was asked."""
         self._answered.add(peer)
         if peer in self._asked:
             self._asked.discard(peer)
-            self._emit(AwaitConsent(peer, 0))
+            self._emit(ConsentPending(peer, 0))
 
 
 # How a plan is run, without I/O: what runs a machine's `RunPlan`.
@@ -565,7 +565,7 @@ def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
         value = []
 
 
-class PlanRun:
+class PlanRunner:
     """A plan as its runner knows it, from :class:`RunPlan` to :class:`PlanReturned`.
 
     ``computations`` are those under way; they may come back in any order.

@@ -28,12 +28,12 @@ from fedmq.protocol.events import (
     Cancelled,
     CancelTimer,
     ComputationFailed,
+    ConsentDecided,
     Effect,
     Event,
     Fail,
     Finish,
     Interrupted,
-    OwnerDecided,
     Pause,
     PeerLost,
     PlanReturned,
@@ -436,7 +436,7 @@ SessionEvent = (
     | Cancelled
     | Pause
     | Resume
-    | OwnerDecided
+    | ConsentDecided
 )
 
 

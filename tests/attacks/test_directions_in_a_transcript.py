@@ -14,7 +14,7 @@ import pytest
 from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.protocol.training import passive_growth
-from fedmq.protocol.training.consistency import NodeAnswer
+from fedmq.protocol.training.consistency import ConsistencyCheck
 from tests.accountability.audited import AuditedDaemons
 
 
@@ -30,7 +30,7 @@ async def test_directions_at_random_are_found_in_the_transcript(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(passive_growth, "went_left", at_random)
-        lies.setattr(NodeAnswer, "mark", lambda *_: ColumnMark())
+        lies.setattr(ConsistencyCheck, "mark", lambda *_: ColumnMark())
         await daemons.trained(3, engine)
     with pytest.raises(Inconsistent, match=r"tree \d, node \d: other rows go left, or another"):
         daemons.verified()

@@ -21,7 +21,7 @@ from fedmq.privacy.engine import Query
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 from fedmq.privacy.plan import Plan, Reply
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
+from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
 from tests.protocol.federation import ACTIVE, PAILLIER, Federation
 
 ROWS = 60
@@ -78,8 +78,8 @@ def test_no_label_is_disclosed_and_all_learn_who_lied(monkeypatch: pytest.Monkey
 
 def test_without_the_checks_it_reads_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScoreAnswer, "best", lambda self: self.score.run())
-    monkeypatch.setattr(NodeAnswer, "check_count", lambda *_: None)
-    monkeypatch.setattr(NodeAnswer, "check_extent", lambda *_: None)
+    monkeypatch.setattr(ConsistencyCheck, "check_count", lambda *_: None)
+    monkeypatch.setattr(ConsistencyCheck, "check_extent", lambda *_: None)
     _, decisions, label = _attacked(monkeypatch)
     [decision] = decisions
     negative = np.ones(ROWS, np.bool_)

@@ -23,7 +23,7 @@ from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.masking import HideSplits
 from fedmq.privacy.plan import Ended, Plan, Reply
 from fedmq.protocol.machine import advance, on_message
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
+from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
 from fedmq.protocol.training.passive_growth import PassiveGrowth
 from tests.accountability.audited import AuditedDaemons
 from tests.attacks.test_labels_by_a_borrowed_digit import TREE, lying_answer
@@ -46,7 +46,7 @@ async def test_made_up_sums_are_found_in_the_transcript(
         lies.setattr(PassiveGrowth, "_on_decision", decide)
         lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())
         for check in ("check_count", "check_extent"):
-            lies.setattr(NodeAnswer, check, lambda *_: None)
+            lies.setattr(ConsistencyCheck, check, lambda *_: None)
         await daemons.trained(TREE + 2, "paillier")
     with pytest.raises(Inconsistent) as raised:
         daemons.verified()
@@ -98,7 +98,7 @@ async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(half, method, partialmethod(_lying, lie, getattr(half, method)))
-        lies.setattr(NodeAnswer, "mark", lambda *_: ColumnMark())
+        lies.setattr(ConsistencyCheck, "mark", lambda *_: ColumnMark())
         # Else vectors that hide too little by chance have a node asked about as in smm1.
         lies.setattr(smm2, "_LEAST_LEVERAGE", 0.0)
         lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())  # if a bound finds it out

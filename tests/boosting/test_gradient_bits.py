@@ -9,7 +9,7 @@ from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import leaf_weights
 from fedmq.errors import ConfigError
-from fedmq.protocol.training.tree_builder import TreeBuilder
+from fedmq.protocol.training.node_rows import NodeRows
 
 ROWS = 200
 RANDOM = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def test_who_knows_the_seed_but_not_the_labels_does_not_know_the_lots() -> None:
 
 def test_leaves_and_covers_are_of_the_exact_gradients() -> None:
     exact, rounded = gradients(None), gradients(2)
-    builder = TreeBuilder(rounded, rounded.params)
+    builder = NodeRows(rounded, rounded.params)
     left = MARGINS < 0
     builder.split(1, 0, 0, 1.0, left)
     tree, increments = builder.finish()

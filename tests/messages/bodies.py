@@ -91,8 +91,8 @@ queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
-    body.ConsentAwaited: st.builds(
-        body.ConsentAwaited, seconds=st.integers(1, body.LONGEST_CONSENT)
+    body.ConsentPendingMessage: st.builds(
+        body.ConsentPendingMessage, seconds=st.integers(1, body.LONGEST_CONSENT)
     ),
     body.Abort: st.builds(body.Abort, reason=words),
     body.SessionUnknown: st.builds(body.SessionUnknown),

@@ -9,9 +9,9 @@ import pytest
 
 from fedmq.computation import Computation
 from fedmq.errors import ProtocolError, Refused
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
 from fedmq.messages.training import SessionAccept
-from fedmq.protocol.events import AwaitConsent, Effect, Received
+from fedmq.protocol.events import ConsentPending, Effect, Received
 from fedmq.protocol.machine import Machine, PeerConsents, Table, Transition
 from tests.protocol.alignment import alignments
 from tests.protocol.federation import ACTIVE, ran, shares, small
@@ -44,8 +44,8 @@ def test_a_training_waits_for_all_owners_and_ends_with_the_same_model(seed: int)
     simulation = ran(asked.training(), seed=seed, link=link, owners=owners)
     assert shares(simulation) == shares(federation.train())
     awaited = [awaited for party, awaited in simulation.consents if party == ACTIVE]
-    assert set(awaited[:2]) == {AwaitConsent("telco", 86_400), AwaitConsent("shop", 60)}
-    assert awaited[2:] == [AwaitConsent("shop", 0), AwaitConsent("telco", 0)]
+    assert set(awaited[:2]) == {ConsentPending("telco", 86_400), ConsentPending("shop", 60)}
+    assert awaited[2:] == [ConsentPending("shop", 0), ConsentPending("telco", 0)]
 
 
 def test_an_alignment_waits_for_all_owners() -> None:
@@ -79,7 +79,7 @@ def test_a_refusal_reaches_the_label_holder_alone() -> None:
     assert str(error) == "telco refused the session: telco refused: ask in May"
     assert "May" not in str(simulation.errors["shop"])
     bodies = [body for sender, _, body in said if sender == "telco"]
-    assert ConsentAwaited(seconds=60) in bodies
+    assert ConsentPendingMessage(seconds=60) in bodies
     assert SessionRefuse(reason="telco refused: ask in May") in bodies
     assert not any(isinstance(body, SessionAccept) for body in bodies)
 
@@ -92,7 +92,7 @@ class _Phase(Enum):
 class _Opening(Machine):
     """An active party's machine that does nothing but wait for what its peers say."""
 
-    TABLE: ClassVar[Table] = {(_Phase.OPENING, ConsentAwaited): Transition(_Phase.OPENING)}
+    TABLE: ClassVar[Table] = {(_Phase.OPENING, ConsentPendingMessage): Transition(_Phase.OPENING)}
     PARTS = (PeerConsents,)
     failed_state = _Phase.FAILED
 
@@ -102,7 +102,7 @@ class _Opening(Machine):
         self._attach(self.consents)
 
     def hears_that_the_owner_is_asked(self, peer: str) -> list[Effect]:
-        return self.handle(Received(peer, ConsentAwaited(seconds=60)))
+        return self.handle(Received(peer, ConsentPendingMessage(seconds=60)))
 
     def hears_that_it_takes_part(self, peer: str) -> list[Effect]:
         self._effects = []
@@ -112,11 +112,11 @@ class _Opening(Machine):
 
 def test_who_asks_twice_or_after_its_answer_breaks_the_protocol() -> None:
     bank = _Opening()
-    assert bank.hears_that_the_owner_is_asked("telco") == [AwaitConsent("telco", 60)]
+    assert bank.hears_that_the_owner_is_asked("telco") == [ConsentPending("telco", 60)]
     assert bank.consents
     with pytest.raises(ProtocolError, match="asked before"):
         bank.hears_that_the_owner_is_asked("telco")
-    assert bank.hears_that_it_takes_part("telco") == [AwaitConsent("telco", 0)]
+    assert bank.hears_that_it_takes_part("telco") == [ConsentPending("telco", 0)]
     assert bank.hears_that_it_takes_part("shop") == []
     for party in ("telco", "shop"):
         with pytest.raises(ProtocolError, match="asked before"):

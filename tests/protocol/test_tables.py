@@ -27,8 +27,8 @@ from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
+    ConsentDecided,
     Event,
-    OwnerDecided,
     Pause,
     PeerLost,
     PlanReturned,
@@ -78,7 +78,7 @@ LOCAL: list[Event] = [
     Cancelled("enough"),
     Pause(),
     Resume(),
-    OwnerDecided(),
+    ConsentDecided(),
 ]
 machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 tables = pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import BestSoFar, CircuitPiece
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.party.telemetry.timeline import Span, Timeline, write_trace
-from fedmq.protocol.events import AwaitConsent, Report, Waiting
+from fedmq.protocol.events import ConsentPending, Report, Waiting
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address
 
@@ -81,7 +81,7 @@ class Observer:
     def waited(self, waiting: Waiting, trouble: str) -> None:
         """A peer is silent, or is heard again; ``trouble`` is the link's, or empty."""
 
-    def consent_awaited(self, awaited: AwaitConsent) -> None:
+    def consent_awaited(self, awaited: ConsentPending) -> None:
         """An owner is asked, or has answered."""
 
     def closed(self, outcome: asyncio.Future[Any]) -> None:

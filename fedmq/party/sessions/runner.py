@@ -27,18 +27,18 @@ from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.plan import Compute
 from fedmq.protocol.events import (
     Arrived,
-    AskOwner,
-    AwaitConsent,
     Cancelled,
     CancelTimer,
     ComputationFailed,
+    ConsentDecided,
+    ConsentPending,
     Effect,
     Fail,
     Finish,
     Interrupted,
-    OwnerDecided,
     Pause,
     Report,
+    RequestConsent,
     Resume,
     RunPlan,
     Save,
@@ -48,7 +48,7 @@ from fedmq.protocol.events import (
     Transmit,
     Waiting,
 )
-from fedmq.protocol.machine import PlanRun
+from fedmq.protocol.machine import PlanRunner
 from fedmq.protocol.records import ConsentUsed, TranscriptMessage
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -354,7 +354,7 @@ class SessionRunner:
                     see(envelope)
                 self._tasks.spawn(self._transmit(envelope, self._kept, again=again))
             case RunPlan():
-                self._run(PlanRun(effect))
+                self._run(PlanRunner(effect))
             case SetTimer(key, seconds):
                 if (timer := self._timers.get(key)) is not None:
                     timer.cancel()
@@ -368,7 +368,7 @@ class SessionRunner:
             case Waiting():
                 for wait in self._seen.waited:
                     wait(effect, self._link_trouble)
-            case AskOwner():
+            case RequestConsent():
                 self._tasks.spawn(self._ask_owner())
             case Save(TranscriptMessage() as message):
                 self._journal.note(message)
@@ -376,7 +376,7 @@ class SessionRunner:
                 self._keep(self._owner.use)
             case Save(record):
                 self._keep(partial(self._journal.write, record))
-            case AwaitConsent():
+            case ConsentPending():
                 for ask in self._seen.consent_awaited:
                     ask(effect)
             case Interrupted(party, reason):
@@ -396,7 +396,7 @@ class SessionRunner:
     async def _ask_owner(self) -> None:
         refusal = await self._owner.answer()
         if not self.session.over:
-            self._feed(OwnerDecided(refusal))
+            self._feed(ConsentDecided(refusal))
 
     def _explained(self, error: FedmqError) -> FedmqError:
         """The error, with what the link had to say if the peer could not be reached."""
@@ -517,11 +517,11 @@ class SessionRunner:
             self._unsealed.discard(header.id)
         return True
 
-    def _run(self, run: PlanRun) -> None:
+    def _run(self, run: PlanRunner) -> None:
         for index, computation in enumerate(run.computations):
             self._tasks.spawn(self._compute(run, index, computation))
 
-    async def _compute(self, run: PlanRun, index: int, computation: Computation) -> None:
+    async def _compute(self, run: PlanRunner, index: int, computation: Computation) -> None:
         """Do a computation of a plan, and what the plan wants done after its last one."""
         asked, what = time.time(), computation.label.lstrip("_")
         begun = time.perf_counter()

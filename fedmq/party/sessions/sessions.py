@@ -31,7 +31,7 @@ from fedmq.party.sessions.runner import NOBODY_ASKED, Inbox, Owner, SessionLane,
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Activity, Span, Timeline
-from fedmq.protocol.events import AwaitConsent, Report, Waiting
+from fedmq.protocol.events import ConsentPending, Report, Waiting
 from fedmq.protocol.kinds import SESSION_KINDS
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
@@ -168,7 +168,7 @@ class Status(Observer):
             self.waiting.pop(waiting.peer, None)
         self._on_change()
 
-    def consent_awaited(self, awaited: AwaitConsent) -> None:
+    def consent_awaited(self, awaited: ConsentPending) -> None:
         self.consents.pop(awaited.peer, None)
         if awaited.seconds:
             until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)

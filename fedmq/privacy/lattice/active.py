@@ -38,7 +38,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values, single
 from fedmq.privacy.random_stream import fresh_seed
 
-__all__ = ["LatticeActive", "NodeAnswer"]
+__all__ = ["ConsistencyCheck", "LatticeActive"]
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class _Peer:
     unsent: list[Values]
 
 
-class NodeAnswer(ABC):
+class ConsistencyCheck(ABC):
     """What is known of a node's candidates, by the ``numbers`` of their hints, uint32 (C,)."""
 
     __slots__ = ()
@@ -73,17 +73,17 @@ class NodeAnswer(ABC):
         """What the machine gets."""
 
     @abstractmethod
-    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
         """What is left of a parent's without that of a child."""
 
-    def check_same(self, sibling: NodeAnswer, peer: str) -> None:
+    def check_same(self, sibling: ConsistencyCheck, peer: str) -> None:
         """Raise `MessageError` where these are other candidates."""
         if not np.array_equal(self.numbers, sibling.numbers):
             raise MessageError(f"{peer} answers for other candidates than in the node above")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _NodeSums(NodeAnswer):
+class _NodeSums(ConsistencyCheck):
     """The left sums of a node: int64 (C, 2)."""
 
     numbers: NDArray[np.uint32]
@@ -93,7 +93,7 @@ class _NodeSums(NodeAnswer):
     def answer(self) -> Sums:
         return Sums(self.left)
 
-    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
         assert isinstance(sibling, _NodeSums)
         self.check_same(sibling, peer)
         return _NodeSums(self.numbers, self.left - sibling.left)
@@ -118,7 +118,7 @@ class LatticeActive(ActiveHalf):
         self._peers: dict[str, _Peer] = {}
         self._pairs: NDArray[np.int64]
         self._subtracts = True
-        self._known: dict[tuple[str, int], NodeAnswer] = {}
+        self._known: dict[tuple[str, int], ConsistencyCheck] = {}
 
     def start_session(
         self,
@@ -224,18 +224,18 @@ class LatticeActive(ActiveHalf):
 
     def decrypt(
         self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
-    ) -> Plan[list[list[NodeAnswer]]]:
+    ) -> Plan[list[list[ConsistencyCheck]]]:
         """What ``peer`` answered to the queries of ``seeds``, of each node by node."""
         step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
         [decrypted] = yield Compute([step])
         return [[_NodeSums(numbers, left) for left in sums] for numbers, sums in decrypted]
 
-    def keep(self, peer: str, node: int, known: NodeAnswer) -> Answer:
+    def keep(self, peer: str, node: int, known: ConsistencyCheck) -> Answer:
         """Remember what is known of a node, for its children."""
         self._known[peer, node] = known
         return known.answer
 
-    def kept(self, peer: str, node: int) -> NodeAnswer:
+    def kept(self, peer: str, node: int) -> ConsistencyCheck:
         """What is known of a node."""
         return self._known[peer, node]
 

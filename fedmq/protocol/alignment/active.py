@@ -157,7 +157,7 @@ class ActiveAlignment(Alignment):
     def _on_stored(self, peer: str, _: alignment.AlignmentStored) -> None:
         # This party stores last: an alignment that its owner finds here is everywhere.
         assert self._own_places is not None
-        self._strike(peer, self._storing)
+        self._discard(peer, self._storing)
         if not self._storing:
             self._run(STORED, single(self._keep(self._own_places)), self._finish)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import alignment
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
-from fedmq.protocol.events import ComputationFailed, OwnerDecided, Start
+from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
+from fedmq.protocol.events import ComputationFailed, ConsentDecided, Start
 from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "PassiveAlignmentState"]
@@ -57,7 +57,7 @@ ACTIVE_ALIGNMENT = session_table(
     {
         _L.READY: {Start: _L.OPENING},
         _L.OPENING: {
-            ConsentAwaited: _L.OPENING,
+            ConsentPendingMessage: _L.OPENING,
             alignment.AlignmentAccept: _L.OPENING,
             ALL_AGREED: _L.BLINDING,
             SessionRefuse: _L.FAILED,
@@ -97,7 +97,7 @@ ROWS_KNOWN = When("its common rows are known")
 PASSIVE_ALIGNMENT = session_table(
     {
         _Q.READY: {alignment.AlignmentOpen: _Q.PREPARING},
-        _Q.ASKING: {OwnerDecided: _Q.PREPARING},
+        _Q.ASKING: {ConsentDecided: _Q.PREPARING},
         _Q.PREPARING: {
             ASKS_OWNER: _Q.ASKING,
             IDS: _Q.WAITING,

@@ -66,7 +66,7 @@ class ActiveDeployment(Machine):
     def _on_ready(self, peer: str, body: online.ModelReady) -> None:
         owner = self._served.share.parties.index(peer)
         shown = columns_of(peer, body.columns, len(self._served.node_of[owner]))
-        self._strike(peer, self._waiting)
+        self._discard(peer, self._waiting)
         if shown is not None:
             self._columns[peer] = shown
         if not body.explain:
@@ -92,7 +92,7 @@ class ActiveDeployment(Machine):
 
     @on_message(online.ModelDeployed)
     def _on_deployed(self, peer: str, _: online.ModelDeployed) -> None:
-        self._strike(peer, self._waiting)
+        self._discard(peer, self._waiting)
         self._finish_when_deployed()
 
     def _finish_when_deployed(self) -> None:

@@ -62,7 +62,7 @@ class PassiveDeployment(Machine):
     def _refuse(self, error: FedmqError, reason: str) -> None:
         self._move(REFUSES)
         self._send(self.peers[0], SessionRefuse(reason=reason))
-        self._fail(error, but=self.peers[0])
+        self._fail(error, except_for=self.peers[0])
 
     @on_message(online.ModelSwitch)
     def _on_switch(self, _: str, __: online.ModelSwitch) -> None:

@@ -143,7 +143,7 @@ class PassiveInference(Machine):
     def _refuse(self, error: FedmqError, reason: str = "") -> None:
         self._move(REFUSES)
         self._send(self.peers[0], SessionRefuse(reason=(reason or str(error))[:2000]))
-        self._fail(error, but=self.peers[0])
+        self._fail(error, except_for=self.peers[0])
 
     @on_message(inference.InferenceHop)
     def _on_hop(self, _: str, hop: inference.InferenceHop) -> None:

@@ -95,4 +95,4 @@ class PassiveGroups(Machine):
     def _refuse(self, error: FedmqError, reason: str) -> None:
         self._move(REFUSES)
         self._send(self.peers[0], SessionRefuse(reason=reason[:2000]))
-        self._fail(error, but=self.peers[0])
+        self._fail(error, except_for=self.peers[0])

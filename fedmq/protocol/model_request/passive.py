@@ -51,7 +51,7 @@ class PassiveModelRequest(Machine):
         if isinstance(self._answer, Refused):
             self._move(REFUSES)
             self._send(peer, SessionRefuse(reason=str(self._answer)[:2000]))
-            self._fail(self._answer, but=peer)
+            self._fail(self._answer, except_for=peer)
         else:
             self._move(ANSWERS)
             self._send(peer, self._answer)

@@ -406,7 +406,7 @@ class OnlineBatch(Machine):
         # Only this request is out of time; for the others these parties may still answer.
         self._away, self._bitmaps = away, bitmaps
 
-    def _fail(self, error: FedmqError, but: str = "", disclosed: str = "") -> None:
+    def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
         """Tell the requests; the other parties keep nothing of a batch and need not know."""
         for index in list(self._requests):
             self._emit(Answer(index, error))

@@ -32,7 +32,7 @@ from fedmq.privacy.engine import (
     Question,
 )
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
-from fedmq.protocol.machine import Machine, Part, RunningPlan, on_message
+from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.records import ActiveTree
 from fedmq.protocol.training.circuits import Circuits, HandedOn
 from fedmq.protocol.training.columns import (
@@ -41,11 +41,12 @@ from fedmq.protocol.training.columns import (
     CandidateSigns,
 )
 from fedmq.protocol.training.computations import went_left
-from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
+from fedmq.protocol.training.consistency import ConsistencyCheck, RecordNumbers
 from fedmq.protocol.training.folds import FoldModels
-from fedmq.protocol.training.level import Level, LevelContests, decision
+from fedmq.protocol.training.level import LevelContests, LevelRequests, decision
 from fedmq.protocol.training.model import ModelBuilder
-from fedmq.protocol.training.offers import Answers, OwnCandidates, SplitChoice
+from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.offers import AnswerScorer, OwnCandidates, Winners
 from fedmq.protocol.training.states import (
     BROADCAST,
     DIRECTIONS,
@@ -58,7 +59,6 @@ from fedmq.protocol.training.states import (
     WINNERS,
 )
 from fedmq.protocol.training.terms import Acceptances, TrainingTerms
-from fedmq.protocol.training.tree_builder import TreeBuilder
 
 __all__ = ["ActiveGrowth", "Contests", "DecoyGrowth", "check_decoys"]
 
@@ -93,14 +93,14 @@ class ActiveGrowth(Part):
         self._asked = terms.peers if self.tree >= terms.trees_alone else ()
         """The peers that take part in this tree."""
         self._records = RecordNumbers(model.next_records(terms.parties))
-        self._builder = TreeBuilder(
+        self._builder = NodeRows(
             gradients,
             params,
             model.residuals(),
             constrained=constraints.hold(signed),
             interacting=interactions > 0,
         )
-        self._answers = Answers(
+        self._answers = AnswerScorer(
             self._builder,
             params,
             terms.engine,
@@ -118,9 +118,9 @@ class ActiveGrowth(Part):
             terms.engine.first_order,
             terms.table.turns,
         )
-        self._choice = SplitChoice(params)
+        self._choice = Winners(params)
         self._to_broadcast = 0
-        self._level = Level(self.tree, (), 0)
+        self._level = LevelRequests(self.tree, (), 0)
         self.contests: Contests | None = None
         """Where sums are hidden: what finds the winners."""
         if terms.hides_sums:
@@ -158,7 +158,7 @@ class ActiveGrowth(Part):
 
     def _ask_level(self) -> None:
         nodes = self._builder.level
-        self._level = Level(self.tree, nodes, 1 + len(self._asked))
+        self._level = LevelRequests(self.tree, nodes, 1 + len(self._asked))
         if self.contests is not None:
             self.contests.begin(self._level, self._asked, self._builder, self._terms.params)
         if self._asked:
@@ -172,7 +172,8 @@ class ActiveGrowth(Part):
     def _ask(self, question: Question) -> None:
         nodes = [asked.node for asked in question.nodes]
         for owner, peer in enumerate(self._asked, start=1):
-            limit, about = self._accepted[peer].candidates, NodeAnswer(peer, self.tree, nodes[0])
+            limit = self._accepted[peer].candidates
+            about = ConsistencyCheck(peer, self.tree, nodes[0])
             plan: Plan[object] = self._answers.scored(question, peer, limit)
             then = partial(self._with_offers, nodes, owner)
             if self.contests is not None:
@@ -183,7 +184,7 @@ class ActiveGrowth(Part):
             for number, part in enumerate(parts):
                 self._run(QUESTION, part, partial(self._with_part, node, number))
 
-    def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+    def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
         assert isinstance(step, Exchange)
         limit = self._accepted[peer].candidates
         rows = {asked: len(self._builder.carrying(asked)) for asked in step.later or (node,)}
@@ -250,7 +251,7 @@ class ActiveGrowth(Part):
         then, ask = partial(self._with_directions, node), partial(self._ask_directions, node)
         self._run(DIRECTIONS, reading, then, ask)
 
-    def _ask_directions(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+    def _ask_directions(self, node: int, step: Exchange | Reply, run: PlanState) -> None:
         assert isinstance(step, Exchange)
         self._level.ask_directions(node, step.pieces, run)
         for peer, body in self._level.decisions():
@@ -270,7 +271,7 @@ class ActiveGrowth(Part):
         self._level.check_split(peer, body)
         rows = self._terms.table.label if self._terms.hides_rows else self._builder.rows(body.node)
         self._level.check_directions(body, len(rows))
-        self._records.check(NodeAnswer(peer, self.tree, body.node), body.record)
+        self._records.check(ConsistencyCheck(peer, self.tree, body.node), body.record)
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
@@ -280,8 +281,8 @@ class ActiveGrowth(Part):
         peer, record = self._level.end_split(node)
         column, gain = UNMARKED, best.gain
         if best.left is not None:
-            sums, claim = self._builder.left_totals(node, left), NodeAnswer(peer, self.tree, node)
-            column = claim.mark(sums, best)
+            sums = self._builder.left_totals(node, left)
+            column = ConsistencyCheck(peer, self.tree, node).mark(sums, best)
         if self.contests is not None:
             gain = self.contests.gain(peer, node, left)
         self._split(node, self._terms.owners[peer], record, left, column, gain)
@@ -346,7 +347,7 @@ class Contests(Part):
         self._handed = HandedOn(self._resume)
 
     def begin(
-        self, level: Level, peers: Sequence[str], builder: TreeBuilder, params: TrainParams
+        self, level: LevelRequests, peers: Sequence[str], builder: NodeRows, params: TrainParams
     ) -> None:
         """Nothing is known of the nodes of ``level`` yet."""
         self._level = LevelContests(level, peers, builder, params)
@@ -376,11 +377,11 @@ class Contests(Part):
             self._engine.find_winners(peer, contest),
             partial(self._circuits_end, peer, nodes),
             partial(self._follow_circuits, peer, chain[contest.place.number - 2], nodes[0]),
-            NodeAnswer(peer, tree, nodes[0]),
+            ConsistencyCheck(peer, tree, nodes[0]),
         )
 
     def _follow_circuits(
-        self, peer: str, before: str, node: int, step: Exchange | Reply, run: RunningPlan
+        self, peer: str, before: str, node: int, step: Exchange | Reply, run: PlanState
     ) -> None:
         """``before`` the first of a chain is the last one, which knows who won."""
         if isinstance(step, HandOn):

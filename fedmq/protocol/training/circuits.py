@@ -16,7 +16,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Reply, Values
-from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.machine import PlanState
 
 __all__ = ["Circuits", "HandedOn"]
 
@@ -36,7 +36,7 @@ class _Talk:
     bytes: int = 0
     pieces: list[Values] = field(default_factory=list)
     unread: deque[list[Values]] = field(default_factory=deque)
-    waiting: RunningPlan | None = None
+    waiting: PlanState | None = None
 
 
 class Circuits:
@@ -48,7 +48,7 @@ class Circuits:
     def __init__(
         self,
         send: Callable[[str, training.CircuitPiece], None],
-        resume: Callable[[RunningPlan, Any], None],
+        resume: Callable[[PlanState, Any], None],
         *,
         opens: bool,
     ) -> None:
@@ -79,7 +79,7 @@ class Circuits:
         if talk.unread or talk.pieces:
             raise ProtocolError(f"circuits of node {node} go on after their end")
 
-    def follow(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+    def follow(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
         """The plan ``run`` of this party's half wants to send a parcel, or waits for one."""
         talk = self._talks[peer, node]
         if step.pieces:
@@ -146,12 +146,12 @@ Key = tuple[str, int]
 class HandedOn:
     """What came, and who waits, in one tree; ``resume`` takes a plan and what it waits for."""
 
-    def __init__(self, resume: Callable[[RunningPlan, Any], None]) -> None:
+    def __init__(self, resume: Callable[[PlanState, Any], None]) -> None:
         self._resume = resume
         self._unread: dict[Key, Sequence[Values]] = {}
-        self._waiting: dict[Key, RunningPlan] = {}
+        self._waiting: dict[Key, PlanState] = {}
 
-    def wait(self, sender: str, node: int, run: RunningPlan) -> None:
+    def wait(self, sender: str, node: int, run: PlanState) -> None:
         """The plan ``run`` goes on with what ``sender`` hands on, when it has come."""
         key = (sender, node)
         if key in self._unread:

@@ -25,7 +25,7 @@ from fedmq.errors import ConfigError, ProtocolError, Refused
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.training import HistogramReply, TrainingOpen
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.training.consistency import NodeAnswer
+from fedmq.protocol.training.consistency import ConsistencyCheck
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 
 __all__ = [
@@ -315,7 +315,7 @@ class CandidateSigns:
             raise ProtocolError(f"signs of the candidates of node {body.node}, out of place")
         if body.rising is None or body.falling is None:
             return
-        claim = NodeAnswer(peer, body.tree, body.node)
+        claim = ConsistencyCheck(peer, body.tree, body.node)
         claim.check_count(max(body.rising.count, body.falling.count), candidates)
         rising, falling = body.rising.numpy(), body.falling.numpy()
         if len(rising) != len(falling) or (rising & falling).any():
@@ -369,7 +369,7 @@ class CandidateConstraints:
             raise ProtocolError(f"constraints of the candidates of node {body.node}, out of place")
         if not due:
             return
-        claim = NodeAnswer(peer, body.tree, body.node)
+        claim = ConsistencyCheck(peer, body.tree, body.node)
         claim.check_count(max(lengths), candidates)
         shown = np.zeros(max(lengths), np.uint64)
         for number, bitmap in enumerate(body.constraints):
@@ -427,7 +427,7 @@ class CandidateCategories:
             raise ProtocolError(f"categories of the candidates of node {body.node}, out of place")
         columns = [array.numpy().astype(np.int64) for array in body.categories]
         together = np.concatenate(columns)
-        claim = NodeAnswer(peer, body.tree, body.node)
+        claim = ConsistencyCheck(peer, body.tree, body.node)
         claim.check_count(int(together.max(initial=-1)) + 1, candidates)
         if min(map(len, columns)) < 2 or len(np.unique(together)) < len(together):
             raise ProtocolError(f"categories of the candidates of node {body.node} that overlap")

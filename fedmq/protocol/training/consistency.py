@@ -18,13 +18,13 @@ from fedmq.errors import Inconsistent
 from fedmq.privacy.engine import Best, Extent
 from fedmq.protocol.training.computations import ScoreCandidates
 
-__all__ = ["NodeAnswer", "RecordNumbers", "ScoreAnswer", "ScoreAnswers", "first_of_ties"]
+__all__ = ["ConsistencyCheck", "RecordNumbers", "ScoreAnswer", "ScoreAnswers", "first_of_ties"]
 
 _IMPOSSIBLE = "sums that no rows of the node have"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAnswer:
+class ConsistencyCheck:
     """What ``peer`` said about ``node`` of ``tree``; it has ``candidates`` at most.
 
     Every reason reads the same to a party that lies: what exactly did not hold would tell it more
@@ -121,7 +121,7 @@ class RecordNumbers:
         self._expected[node] = self._next[peer]
         self._next[peer] += 1
 
-    def check(self, claim: NodeAnswer, record: int) -> None:
+    def check(self, claim: ConsistencyCheck, record: int) -> None:
         """Raise `Inconsistent` unless the split of the node is the record that was expected."""
         claim.check_record(record, self._expected.pop(claim.node))
 

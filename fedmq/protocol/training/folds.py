@@ -26,8 +26,8 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.records import ActiveTree
 from fedmq.protocol.training.model import ModelBuilder
+from fedmq.protocol.training.node_rows import Residuals
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.tree_builder import Residuals
 
 __all__ = ["FoldModels"]
 

@@ -17,18 +17,18 @@ from fedmq.messages import training
 from fedmq.messages.array import Array, pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.engine import Best, Contest, Extent, Place
 from fedmq.privacy.plan import Exchange, Values
-from fedmq.protocol.machine import RunningPlan
-from fedmq.protocol.training.consistency import NodeAnswer
-from fedmq.protocol.training.tree_builder import TreeBuilder
+from fedmq.protocol.machine import PlanState
+from fedmq.protocol.training.consistency import ConsistencyCheck
+from fedmq.protocol.training.node_rows import NodeRows
 
-__all__ = ["Level", "LevelContests", "decision"]
+__all__ = ["LevelContests", "LevelRequests", "decision"]
 
 
 @dataclass(slots=True)
 class _Asking:
     """Who waits for the replies about ``nodes``, which are asked about at once, and those here."""
 
-    running: RunningPlan
+    running: PlanState
     exchange: Exchange
     nodes: int
     replies: dict[int, Sequence[Values]] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class _AwaitedSplit:
     peer: str
     best: Best
     pieces: Sequence[Values] = ()
-    running: RunningPlan | None = None
+    running: PlanState | None = None
     sent: bool = False
     record: int | None = None
 
 
-class Level:
+class LevelRequests:
     """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
 
     An offer is the best of an owner's candidates in a node. Then the owners of winning candidates
@@ -107,7 +107,7 @@ class Level:
     # Exchanges with a peer about a node
 
     def ask(
-        self, peer: str, largest: Mapping[int, Extent], exchange: Exchange, running: RunningPlan
+        self, peer: str, largest: Mapping[int, Extent], exchange: Exchange, running: PlanState
     ) -> None:
         """Put queries to ``peer`` among the next requests; ``running`` waits for the replies.
 
@@ -174,7 +174,7 @@ class Level:
 
     def reply(
         self, peer: str, body: training.HistogramReply
-    ) -> tuple[RunningPlan, Sequence[Values] | Mapping[int, Sequence[Values]]] | None:
+    ) -> tuple[PlanState, Sequence[Values] | Mapping[int, Sequence[Values]]] | None:
         """Take a piece of a reply; after the last one, who waits for it, and what it waits for.
 
         Raises:
@@ -192,7 +192,7 @@ class Level:
             raise ProtocolError(f"a reply about node {body.node} that was not asked for")
         conversation.bytes += payload_bytes(body.payload)
         sent = Extent(body.pieces, conversation.bytes)
-        NodeAnswer(peer, self.tree, body.node).check_extent(sent, conversation.largest)
+        ConsistencyCheck(peer, self.tree, body.node).check_extent(sent, conversation.largest)
         conversation.pieces.append(unpack_payload(body.payload))
         if len(conversation.pieces) < body.pieces:
             return None
@@ -228,7 +228,7 @@ class Level:
         """``peer`` is asked for its ``best`` split of ``node``, of this level or an earlier one."""
         self._splitting[node] = _AwaitedSplit(peer, best)
 
-    def ask_directions(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+    def ask_directions(self, node: int, pieces: Sequence[Values], running: PlanState) -> None:
         """Put the query about the directions of ``node`` among the decisions that are to go out."""
         self._splitting[node].pieces = pieces
         self._splitting[node].running = running
@@ -271,7 +271,7 @@ class Level:
                 f"directions for {body.left.count} rows, node {body.node} has {rows}"
             )
 
-    def take_outcome(self, body: training.SplitOutcome) -> RunningPlan:
+    def take_outcome(self, body: training.SplitOutcome) -> PlanState:
         """Note the record of a split that was checked; who waits for its directions."""
         split = self._splitting[body.node]
         assert split.running is not None
@@ -306,7 +306,7 @@ class LevelContests:
     """
 
     def __init__(
-        self, level: Level, peers: Sequence[str], builder: TreeBuilder, params: TrainParams
+        self, level: LevelRequests, peers: Sequence[str], builder: NodeRows, params: TrainParams
     ) -> None:
         self._level = level
         self._builder = builder
@@ -354,7 +354,7 @@ class LevelContests:
     def _count(self, peer: str, nodes: Sequence[int]) -> int:
         """Candidates of ``peer`` in each of ``nodes``."""
         counts = [self._candidates[peer][node] for node in nodes]
-        claim = NodeAnswer(peer, self._level.tree, nodes[0])
+        claim = ConsistencyCheck(peer, self._level.tree, nodes[0])
         claim.check_count(max(counts), min(counts))
         return counts[0]
 
@@ -370,5 +370,5 @@ class LevelContests:
             Inconsistent: so little that it cannot have won.
         """
         gain, best = self._builder.gain(node, left), self._level.offers(node)[LABEL_HOLDER].gain
-        NodeAnswer(peer, self._level.tree, node).check_gain(gain, best, self._least_gain)
+        ConsistencyCheck(peer, self._level.tree, node).check_gain(gain, best, self._least_gain)
         return gain

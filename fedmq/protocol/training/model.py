@@ -24,8 +24,8 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.records import ActiveTree, all_records
 from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
+from fedmq.protocol.training.node_rows import Residuals
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.tree_builder import Residuals
 
 __all__ = ["DartMargins", "DartRound", "ModelBuilder", "Round", "TreeIncrements"]
 

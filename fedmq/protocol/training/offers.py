@@ -23,11 +23,11 @@ from fedmq.protocol.training.columns import (
     CandidateSigns,
 )
 from fedmq.protocol.training.computations import ScoreCandidates, ScoreOwnCandidates
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer, ScoreAnswers
-from fedmq.protocol.training.level import Level
-from fedmq.protocol.training.tree_builder import TreeBuilder
+from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer, ScoreAnswers
+from fedmq.protocol.training.level import LevelRequests
+from fedmq.protocol.training.node_rows import NodeRows
 
-__all__ = ["Answers", "OwnCandidates", "SplitChoice"]
+__all__ = ["AnswerScorer", "OwnCandidates", "Winners"]
 
 
 class OwnCandidates:
@@ -45,7 +45,7 @@ class OwnCandidates:
         signs: NDArray[np.int8],
         constraints: NDArray[np.uint64],
         params: TrainParams,
-        builder: TreeBuilder,
+        builder: NodeRows,
         first_order: bool,
         turns: int = 1,
     ) -> None:
@@ -93,10 +93,10 @@ class OwnCandidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswerScorer:
     """How answers are scored while the tree of ``builder`` grows."""
 
-    builder: TreeBuilder
+    builder: NodeRows
     params: TrainParams
     engine: Engine
     owners: Mapping[str, int]
@@ -122,7 +122,7 @@ class Answers:
         Who does not see the rows of a node declines none.
         """
         smallest = 0 if self.engine.hides_rows else smallest_node
-        claim = NodeAnswer(peer, self.builder.gradients.tree, node)
+        claim = ConsistencyCheck(peer, self.builder.gradients.tree, node)
         claim.check_declined(len(self.builder.carrying(node)), smallest)
 
     def counted(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[int]]:
@@ -130,7 +130,7 @@ class Answers:
 
         So many candidates it has answered for in each of them. Raises `Inconsistent` as `scored`.
         """
-        claim = NodeAnswer(peer, self.builder.gradients.tree, question.nodes[0].node)
+        claim = ConsistencyCheck(peer, self.builder.gradients.tree, question.nodes[0].node)
         try:
             answers = yield from question.ask(peer)
         except MessageError as error:
@@ -151,10 +151,10 @@ class Answers:
             answers = yield from question.ask(peer)
         except MessageError as error:
             first = question.nodes[0].node
-            raise NodeAnswer(peer, tree, first).unreadable(str(error)) from error
+            raise ConsistencyCheck(peer, tree, first).unreadable(str(error)) from error
         # What one node tells of another is of candidates in the same order.
         shown_in = question.nodes[0].node
-        claims = [NodeAnswer(peer, tree, asked.node) for asked in question.nodes]
+        claims = [ConsistencyCheck(peer, tree, asked.node) for asked in question.nodes]
         scores = [
             self._score(claim, answer, most_candidates, shown_in)
             for claim, answer in zip(claims, answers, strict=True)
@@ -176,7 +176,7 @@ class Answers:
         return offers
 
     def _score(
-        self, claim: NodeAnswer, sums: Sums, most_candidates: int, shown_in: int
+        self, claim: ConsistencyCheck, sums: Sums, most_candidates: int, shown_in: int
     ) -> ScoreAnswer:
         claim.check_count(len(sums.left), most_candidates)
         builder, scale = self.builder, self.builder.gradients.scale
@@ -193,14 +193,14 @@ class Answers:
         return ScoreAnswer(score, bounds)
 
 
-class SplitChoice:
+class Winners:
     """The best offer for each scored node of a tree, and its owner."""
 
     def __init__(self, params: TrainParams) -> None:
         self._driver = Driver(params)
         self._winners: dict[int, tuple[int, Best]] = {}
 
-    def add(self, level: Level) -> None:
+    def add(self, level: LevelRequests) -> None:
         """Choose among the offers for each node of a level that is scored."""
         for node in level.nodes:
             self._winners[node] = _winner(level.offers(node))

@@ -279,7 +279,7 @@ class PassiveTraining(Machine):
         reason = str(error)[:2000] if isinstance(error, Refused) else UNLOADED
         self._move(REFUSES)
         self._send(self.active, SessionRefuse(reason=reason))
-        self._fail(error, but=self.active, disclosed=reason)
+        self._fail(error, except_for=self.active, disclosed=reason)
 
     # Trees
 

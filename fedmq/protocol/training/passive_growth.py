@@ -34,7 +34,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import ALONE, BroadcastPiece, Extent, Place, Query
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
-from fedmq.protocol.machine import Machine, Part, RunningPlan, on_message
+from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.records import SumsAnswered, most_nodes
 from fedmq.protocol.training.candidates import (
     CandidateOrders,
@@ -240,7 +240,7 @@ class PassiveGrowth(Part):
         ]
         yield from self.engine.answer(queries)
 
-    def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
+    def _reply(self, number: int, step: Exchange | Reply, _: PlanState) -> None:
         assert isinstance(step, Reply)
         order = self.disclosed.order(step.node)
         disclosed = {}
@@ -414,7 +414,7 @@ class PassiveContests(Part):
         return Place(chain.index(terms.party) + 1, len(chain))
 
     def _follow(
-        self, chain: tuple[str, ...], node: int, step: Exchange | Reply, run: RunningPlan
+        self, chain: tuple[str, ...], node: int, step: Exchange | Reply, run: PlanState
     ) -> None:
         terms = self._growth.terms
         if isinstance(step, HandOn):

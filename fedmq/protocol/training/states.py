@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import training
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
 from fedmq.messages.inference import HopReply, InferenceHop
-from fedmq.protocol.events import ComputationFailed, OwnerDecided, Pause, Resume, Start
+from fedmq.protocol.events import ComputationFailed, ConsentDecided, Pause, Resume, Start
 from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, Yields, session_table
 
 __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "PassiveTrainingState"]
@@ -78,7 +78,7 @@ ACTIVE_TRAINING = session_table(
             Resume: _A.KEYING,
         },
         _A.OPENING: {
-            ConsentAwaited: _A.OPENING,
+            ConsentPendingMessage: _A.OPENING,
             training.SessionAccept: _A.OPENING,
             training.EngineSetup: _A.OPENING,
             PEER_SETUP: _A.OPENING,
@@ -158,7 +158,7 @@ SHOWN = Done("directions as shown")
 PASSIVE_TRAINING = session_table(
     {
         _P.READY: {training.TrainingOpen: _P.PREPARING},
-        _P.ASKING: {OwnerDecided: _P.PREPARING},
+        _P.ASKING: {ConsentDecided: _P.PREPARING},
         _P.PREPARING: {
             ASKS_OWNER: _P.ASKING,
             PREPARED: _P.BETWEEN_TREES,

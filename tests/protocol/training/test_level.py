@@ -10,22 +10,22 @@ from fedmq.messages import training
 from fedmq.messages.array import pack_payload
 from fedmq.privacy.engine import Extent
 from fedmq.privacy.plan import Exchange, single
-from fedmq.protocol.machine import RunningPlan
-from fedmq.protocol.training.level import Level
+from fedmq.protocol.machine import PlanState
+from fedmq.protocol.training.level import LevelRequests
 from fedmq.protocol.training.states import OFFER
 
 NODES = (4, 6)
-WAITING = RunningPlan(OFFER, single(None), lambda _: None, None)
+WAITING = PlanState(OFFER, single(None), lambda _: None, None)
 
 
-def asked() -> Level:
-    level = Level(0, NODES, owners=2)
+def asked() -> LevelRequests:
+    level = LevelRequests(0, NODES, owners=2)
     largest = dict.fromkeys(NODES, Extent(1, 100))
     level.ask("telco", largest, Exchange(later={4: 1, 6: 2}), WAITING)
     return level
 
 
-def made(level: Level) -> None:
+def made(level: LevelRequests) -> None:
     for node, pieces in ((6, 2), (4, 1)):
         level.add_part(node, 0, [{"limbs": np.full(1, node)}] * pieces)
 

@@ -12,7 +12,7 @@ from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, Contest, Extent, HiddenSums, Place
-from fedmq.privacy.lattice.active import LatticeActive, NodeAnswer
+from fedmq.privacy.lattice.active import ConsistencyCheck, LatticeActive
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.level import Level, Unpacked, garbler_bytes, pieces_of
@@ -42,7 +42,7 @@ __all__ = ["HiddenActive"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _NodeShares(NodeAnswer):
+class _NodeShares(ConsistencyCheck):
     """The label holder's shares of a node's sums (C, 2), of candidates by ``numbers``."""
 
     numbers: NDArray[np.uint32]
@@ -53,7 +53,7 @@ class _NodeShares(NodeAnswer):
     def answer(self) -> HiddenSums:
         return HiddenSums(len(self.numbers))
 
-    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
         assert isinstance(sibling, _NodeShares)
         self.check_same(sibling, peer)
         return _NodeShares(self.numbers, self.field.less(self.shares, sibling.shares), self.field)
@@ -106,7 +106,7 @@ class HiddenActive(LatticeActive):
 
     def decrypt(
         self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
-    ) -> Plan[list[list[NodeAnswer]]]:
+    ) -> Plan[list[list[ConsistencyCheck]]]:
         step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
         [read] = yield Compute([ReadShares(step)])
         return [[_NodeShares(numbers, shares, self._field)] for numbers, shares in read]

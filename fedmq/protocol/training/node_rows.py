@@ -28,7 +28,7 @@ from fedmq.boosting.splits import (
     vector_leaf_weights,
 )
 
-__all__ = ["Residuals", "TreeBuilder"]
+__all__ = ["NodeRows", "Residuals"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class _Split:
     cover: float
 
 
-class TreeBuilder:
+class NodeRows:
     """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
 
     Nodes are known by their heap numbers, as the messages know them. ``constrained``: some column
