@@ -29,7 +29,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from fedmq.cli.model.load_generator import Load, run
+from fedmq.cli.bench import Load, run
 from fedmq.transport.background_tasks import BackgroundTasks
 from tests.cli.command import fedmq
 from tests.party.console.shown_federation import (

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.credit import Credit
 from benchmarks.page import write_page
 from fedmq import TrainParams
-from fedmq.cli.model.load_generator import Load, Measured, run
+from fedmq.cli.bench import Load, Measured, run
 from tests.party.online.serving_federation import TOKEN, ServingFederation
 
 PARAMS = TrainParams(num_boost_round=50, max_depth=4, max_bin=32)

@@ -153,10 +153,11 @@ def test_commands_and_options_exist(page: Path) -> None:
             words = re.sub(r"^docker compose exec bank ", "", line).split()
             if not words or words[0] != "fedmq":
                 continue
-            command: click.Command = cli
+            command: click.Command | None = cli
             for word in words[1:]:
                 if isinstance(command, click.Group):
-                    command = command.commands[word]
+                    command = command.get_command(click.Context(command), word)
+            assert command is not None, line
             spelt = {name for option in command.params for name in option.opts}
             assert {word for word in words if word.startswith("--")} <= spelt, line
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmq.cli.setup.example_data import breast_cancer
+from fedmq.cli.example_data import breast_cancer
 
 ACTIVE = "bank"
 PARTIES = (ACTIVE, "telco", "retail")

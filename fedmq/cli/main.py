@@ -1,4 +1,4 @@
-"""The ``fedmq`` command.
+"""The ``fedmq`` command: which commands there are, and how an error ends one.
 
 Exit codes: 0 done, 1 an error inside fedmq, 2 wrong usage, and those of :mod:`fedmq.errors`:
 3 configuration, 4 data, 5 broker, 6 session refused, aborted or a party silent, 7 no daemon,
@@ -9,165 +9,207 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fedmq.cli.output import print_error
-from fedmq.cli.stages import Listed, StagedGroup
 from fedmq.errors import ConfigError, FedmqError
 
-__all__ = ["STAGES", "cli", "main"]
+__all__ = ["STAGES", "Listed", "StagedGroup", "cli", "main"]
+
+
+class Listed(click.Command):
+    """Stands for a command that is not imported yet.
+
+    ``at`` is ``module:name``, ``sentence`` the first one of the command's own help.
+    """
+
+    def __init__(self, at: str, sentence: str) -> None:
+        super().__init__(None, help=sentence)
+        self._at = at
+
+    def imported(self) -> click.Command:
+        """The command itself."""
+        module, _, name = self._at.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class StagedGroup(click.Group):
+    """A group whose help has a heading for each of its ``stages``, with its commands below."""
+
+    def __init__(self, *, stages: Mapping[str, Mapping[str, Listed]], **settings: Any) -> None:
+        listed = {name: known for commands in stages.values() for name, known in commands.items()}
+        super().__init__(commands=dict(listed), **settings)
+        self.stages = stages
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported if it was only listed before."""
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, Listed):
+            command = self.commands[cmd_name] = command.imported()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for stage, listed in self.stages.items():
+            rows = [(name, known.get_short_help_str(limit)) for name, known in listed.items()]
+            with formatter.section(stage):
+                formatter.write_dl(rows, col_max=20)
+
 
 STAGES = {
     "Set up": {
         "demo": Listed(
-            "fedmq.cli.model.demo:demo",
+            "fedmq.cli.demo:demo",
             "Train three parties on breast-cancer data, and compare with XGBoost "
             "on the joined table.",
         ),
         "init": Listed(
-            "fedmq.cli.setup.init:init",
+            "fedmq.cli.set_up:init",
             "Write a federation into FOLDER: one folder per party, and one for the broker.",
         ),
         "join": Listed(
-            "fedmq.cli.setup.join:join",
+            "fedmq.cli.set_up:join",
             "Make a party's own FOLDER, with keys that nobody else has seen; later complete it.",
         ),
         "party": Listed(
-            "fedmq.cli.setup.party:party",
+            "fedmq.cli.set_up:party",
             "See who is in the federation, and let parties in and out.",
         ),
         "keys": Listed(
-            "fedmq.cli.setup.keys:keys",
+            "fedmq.cli.set_up:keys",
             "Make, show, change and trust the keys that seal messages between the parties.",
         ),
         "broker": Listed(
-            "fedmq.cli.setup.broker:broker",
+            "fedmq.cli.broker:broker",
             "Make a broker's folder, let parties in and out, and see that it keeps them apart.",
         ),
     },
     "Data": {
-        "data": Listed("fedmq.cli.setup.data:data", "Look at a party's own data."),
+        "data": Listed("fedmq.cli.data:data", "Look at a party's own data."),
         "align": Listed(
-            "fedmq.cli.model.align:align",
+            "fedmq.cli.data:align",
             "Find the ids that all parties share, as described in JOB, without showing the others.",
         ),
     },
     "Train": {
         "estimate": Listed(
-            "fedmq.cli.model.estimate:estimate",
+            "fedmq.cli.estimate:estimate",
             "Estimate time, traffic and memory of the training described in JOB, for each party.",
         ),
         "cv": Listed(
-            "fedmq.cli.model.cv:cv",
+            "fedmq.cli.train:cv",
             "Cross-validate what JOB describes: how good would its model be on "
             "rows it has not seen?",
         ),
         "train": Listed(
-            "fedmq.cli.model.train:train",
+            "fedmq.cli.train:train",
             "Train the model described in JOB, with all parties of the federation.",
         ),
         "follow": Listed(
-            "fedmq.cli.model.train:follow",
+            "fedmq.cli.train:follow",
             "Watch the training SESSION that the daemon of PARTY drives, up to its end.",
         ),
         "pause": Listed(
-            "fedmq.cli.daemon.status:pause",
+            "fedmq.cli.train:pause",
             "Let the training SESSION rest after the tree that grows now, also across restarts.",
         ),
-        "resume": Listed(
-            "fedmq.cli.daemon.status:resume", "Let the paused training SESSION go on."
-        ),
+        "resume": Listed("fedmq.cli.train:resume", "Let the paused training SESSION go on."),
         "cancel": Listed(
-            "fedmq.cli.daemon.status:cancel",
+            "fedmq.cli.train:cancel",
             "End SESSION at the daemon of PARTY; every party is told.",
         ),
     },
     "Use": {
         "models": Listed(
-            "fedmq.cli.model.models:models",
+            "fedmq.cli.models:models",
             "List, show, describe and compare models; export, import, verify or delete shares.",
         ),
         "predict": Listed(
-            "fedmq.cli.model.predict:predict",
+            "fedmq.cli.scores:predict",
             "Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.",
         ),
         "evaluate": Listed(
-            "fedmq.cli.model.evaluate:evaluate",
+            "fedmq.cli.evaluate:evaluate",
             "Evaluate MODEL, the newest when left out, on rows whose labels are known.",
         ),
         "activate": Listed(
-            "fedmq.cli.model.serving:activate",
+            "fedmq.cli.scores:activate",
             "Let a name stand for MODEL (the newest if left out) at all parties together.",
         ),
         "rollback": Listed(
-            "fedmq.cli.model.serving:rollback",
+            "fedmq.cli.scores:rollback",
             "Let a name stand for the model before again, at all parties together.",
         ),
         "serving": Listed(
-            "fedmq.cli.model.serving:serving",
+            "fedmq.cli.scores:serving",
             "Show what the daemon of PARTY serves, and how that goes.",
         ),
         "score": Listed(
-            "fedmq.cli.model.score:score",
+            "fedmq.cli.scores:score",
             "Score the person ID by the model that is served, and say how long each party took.",
         ),
     },
     "Consent": {
         "inbox": Listed(
-            "fedmq.cli.daemon.consent:inbox",
+            "fedmq.cli.consent:inbox",
             "List what waits for the consent of the owner of PARTY, with its terms.",
         ),
         "approve": Listed(
-            "fedmq.cli.daemon.consent:approve",
+            "fedmq.cli.consent:approve",
             "Agree to REQUEST, which waits in the inbox of PARTY: the session goes on.",
         ),
         "refuse": Listed(
-            "fedmq.cli.daemon.consent:refuse",
+            "fedmq.cli.consent:refuse",
             "Refuse REQUEST, which waits in the inbox of PARTY: the session ends.",
         ),
     },
     "Operate": {
         "run": Listed(
-            "fedmq.cli.daemon.run:run",
+            "fedmq.cli.run:run",
             "Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C.",
         ),
         "status": Listed(
-            "fedmq.cli.daemon.status:status",
+            "fedmq.cli.operate:status",
             "Show the broker connection and the sessions of the daemon of PARTY; "
             "or a SESSION closely.",
         ),
         "history": Listed(
-            "fedmq.cli.daemon.status:history",
+            "fedmq.cli.operate:history",
             "List the sessions of PARTY that ended and are remembered, the oldest first.",
         ),
         "console": Listed(
-            "fedmq.cli.daemon.console:console",
+            "fedmq.cli.operate:console",
             "Open the console of the daemon of PARTY in a browser.",
         ),
         "health": Listed(
-            "fedmq.cli.daemon.health:health",
+            "fedmq.cli.operate:health",
             "Ask whether the daemon of PARTY can serve: exit code 0, 5 without a "
             "broker, 7 if it is down.",
         ),
         "dead": Listed(
-            "fedmq.cli.daemon.dead:dead", "Look after messages that PARTY could not take, and why."
+            "fedmq.cli.operate:dead", "Look after messages that PARTY could not take, and why."
         ),
         "audit-log": Listed(
-            "fedmq.cli.daemon.audit_log:audit_log",
+            "fedmq.cli.records:audit_log",
             "Read and verify what was asked of PARTY, and what it answered.",
         ),
         "audit": Listed(
-            "fedmq.cli.model.audit:audit",
+            "fedmq.cli.audit:audit",
             "Mount the known attacks on what one party saw in a training: its RECORDING.",
         ),
         "transcript": Listed(
-            "fedmq.cli.daemon.transcript:transcript",
+            "fedmq.cli.records:transcript",
             "Export what PARTY keeps of a training for an auditor, and verify what a party shows.",
         ),
-        "trace": Listed("fedmq.cli.model.trace:trace", "Look at timelines of sessions."),
-        "bench": Listed("fedmq.cli.model.bench:bench", "Measure a running federation."),
+        "trace": Listed("fedmq.cli.records:trace", "Look at timelines of sessions."),
+        "bench": Listed("fedmq.cli.bench:bench", "Measure a running federation."),
     },
 }
 """Where each command is, and the first sentence of its help: ``--help`` imports no command."""

@@ -12,8 +12,8 @@ from rich.text import Text
 
 __all__ = ["ProgressBar"]
 
-_BETWEEN = " · "
 _GAP = "  "
+_BETWEEN = " · "
 _SHORTEST_BAR = 10
 _LONGEST_BAR = 30
 

@@ -13,7 +13,7 @@ import pytest
 from fastapi import APIRouter, Request
 from pydantic import SecretStr
 
-from fedmq.cli.daemon.repeated_warnings import RepeatedWarnings
+from fedmq.cli.run import RepeatedWarnings
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.server import ConnectionLimits, HttpServer
 from fedmq.transport.rabbitmq.certificates import Authority

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.party_daemon import request_daemon
 from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.identity import private_keys as private_keys

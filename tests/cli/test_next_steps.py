@@ -14,11 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from fedmq.cli import daemon_request
-from fedmq.cli.daemon import dead, transcript
+from fedmq.cli import bench, broker, estimate, models, operate, party_daemon, records
 from fedmq.cli.main import cli, main
-from fedmq.cli.model import bench, estimate, models, trace
-from fedmq.cli.setup import broker
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.cli.command import fedmq
@@ -135,7 +132,7 @@ async def nothing(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
-LETTERS = fake(dead, _for_letters=lambda *_: [LETTER])
+LETTERS = fake(operate, _for_letters=lambda *_: [LETTER])
 SHARES = fake(
     models,
     OwnShares=lambda _: SimpleNamespace(
@@ -315,13 +312,13 @@ STEPS = [
     Step(
         f"transcript export {TELCO} 12ab",
         "next: fedmq transcript verify telco-12ab.transcript --federation telco/../federation.toml",
-        fakes=fake(transcript, export=lambda *_: 1),
+        fakes=fake(records, export=lambda *_: 1),
     ),
     Step(
         "trace join a.json -o all.json",
         "next: open all.json at ui.perfetto.dev",
         fakes=fake(
-            trace,
+            records,
             JoinedTrace=SimpleNamespace(of=lambda _: JOINED),
             read_trace=lambda _: {},
             write_trace=lambda *_: None,
@@ -348,7 +345,8 @@ ELSEWHERE = {
 
 
 def leaves(group: click.Group, before: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.get_command(click.Context(group), name)
         if isinstance(command, click.Group):
             yield from leaves(command, f"{before}{name} ")
         else:
@@ -408,7 +406,7 @@ def test_a_command_ends_with_the_next_one_to_type(
             return
         yield {"event": "done", "result": step.answers[request["do"]]}
 
-    monkeypatch.setattr(daemon_request, "send_request", answer)
+    monkeypatch.setattr(party_daemon, "send_request", answer)
     step.fakes(monkeypatch)
     typed(words, monkeypatch)
     shown = capsys.readouterr()

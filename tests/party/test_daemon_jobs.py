@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.model.train import follow_to_the_end
+from fedmq.cli.train import follow_to_the_end
 from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable

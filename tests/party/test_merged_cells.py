@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.boosting.model.share import departures_in_words
-from fedmq.cli.model.models import _in_words
+from fedmq.cli.models import _models_in_words
 from fedmq.party.configuration.party import PartyFile
 from tests.cli.command import fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
@@ -26,10 +26,10 @@ async def test_a_model_says_whose_cells_were_merged(
     assert result["departures"] == [MERGED]
     [model] = await daemons.ask("bank", "models")
     assert model["departures"] == [MERGED]
-    assert f"no: {MERGED}" in str(_in_words([model]))
+    assert f"no: {MERGED}" in str(_models_in_words([model]))
     [own] = await daemons.ask("telco", "models")
     assert own["departures"] == [MERGED]
-    assert MERGED in str(_in_words([own]))
+    assert MERGED in str(_models_in_words([own]))
     [other] = await daemons.ask("retail", "models")
     assert other["departures"] == []
     await daemons.stop()

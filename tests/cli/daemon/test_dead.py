@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.party_daemon import request_daemon
 from fedmq.errors import MessageError
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope

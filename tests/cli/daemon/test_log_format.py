@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.cli.daemon.log_format import log_to_stderr
-from fedmq.cli.daemon.systemd import notify_systemd
+from fedmq.cli.run import log_to_stderr, notify_systemd
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 _HANGING = """
 import asyncio, sys
 from fedmq.cli import main
-from fedmq.cli.daemon import run
+from fedmq.cli import run
 from fedmq.party.sessions.sessions import Sessions
 async def never(*_):
     await asyncio.Event().wait()

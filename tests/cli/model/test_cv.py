@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedmq.cli.model.cross_validated import cross_validated_in_words
+from fedmq.cli.train import cross_validated_in_words
 
 
 def shown(rounds: int, **changes: Any) -> list[str]:

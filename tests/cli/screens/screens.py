@@ -14,12 +14,10 @@ from unittest import mock
 
 from rich.console import Console
 
-from fedmq.cli.daemon import status
+from fedmq.cli import data, models, operate, scores, set_up
 from fedmq.cli.main import cli
-from fedmq.cli.model import models, serving
 from fedmq.cli.output import print_result
 from fedmq.cli.progress import ProgressBar
-from fedmq.cli.setup import data, keys
 from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["SCREENS", "WIDTHS", "recorded", "shown"]
@@ -139,11 +137,11 @@ def _progress() -> None:
 
 SCREENS: dict[str, Callable[[], None]] = {
     "help": _help,
-    "status": _result(_STATUS, status._in_words),
-    "models": _result(_MODELS, models._in_words),
-    "serving": _result(_SERVING, serving._in_words),
-    "keys": _result(_KEYS, keys._pinned),
-    "data": _result(_DATA, data._in_words),
+    "status": _result(_STATUS, operate._status_in_words),
+    "models": _result(_MODELS, models._models_in_words),
+    "serving": _result(_SERVING, scores._serving_in_words),
+    "keys": _result(_KEYS, set_up._pinned),
+    "data": _result(_DATA, data._check_in_words),
     "progress": _progress,
 }
 

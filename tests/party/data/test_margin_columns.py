@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.cli.model.base_margin import asked_margins
+from fedmq.cli.scores import asked_margins
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import ReadMargins

@@ -8,7 +8,7 @@ import pytest
 
 from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.model.predict import read_ids
+from fedmq.cli.scores import read_ids
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import LoadActiveTable

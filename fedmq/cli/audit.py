@@ -1,4 +1,4 @@
-"""``fedmq audit``: what could one party learn from what it saw?"""
+"""``fedmq audit``: what could one party learn from what it saw in a training?"""
 
 from __future__ import annotations
 

@@ -11,11 +11,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from fedmq.cli.daemon_request import request_daemon
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
-from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
-from fedmq.cli.table import joined, table
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 
 __all__ = ["approve", "inbox", "refuse"]

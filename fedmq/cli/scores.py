@@ -1,4 +1,8 @@
-"""``fedmq predict``: scores of a file of ids."""
+"""``fedmq predict``, ``activate``, ``rollback``, ``serving`` and ``score``: a model is used.
+
+`predict` scores a file of ids. The others are about a model that the daemons serve to those who
+wait for a score.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,44 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
-from fedmq.cli.daemon_request import request_daemon
-from fedmq.cli.model.base_margin import asked_margins, base_margin_option
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
-from fedmq.cli.party_argument import PARTY_HELP, party_argument
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.data.columns import NumberSpelling
+from fedmq.party.data.loading import margins_of
 from fedmq.party.data.sources.csv_file import CsvFile
 
-__all__ = ["predict", "read_ids", "request_scores"]
+__all__ = [
+    "activate",
+    "asked_margins",
+    "base_margin_option",
+    "predict",
+    "read_ids",
+    "request_scores",
+    "rollback",
+    "score",
+    "serving",
+]
 
 _SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
 """The first line of a file of scores."""
+
+
+base_margin_option = click.option(
+    "--base-margin",
+    "base_margin",
+    multiple=True,
+    metavar="COLUMN",
+    help="Where each row starts, not at the base score: a column of the file of ids, or else of "
+    "PARTY's table; of several classes one for each.",
+)
+_name = click.option("--name", default="production", show_default=True, help="The name.")
 
 
 @click.command(epilog=PARTY_HELP)
@@ -93,14 +119,14 @@ def predict(
         "without_score": sum(map(bool, result["unknown_at"])),
         "output": str(output),
     }
-    print_result(summary, as_json, _in_words)
+    print_result(summary, as_json, _scored_in_words)
     if any(isinstance(score, list) for score in result["scores"]):
         print_next_step(as_json, "models list", party)  # online scores are one number a row
     else:
         print_next_step(as_json, "activate", party, result["model"])
 
 
-def _in_words(done: Any) -> str:
+def _scored_in_words(done: Any) -> str:
     scored = done["rows"] - done["without_score"]
     blanks = f", {done['without_score']} blank (see the column reason)"
     return (
@@ -205,3 +231,181 @@ def _write_scores(
             output.write_text(table.getvalue(), newline="", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
+
+
+def asked_margins(
+    columns: Sequence[str], rows: Path | None, section: DataSection
+) -> Mapping[str, Any]:
+    """What a request for scores says of margins: those in the file ``rows``, or where they are.
+
+    Raises:
+        DataError: a cell of the file is no number.
+    """
+    if not columns:
+        return {}
+    if rows is not None:
+        with CsvFile(str(rows), rows, section.separator, section.encoding) as file:
+            if set(columns) <= set(file.columns):
+                cells: dict[str, dict[str, str]] = {column: {} for column in columns}
+                for batch in file.batches(list(columns)):
+                    for column in columns:
+                        texts = zip(batch.numbers, batch.cells[column], strict=True)
+                        cells[column] |= {f"line {number}": text for number, text in texts}
+                return {
+                    "base_margin": margins_of(cells, str(rows), NumberSpelling.of(section)).tolist()
+                }
+    return {"base_margin_columns": list(columns)}
+
+
+# fedmq activate, rollback and serving: which model answers for a name.
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("model", required=False)
+@_name
+@click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
+@json_option
+def activate(party: Path, model: str | None, name: str, mode: str | None, as_json: bool) -> None:
+    """Let a name stand for MODEL (the newest if left out) at all parties together.
+
+    Every party loads its share first; if one of them cannot, the name keeps its meaning. Ctrl-C
+    only stops watching (see: fedmq cancel).
+    """
+    request = {"do": "activate", "model": model, "name": name, "mode": mode}
+    print_result(_watched(party, request, as_json), as_json, _switched)
+    print_next_step(as_json, "serving", party)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@_name
+@json_option
+def rollback(party: Path, name: str, as_json: bool) -> None:
+    """Let a name stand for the model before again, at all parties together."""
+    print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
+    print_next_step(as_json, "serving", party)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@json_option
+def serving(party: Path, as_json: bool) -> None:
+    """Show what the daemon of PARTY serves, and how that goes."""
+    result = request_daemon(state_folder(party), {"do": "serving"})
+    print_result(result, as_json, _serving_in_words)
+    if "questions" in result:
+        print_next_step(as_json, "audit-log list", party, "--online")
+    elif result["models"]:
+        print_next_step(as_json, "health", party)
+    else:
+        print_next_step(as_json, "activate", party)
+
+
+def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
+    with ProgressBar("activating, parties", "party", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["waiting"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        return request_daemon(state_folder(party), request, show)
+
+
+def _switched(result: Any) -> str:
+    before = f", it was {result['before']}" if result["before"] else ""
+    return f"{result['name']} is {result['model']} in mode {result['mode']}{before}"
+
+
+def _serving_in_words(result: Any) -> Text:
+    warnings = result["troubles"]
+    if "questions" in result:
+        models = [(model,) for model in result["models"]]
+        answers = (
+            f"{result['party']}: {result['questions']} questions, "
+            f"{result['turned_away']} turned away"
+        )
+        return joined(answers, table(("model",), models) if models else "no model", *warnings)
+    rows = [
+        (name, model["model"], model["mode"], model["rounds"])
+        for name, model in result["models"].items()
+    ]
+    columns = ("name", "model", "mode", "rounds at most")
+    counts, recent = result["counts"], result["recent"]
+    pace = (
+        ""
+        if recent["p99"] is None
+        else (
+            f"{recent['per_second']:.1f} requests a second in the last minute; of the last "
+            f"{recent['requests']}, half within {1e3 * recent['median']:.1f} ms, 99 of 100 within "
+            f"{1e3 * recent['p99']:.1f} ms"
+        )
+    )
+    away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
+    return joined(
+        table(columns, rows) if rows else "no model is served",
+        f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
+        f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}",
+        pace,
+        *warnings,
+    )
+
+
+# fedmq score: one score, as callers get it, from the model that is served.
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("person", metavar="ID")
+@click.option("--name", default="production", show_default=True, help="The name that is served.")
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="In place of what PARTY has stored of the person; columns that are left out are missing.",
+)
+@click.option(
+    "--explain", type=click.IntRange(1, 1000), metavar="N", help="The N strongest reasons."
+)
+@json_option
+def score(
+    party: Path,
+    person: str,
+    name: str,
+    features: tuple[str, ...],
+    explain: int | None,
+    as_json: bool,
+) -> None:
+    """Score the person ID by the model that is served, and say how long each party took."""
+    given = [dict(map(_column, features))] if features else None
+    request = {"do": "score", "name": name, "ids": [person], "features": given, "explain": explain}
+    result = request_daemon(state_folder(party), request)
+    print_result(result, as_json, _score_in_words)
+    print_next_step(as_json, "serving", party)
+
+
+def _column(text: str) -> tuple[str, float | str]:
+    name, equals, value = text.rpartition("=")
+    if not equals or not name:
+        raise ConfigError(f"--feature {text!r}: write COLUMN=VALUE")
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
+
+
+def _score_in_words(result: Any) -> Text:
+    [scored] = result["scores"]
+    reasons = [
+        (reason["party"], reason.get("text") or reason.get("column", ""), f"{reason['value']:+.5f}")
+        for reason in scored.get("reasons") or ()
+    ]
+    waited = [(party, f"{1e3 * seconds:.1f}") for party, seconds in result["waited"].items()]
+    guessed = ", ".join(result.get("degraded", ()))
+    return joined(
+        f"{scored['id']}: {scored['score']} by {result['model']}, {1e3 * result['seconds']:.1f} ms",
+        f"guessed in part: {guessed} did not answer" if guessed else "",
+        table(("party", "column", "added to the margin"), reasons) if reasons else "",
+        table(("party", "ms to its answers"), waited) if waited else "",
+    )

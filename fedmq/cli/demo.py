@@ -1,4 +1,4 @@
-"""``fedmq demo``: three parties train with Paillier in this process, compared with XGBoost."""
+"""``fedmq demo``: three parties in this process, on breast-cancer data, beside XGBoost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
-from fedmq.cli.next_step import print_next_step
+from fedmq.cli.example_data import breast_cancer
+from fedmq.cli.output import print_next_step
 from fedmq.cli.progress import ProgressBar
-from fedmq.cli.setup.example_data import breast_cancer
 from fedmq.protocol.events import Report
 from fedmq.simulation.simulate import simulate
 from fedmq.simulation.tables import ACTIVE

@@ -15,13 +15,9 @@ import numpy as np
 from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare, departures_in_words
-from fedmq.cli.daemon_request import request_daemon
-from fedmq.cli.model.base_margin import asked_margins, base_margin_option
-from fedmq.cli.model.predict import read_ids, request_scores
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
-from fedmq.cli.party_argument import PARTY_HELP, party_argument
-from fedmq.cli.table import joined, table
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon
+from fedmq.cli.scores import asked_margins, base_margin_option, read_ids, request_scores
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.evaluation.evaluate import evaluate as evaluated

@@ -12,8 +12,7 @@ import click
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
+from fedmq.cli.output import json_option, print_next_step, print_result
 from fedmq.errors import ConfigError, LinkError
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob

@@ -1,4 +1,4 @@
-"""The configuration files that ``fedmq init`` writes: federation, parties, and a training."""
+"""The files that ``fedmq init`` and ``join`` write: federation, parties, jobs, containers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fedmq.transport.sealing.keys import PublicKeys
 
-__all__ = ["align_toml", "federation_toml", "party_toml", "train_toml"]
+__all__ = ["align_toml", "compose_file", "federation_toml", "party_toml", "train_toml"]
 
 _FEDERATION = """\
 # The same file at every party.
@@ -20,7 +20,7 @@ passive = {passive}
 [keys]
 {keys}"""
 
-_PARTY = """\
+_PARTY_FILE = """\
 # This file stays at home, and so does keys.json beside it.
 party = "{party}"
 federation = "{federation}"
@@ -132,7 +132,7 @@ def party_toml(
     ``url`` of the broker; over ``amqps:`` the party logs in with a certificate. ``labelled``: its
     table has the label. ``serving``: another table holds the people to score.
     """
-    sections = [_PARTY.format(party=party, url=url, federation=federation)]
+    sections = [_PARTY_FILE.format(party=party, url=url, federation=federation)]
     if url.startswith("amqps:"):
         sections.append(_TLS)
     sections.append(_DATA)
@@ -154,3 +154,72 @@ def train_toml(trees: int, alignment: str | None) -> str:
     """``train.toml`` of the active party: so many trees, on the people of an ``alignment``."""
     of = "" if alignment is None else _ALIGNMENT.format(name=alignment)
     return _TRAIN.format(trees=trees, alignment=of)
+
+
+# ``docker-compose.yml`` of a federation that runs on one machine: a broker and every party.
+
+
+_HEAD = """\
+# A broker, and one daemon per party, to try this federation on one machine:
+#
+#   docker build --tag fedmq .        (in a checkout of fedmq)
+#   docker compose up --detach --wait
+#   docker compose exec {active} fedmq train train.toml
+
+services:
+  broker:
+    image: rabbitmq:4-management
+    # The node's name, and so the place of its data, follows from the host's name.
+    hostname: broker
+    restart: unless-stopped
+    volumes:
+      - ./broker/rabbitmq.conf:/etc/rabbitmq/rabbitmq.conf:ro
+      - ./broker/definitions.json:/etc/rabbitmq/definitions.json:ro
+      - ./broker/enabled_plugins:/etc/rabbitmq/enabled_plugins:ro
+{tls}      - broker:/var/lib/rabbitmq
+    healthcheck:
+      test: ["CMD", "rabbitmq-diagnostics", "--quiet", "check_port_connectivity"]
+      interval: 5s
+      timeout: 15s
+      start_period: 60s
+      retries: 12
+"""
+
+_PARTY_SERVICE = """
+  {party}:
+    image: fedmq
+    # Whoever owns the files here, for the private keys are readable by nobody else.
+    user: "${{UID:-1000}}"
+    restart: unless-stopped
+    command: ["run", "party.toml", "--log-format", "json"]
+    environment:
+      FEDMQ_BROKER: {url}
+    volumes:
+      - ./federation.toml:/federation.toml:ro
+      - ./{party}:/party
+    depends_on:
+      broker:
+        condition: service_healthy
+    healthcheck:
+      test: ["CMD", "fedmq", "health", "party.toml"]
+      interval: 10s
+      timeout: 5s
+      start_period: 30s
+      retries: 3
+    # SIGTERM tells the other parties, and ends the daemon within seconds.
+    stop_grace_period: 15s
+"""
+
+
+def compose_file(parties: Sequence[str], passwords: Mapping[str, str] | None) -> str:
+    """The file's text; without ``passwords`` the broker's users have certificates."""
+    tls = "      - ./broker/tls:/etc/rabbitmq/tls:ro\n" if passwords is None else ""
+
+    def url(party: str) -> str:
+        if passwords is None:
+            return f"amqps://{party}@broker:5671/"
+        return f"amqp://{party}:{passwords[party]}@broker:5672/"
+
+    text = _HEAD.format(active=parties[0], tls=tls)
+    text += "".join(_PARTY_SERVICE.format(party=party, url=url(party)) for party in parties)
+    return text + "\nvolumes:\n  broker:\n"

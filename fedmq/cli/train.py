@@ -1,4 +1,7 @@
-"""``fedmq train`` and ``follow``: a training by the active party's daemon, and its progress."""
+"""``fedmq cv``, ``train``, ``follow``, ``pause``, ``resume`` and ``cancel``: trainings.
+
+A training belongs to the daemon of the active party. The commands ask for it and watch it.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,58 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.boosting.model.share import departures_in_words
-from fedmq.cli.daemon_request import request_daemon
-from fedmq.cli.model.cross_validated import cross_validated_in_words
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
-from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DaemonAway
+from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
-__all__ = ["follow", "follow_to_the_end", "train", "watched"]
+__all__ = [
+    "cancel",
+    "cross_validated_in_words",
+    "cv",
+    "follow",
+    "follow_to_the_end",
+    "pause",
+    "resume",
+    "train",
+    "watched",
+]
 
+_FOLDS = 3
 _BACK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
+_SHOWN = 20
+"""Of more rounds than these, some are left out between the first and the last."""
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--nfold",
+    type=click.IntRange(2, MOST_FOLDS),
+    help=f"Into how many folds rows are divided; {_FOLDS}, unless JOB says.",
+)
+@json_option
+def cv(job: Path, nfold: int | None, as_json: bool) -> None:
+    """Cross-validate what JOB describes: how good would its model be on rows it has not seen?
+
+    A model for each fold of the rows is trained on the others and scored on it, all in one session;
+    no model is kept. Rows that the job's `evaluation` holds out take no part. Ctrl-C only stops
+    watching it, as with: fedmq train
+    """
+    description = TrainingJob.read(job)
+    folds = nfold or description.nfold or _FOLDS
+    description = description.model_copy(update={"nfold": folds})
+    request = {"do": "train", "job": description.model_dump(mode="json")}
+    result = watched(description.party, request, as_json, description)
+    print_result(result, as_json, cross_validated_in_words)
+    print_next_step(as_json, "train", job)
 
 
 @click.command()
@@ -72,6 +111,40 @@ def follow(party: Path, session: str, as_json: bool) -> None:
         return
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "predict", party, "IDS.csv --output scores.csv")
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("session")
+@json_option
+def pause(party: Path, session: str, as_json: bool) -> None:
+    """Let the training SESSION rest after the tree that grows now, also across restarts."""
+    result = request_daemon(state_folder(party), {"do": "pause", "session": session})
+    print_result(result, as_json, lambda done: f"session {done['session']} rests after this tree")
+    print_next_step(as_json, "resume", party, session)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("session")
+@json_option
+def resume(party: Path, session: str, as_json: bool) -> None:
+    """Let the paused training SESSION go on."""
+    result = request_daemon(state_folder(party), {"do": "resume", "session": session})
+    print_result(result, as_json, lambda done: f"session {done['session']} goes on")
+    print_next_step(as_json, "follow", party, session)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("session")
+@json_option
+def cancel(party: Path, session: str, as_json: bool) -> None:
+    """End SESSION at the daemon of PARTY; every party is told."""
+    request = {"do": "cancel", "session": session}
+    result = request_daemon(state_folder(party), request)
+    print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
+    print_next_step(as_json, "status", party)
 
 
 def watched(
@@ -141,3 +214,41 @@ def _in_words(result: Any) -> str:
         f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}{privacy}; as XGBoost: "
         f"{departures_in_words(result['departures'])}"
     )
+
+
+def cross_validated_in_words(result: Mapping[str, Any]) -> Text:
+    """A row for each round, with mean and deviation over the folds; then what it took."""
+    figures = {name: values for name, values in result["figures"].items() if values}
+    metrics = [name.removesuffix("-mean") for name in figures if name.endswith("-mean")]
+    rounds = len(figures[f"{metrics[0]}-mean"])
+    rows = [
+        [
+            number,
+            *(
+                f"{_number(figures[f'{name}-mean'][number])} ± "
+                f"{_number(figures[f'{name}-std'][number])}"
+                for name in metrics
+            ),
+        ]
+        for number in _shown(rounds)
+    ]
+    best, spent = result["best_iteration"], result["epsilon_spent"]
+    privacy = "" if spent is None else f", epsilon {spent:g} spent in all"
+    return joined(
+        table(["round", *metrics], rows),
+        f"cross-validation {result['cross_validation']}: {result['folds']} folds of "
+        f"{result['rounds']} rounds in {result['seconds']:.1f} s, "
+        f"{result['bytes_sent'] / 1e6:.1f} MB sent{privacy}"
+        + ("" if best is None else f"; best round {best}"),
+    )
+
+
+def _shown(rounds: int) -> list[int]:
+    """The rounds that have a row: all of few, some of many."""
+    if rounds <= _SHOWN:
+        return list(range(rounds))
+    return sorted({round(place * (rounds - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.5f}"

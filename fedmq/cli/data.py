@@ -1,8 +1,8 @@
-"""``fedmq data``: what a party's source holds, what a session would refuse of it, and its bins."""
+"""``fedmq data`` and ``align``: a party's own rows, and the ids that all parties share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,18 @@ import click
 from rich.text import Text
 
 from fedmq.boosting.binning import Cuts
-from fedmq.cli.next_step import print_next_step
-from fedmq.cli.output import json_option, print_result
-from fedmq.cli.party_argument import PARTY_HELP, party_argument
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.cli.progress import ProgressBar
-from fedmq.cli.table import joined, table
 from fedmq.errors import DataError
+from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import DescribeTable
 from fedmq.party.data.table import ReadTable
 from fedmq.party.data.validation import validate_source
 from fedmq.party.store.alignments import AlignmentStore
 
-__all__ = ["data"]
+__all__ = ["align", "data"]
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -47,7 +46,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
     labelled = section.label is not None and not serving
     with ProgressBar("reading, rows", "row", quiet=as_json) as bar:
         found = validate_source(config.party, section, labelled, bar.show)
-    print_result(asdict(found), as_json, _in_words)
+    print_result(asdict(found), as_json, _check_in_words)
     if found.refused:
         count = len(found.refused)
         raise DataError(
@@ -146,7 +145,7 @@ def _bars(counts: Sequence[int]) -> str:
     return "".join(_LEVELS[round((len(_LEVELS) - 1) * count / most)] for count in counts)
 
 
-def _in_words(found: Any) -> Text:
+def _check_in_words(found: Any) -> Text:
     columns = ("column", "role", "type", "missing", "categories")
     rows = [
         (
@@ -167,3 +166,36 @@ def _in_words(found: Any) -> Text:
     if len(found["refused"]) > 1:  # a single one is the error that follows
         lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
     return joined(f"{found['place']}: {found['rows']} rows", table(columns, rows), *lines)
+
+
+# fedmq align: one alignment, by the active party's daemon.
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@json_option
+def align(job: Path, as_json: bool) -> None:
+    """Find the ids that all parties share, as described in JOB, without showing the others.
+
+    Every party stores the result under its name; trainings refer to it. The alignment belongs to
+    the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).
+    """
+    description = AlignmentJob.read(job)
+    request = {"do": "align", "job": description.model_dump(mode="json")}
+    with ProgressBar("aligning, ids", "id", quiet=as_json) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "progress":
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        result = request_daemon(state_folder(description.party), request, show)
+    print_result(result, as_json, _alignment_in_words)
+    print_next_step(as_json, "train", job.with_name("train.toml"))
+
+
+def _alignment_in_words(result: Any) -> str:
+    return (
+        f"alignment {result['alignment']}: {result['rows']} ids are shared by "
+        f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
+        f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent"
+    )

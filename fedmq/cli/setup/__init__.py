@@ -1,1 +1,0 @@
-"""How does a federation come to be? Commands for folders, keys, broker and data."""
