@@ -194,7 +194,7 @@ STAGES = {
             "broker, 7 if it is down.",
         ),
         "dead": Listed(
-            "fedmq.cli.operate:dead", "Look after messages that PARTY could not take, and why."
+            "fedmq.cli.dead:dead", "Look after messages that PARTY could not take, and why."
         ),
         "audit-log": Listed(
             "fedmq.cli.records:audit_log",

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from fedmq.cli import bench, broker, estimate, models, operate, party_daemon, records
+from fedmq.cli import bench, broker, dead, estimate, models, party_daemon, records
 from fedmq.cli.main import cli, main
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
@@ -132,7 +132,7 @@ async def nothing(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
-LETTERS = fake(operate, _for_letters=lambda *_: [LETTER])
+LETTERS = fake(dead, _for_letters=lambda *_: [LETTER])
 SHARES = fake(
     models,
     OwnShares=lambda _: SimpleNamespace(

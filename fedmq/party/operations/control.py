@@ -14,12 +14,14 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError
-from fedmq.party.services.service import Command
-from fedmq.party.sessions.sessions import OnProgress
 from fedmq.transport.background_tasks import BackgroundTasks
+
+if TYPE_CHECKING:  # the command line asks a daemon without importing what it is made of
+    from fedmq.party.services.service import Command
+    from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = ["ControlServer", "send_request", "socket_path"]
 
