@@ -34,7 +34,8 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000

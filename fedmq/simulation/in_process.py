@@ -24,7 +24,8 @@ from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 from fedmq.transport.rabbitmq.link import RabbitMQLink, TemporaryTopology

@@ -21,7 +21,8 @@ from fedmq.party.identity.sealer import HandshakeSender, Sealer
 from fedmq.party.sessions.runner import Inbox, Publish, SessionRunner
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable

@@ -19,7 +19,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
-from fedmq.protocol.session import RetryPolicy
+from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = [

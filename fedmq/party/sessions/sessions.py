@@ -34,7 +34,8 @@ from fedmq.party.telemetry.timeline import Activity, Span, Timeline
 from fedmq.protocol.events import ConsentPending, Report, Waiting
 from fedmq.protocol.kinds import SESSION_KINDS
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Link

@@ -28,7 +28,7 @@ from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import RunningSession, Sessions
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import OpenedSessions, SessionStore, StoredSession
-from fedmq.protocol.session import RetryPolicy
+from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.transport.link import Delivery
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

@@ -16,7 +16,8 @@ from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession,
 from fedmq.party.store.journal import Journal
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.records import Record
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 

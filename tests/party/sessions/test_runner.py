@@ -17,7 +17,8 @@ from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.store.journal import NullJournal
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.events import Transmit
-from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.states import PassiveTrainingState

@@ -25,7 +25,8 @@ from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.session import Address, RetryPolicy
+from fedmq.protocol.retry_policy import RetryPolicy
+from fedmq.protocol.session import Address
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
