@@ -1,8 +1,9 @@
-"""A reader finds everything by the question that its folder answers."""
+"""A reader finds everything by the question that its folder answers, and by CONTRIBUTING.md."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,42 @@ def test_every_folder_of_python_files_says_what_it_is_for() -> None:
 def test_no_folder_or_file_is_an_attic() -> None:
     stems = {path.stem for path in HOUSE.rglob("*.py")} | {folder.name for folder in ROOMS}
     assert not stems & NAMES_OF_ATTICS
+
+
+def contracts() -> dict[str, tuple[Path, ast.ClassDef]]:
+    """The classes of CONTRIBUTING.md's picture, and the files in which it says they are."""
+    page = (HOUSE.parent / "CONTRIBUTING.md").read_text("utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    found = {}
+    for path, text in re.findall(r"# (fedmq/\S+\.py): .*\n((?:(?!# fedmq/).*\n?)*)", block):
+        [drawn] = ast.parse(text).body
+        assert isinstance(drawn, ast.ClassDef)
+        found[drawn.name] = HOUSE.parent / path, drawn
+    return found
+
+
+def signatures(drawn: ast.ClassDef) -> set[str]:
+    """The methods and fields of a class, without bodies, values and decorators."""
+    found = set()
+    for part in drawn.body:
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and part.returns:
+            said = f"{part.name}({ast.unparse(part.args)}) -> {ast.unparse(part.returns)}"
+            found.add(f"{type(part).__name__} {said}")
+        else:
+            found.add(ast.unparse(part).partition(" = ")[0])
+    return found
+
+
+@pytest.mark.parametrize("name", contracts())
+def test_the_picture_has_the_signatures_of_the_code(name: str) -> None:
+    path, drawn = contracts()[name]
+    [real] = [
+        node
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    assert signatures(drawn) <= signatures(real)
+
+
+def test_the_picture_has_seven_contracts() -> None:
+    assert len(contracts()) == 7
