@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --progress-bar off
 MERMAID := docs/assets/mermaid.min.js
+# Half as many again as there are cores: many tests wait for daemons.
+WORKERS ?= $(shell expr \( $$(nproc) \* 3 + 1 \) / 2)
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 RABBITMQ4 := .rabbitmq4/bin/rabbitmq-server
 
@@ -38,16 +40,16 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "import-linter" && $(BIN)/lint-imports
 
 pytest: $(VENV)/test.stamp rabbitmq postgresql
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
-test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed, every command of the docs, every page of the console in Chromium
-	@$(BIN)/pytest -m long --numprocesses 2 --dist loadfile
+test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed and case, command of the docs, link of the site, page of the console
+	@$(BIN)/pytest -m long --numprocesses $(WORKERS) --dist loadfile
 
 seeds: $(VENV)/test.stamp ## the tests that take seeds, with other ones than those of the other targets; FIRST=1000
-	@FEDMQ_FIRST_SEED=$(or $(FIRST),1000) $(BIN)/pytest -m seeded --numprocesses 2 --dist loadfile
+	@FEDMQ_FIRST_SEED=$(or $(FIRST),1000) $(BIN)/pytest -m seeded --numprocesses $(WORKERS) --dist loadfile
 
 durations: $(VENV)/test.stamp rabbitmq postgresql ## measure the tests, so that workers take the longest first
-	@$(BIN)/pytest --store-durations --numprocesses 2 --dist loadfile
+	@$(BIN)/pytest --store-durations --numprocesses $(WORKERS) --dist loadfile
 
 test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
 	@.ci/test-matrix $(TESTS)
@@ -56,7 +58,7 @@ oldest: $(VENV)/test.stamp rabbitmq postgresql ## the tests with the oldest vers
 	@PYTHONS=3.11 VERSIONS=lowest-direct .ci/test-matrix $(TESTS)
 
 rabbitmq4: $(VENV)/test.stamp rabbitmq $(RABBITMQ4) ## the tests that start a broker, with RabbitMQ 4 of Debian 13
-	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin $(BIN)/pytest -m broker --numprocesses 2 --dist loadfile
+	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin $(BIN)/pytest -m broker --numprocesses $(WORKERS) --dist loadfile
 
 wheel-matrix: $(RABBITMQ4) | $(BIN)/pip ## the wheel alone with each Python: demo, init, a training over RabbitMQ 4; PYTHONS=
 	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin .ci/wheel-matrix

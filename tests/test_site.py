@@ -16,6 +16,8 @@ import pytest
 
 import fedmq
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 CLICKS = 3
 

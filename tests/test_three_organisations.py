@@ -187,6 +187,7 @@ def tutorial_on_machines(tmp_path: Path, machines: Mapping[str, Namespace]) -> I
     tutorial.end()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_tutorial_holds_as_it_is_written(tutorial: Tutorial) -> None:
     at = tutorial.organisations
@@ -232,6 +233,7 @@ def test_the_tutorial_holds_as_it_is_written(tutorial: Tutorial) -> None:
         assert daemon.process.poll() is None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_broker_is_all_that_an_organisation_needs_to_reach(
     tutorial_on_machines: Tutorial, machines: Mapping[str, Namespace]
