@@ -105,7 +105,7 @@ class WalkOn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerHop:
-    """A feature holder's directions for a hop: bool, in the order of its rows."""
+    """A passive party's directions for a hop: bool, in the order of its rows."""
 
     label: ClassVar[str] = "AnswerHop"
     table: LookupTable
@@ -121,7 +121,7 @@ class AnswerHop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerRows:
-    """A feature holder's directions of ``rows`` at its first ``records``: bool, row by row."""
+    """A passive party's directions of ``rows`` at its first ``records``: bool, row by row."""
 
     label: ClassVar[str] = "AnswerRows"
     table: LookupTable

@@ -465,23 +465,20 @@ class Machine:
         self._follow(running, advance(running.plan, value))
 
     def _follow(self, running: PlanState, step: Compute | Exchange | Reply | Ended) -> None:
-        while isinstance(step, Reply):
-            self._hand_over(running, step)
+        while isinstance(step, Exchange | Reply):
+            assert running.on_step is not None
+            self._move(Yields(running.done.plan))
+            running.on_step(step, running)
+            if isinstance(step, Exchange):
+                return  # the plan is resumed with the answer
             step = advance(running.plan, None)
         if isinstance(step, Compute):
             self._last_ticket += 1
             self._plans[self._last_ticket] = running
             self._effects.append(RunPlan(self._last_ticket, running.plan, step.computations))
-        elif isinstance(step, Ended):
+        else:
             self._move(running.done)
             running.then(step.value)
-        else:
-            self._hand_over(running, step)
-
-    def _hand_over(self, running: PlanState, step: Exchange | Reply) -> None:
-        assert running.on_step is not None
-        self._move(Yields(running.done.plan))
-        running.on_step(step, running)
 
 
 # Consent: this party's owner may have to agree, or the owners of peers.

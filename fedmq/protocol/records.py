@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActiveTree:
-    """The label holder's part of tree ``number``.
+    """The active party's part of tree ``number``.
 
     ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
     the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
@@ -78,7 +78,7 @@ class ActiveTree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveTree:
-    """A feature holder's part of tree ``number``: the records that it added, and their ``nodes``.
+    """A passive party's part of tree ``number``: the records that it added, and their ``nodes``.
 
     Checkpoints of earlier versions have no nodes.
     ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.

@@ -1,4 +1,4 @@
-"""How does the label holder intersect? All lists end here, and it finds what they share."""
+"""How does the active party intersect? All lists end here, and it finds what they share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How does a list of blinded ids pass through the parties? What both machines do.
 
-A list starts at its owner, passes through all other feature holders and ends at the active party,
+A list starts at its owner, passes through all other passive partys and ends at the active party,
 which then has every list under all keys. The active party's own list is sorted anew by each party
 that it passes, so that the active party finds common rows in it, but not which of its ids they
 are; the way back from party to party tells it that of the common rows alone.

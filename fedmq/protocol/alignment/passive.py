@@ -1,4 +1,4 @@
-"""How does a feature holder blind? It blinds lists that pass, and learns its rows."""
+"""How does a passive party blind? It blinds lists that pass, and learns its rows."""
 
 from __future__ import annotations
 

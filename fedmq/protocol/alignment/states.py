@@ -13,7 +13,7 @@ __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "Pas
 
 
 class ActiveAlignmentState(Enum):
-    """Where the label holder stands in an alignment."""
+    """Where the active party stands in an alignment."""
 
     READY = "not begun"
     OPENING = "the passive parties are asked to take part"
@@ -26,7 +26,7 @@ class ActiveAlignmentState(Enum):
 
 
 class PassiveAlignmentState(Enum):
-    """Where a feature holder stands in an alignment."""
+    """Where a passive party stands in an alignment."""
 
     READY = "not begun"
     ASKING = "its owner is asked whether it takes part"

@@ -1,4 +1,4 @@
-"""How does the label holder drive a switch? All parties prepare, then all switch."""
+"""How does the active party drive a switch? All parties prepare, then all switch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ActiveDeployment"]
 
 
 class ActiveDeployment(Machine):
-    """The label holder's side; finishes once every party serves the model.
+    """The active party's side; finishes once every party serves the model.
 
     The result is what the owners :class:`Agreed` to. With ``only_asks`` it finishes once every
     party could, with nothing, and the name keeps its meaning.

@@ -1,4 +1,4 @@
-"""How does a feature holder make a model ready to serve?"""
+"""How does a passive party make a model ready to serve?"""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["PassiveDeployment"]
 
 
 class PassiveDeployment(Machine):
-    """A feature holder's side; finishes with what is to be served, or with None.
+    """A passive party's side; finishes with what is to be served, or with None.
 
     ``load`` computes that; ``refusal`` is the owner's reason against it, or empty. ``ready`` makes
-    of what was loaded what the label holder hears of it.
+    of what was loaded what the active party hears of it.
     """
 
     TABLE = PASSIVE_DEPLOYMENT

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ActiveDeploymentState(Enum):
-    """Where the label holder stands in giving a name a model to serve."""
+    """Where the active party stands in giving a name a model to serve."""
 
     READY = "not begun"
     PREPARING = "the passive parties load their shares"
@@ -28,7 +28,7 @@ class ActiveDeploymentState(Enum):
 
 
 class PassiveDeploymentState(Enum):
-    """Where a feature holder stands in making a model ready to serve."""
+    """Where a passive party stands in making a model ready to serve."""
 
     READY = "not begun"
     LOADING = "share and rows are loaded"

@@ -184,7 +184,7 @@ class ActiveInference(Machine):
 class ExplainedInference(ActiveInference):
     """As :class:`ActiveInference`; finishes with scores that have contributions.
 
-    ``texts``: what the label holder publishes of its own columns, by name.
+    ``texts``: what the active party publishes of its own columns, by name.
     """
 
     def __init__(

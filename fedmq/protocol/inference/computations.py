@@ -79,7 +79,7 @@ class ShownRows:
 class ExplainRows:
     """Scores and contributions of rows whose directions at all splits are known.
 
-    ``values`` (rows, features) are the label holder's own, ``texts`` its reasons by column;
+    ``values`` (rows, features) are the active party's own, ``texts`` its reasons by column;
     ``columns`` by party is what others show. Rows in no part get no score. ``base_margin`` as in
     :class:`SumLeaves`.
     """

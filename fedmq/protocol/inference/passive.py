@@ -1,4 +1,4 @@
-"""How does a feature holder answer while a file is scored? Directions, and nothing else."""
+"""How does a passive party answer while a file is scored? Directions, and nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ State = PassiveInferenceState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveRows:
-    """What a feature holder answers from: its share, and ``values`` float32 (rows, features).
+    """What a passive party answers from: its share, and ``values`` float32 (rows, features).
 
     ``row_of`` finds a row by its id; None where rows are matched by position.
     """

@@ -13,7 +13,7 @@ __all__ = ["ACTIVE_INFERENCE", "PASSIVE_INFERENCE", "ActiveInferenceState", "Pas
 
 
 class ActiveInferenceState(Enum):
-    """Where the label holder stands in scoring a batch."""
+    """Where the active party stands in scoring a batch."""
 
     READY = "not begun"
     OPENING = "the passive parties look up their share and the rows"
@@ -24,7 +24,7 @@ class ActiveInferenceState(Enum):
 
 
 class PassiveInferenceState(Enum):
-    """Where a feature holder stands in scoring a batch."""
+    """Where a passive party stands in scoring a batch."""
 
     READY = "not begun"
     LISTING = "the share and the rows are loaded, the sample ids come in"

@@ -1,1 +1,1 @@
-"""What does a label holder ask of another party about a model? One machine per side."""
+"""What does the active party ask of another party about a model? One machine per side."""

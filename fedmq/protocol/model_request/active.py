@@ -1,4 +1,4 @@
-"""How does the label holder ask one party about a model?"""
+"""How does the active party ask one party about a model?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["ActiveModelRequest"]
 
 
 class ActiveModelRequest(Machine):
-    """The label holder's side: puts ``question`` to ``peer``, and finishes with the answer.
+    """The active party's side: puts ``question`` to ``peer``, and finishes with the answer.
 
     ``pieces`` of the question follow it.
     """

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class ActiveModelRequestState(Enum):
-    """Where the label holder stands in asking a party about a model."""
+    """Where the active party stands in asking a party about a model."""
 
     READY = "not begun"
     ASKING = "the party decides, and does it"

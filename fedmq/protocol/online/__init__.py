@@ -1,1 +1,1 @@
-"""How is one batch scored while somebody waits? The label holder asks, the others answer."""
+"""How is one batch scored while somebody waits? The active party asks, the others answer."""

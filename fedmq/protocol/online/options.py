@@ -12,7 +12,7 @@ __all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
 Mode = Literal["hop", "bitmap"]
 """``hop``: a party is asked about the records that a row really enters, round by round.
-``bitmap``: every party discloses all its directions for a row at once; the label holder walks
+``bitmap``: every party discloses all its directions for a row at once; the active party walks
 alone.
 """
 

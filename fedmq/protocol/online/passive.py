@@ -1,4 +1,4 @@
-"""What does a feature holder answer online? It keeps nothing about a row in between."""
+"""What does a passive party answer online? It keeps nothing about a row in between."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["ONLINE_BATCH", "OnlineBatchState"]
 
 
 class OnlineBatchState(Enum):
-    """Where the label holder stands with a batch of scores that somebody waits for."""
+    """Where the active party stands with a batch of scores that somebody waits for."""
 
     READY = "not begun"
     WALKING = "rows walk down all trees, other parties are asked"

@@ -507,7 +507,7 @@ class DecoyGrowth(ActiveGrowth):
     def _go_on_when_split(self) -> None:
         if self._decoys or not self._level.is_split:
             return
-        # In the order of nodes: that of answers would tell which of them the label holder split.
+        # In the order of nodes: that of answers would tell which of them the active party split.
         for assignment in sorted(self._assignments, key=lambda assignment: assignment.node):
             for peer in self._asked:
                 self._send(peer, assignment)

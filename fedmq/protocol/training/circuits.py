@@ -40,7 +40,7 @@ class _Talk:
 
 
 class Circuits:
-    """The talks by peer and first node; the label holder ``opens`` them.
+    """The talks by peer and first node; the active party ``opens`` them.
 
     ``send`` takes a recipient and a body, ``resume`` a plan and what it waits for.
     """

@@ -232,7 +232,7 @@ def _place(party: str, columns: Sequence[str], column: str, where: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptConstraints:
-    """Of a feature holder's columns: ``signs`` int8 and ``interactions`` uint64 (columns,).
+    """Of a passive party's columns: ``signs`` int8 and ``interactions`` uint64 (columns,).
 
     ``count``: how many interaction constraints the training has.
     """

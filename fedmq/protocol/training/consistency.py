@@ -1,6 +1,6 @@
 """Can it be true what a party said of its candidates?
 
-The label holder knows the gradient of every row, so that it can tell sums which no rows of a node
+The active party knows the gradient of every row, so that it can tell sums which no rows of a node
 have. Sums are integers in fixed point here, and whatever is compared is compared exactly.
 """
 

@@ -51,7 +51,7 @@ def kept_before(
 def continuing(
     earlier: ActiveShare, params: TrainParams, parties: Sequence[str], table: ActiveTable
 ) -> TrainParams:
-    """``params``, beginning where ``earlier`` does; ``parties`` train on the label holder's table.
+    """``params``, beginning where ``earlier`` does; ``parties`` train on the active party's table.
 
     Raises:
         ConfigError: the trees of both cannot make one model.

@@ -70,7 +70,7 @@ class FoldModels:
 
     @property
     def trees_alone(self) -> int:
-        """So many first trees are the label holder's alone."""
+        """So many first trees are the active party's alone."""
         return self._params.trees_alone * self.turns
 
     @property
@@ -189,7 +189,7 @@ class FoldModels:
 
     @property
     def records(self) -> LookupTable:
-        """The label holder's own, of the model whose turn it is."""
+        """The active party's own, of the model whose turn it is."""
         return self._model.records
 
     def record(self, candidates: CandidateTable, split: int | CategorySet) -> int:

@@ -294,7 +294,7 @@ class ModelBuilder:
 
     @property
     def trees_alone(self) -> int:
-        """So many first trees are the label holder's alone."""
+        """So many first trees are the active party's alone."""
         return self._params.trees_alone
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "Passiv
 
 
 class ActiveTrainingState(Enum):
-    """Where the label holder stands in a training session."""
+    """Where the active party stands in a training session."""
 
     READY = "not begun"
     KEYING = "the engine makes its keys"
@@ -30,7 +30,7 @@ class ActiveTrainingState(Enum):
 
 
 class PassiveTrainingState(Enum):
-    """Where a feature holder stands in a training session."""
+    """Where a passive party stands in a training session."""
 
     READY = "not begun"
     ASKING = "its owner is asked whether it takes part"

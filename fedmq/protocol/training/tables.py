@@ -34,7 +34,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTable:
-    """The label holder's rows, in the common order.
+    """The active party's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2)
     for bounds of times; ``evaluation`` bool (rows,): rows that are scored but not learned from, and
@@ -111,7 +111,7 @@ class ActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class PassiveTable:
-    """A feature holder's rows, in the common order.
+    """A passive party's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
     rows from others, empty where rows are matched by position; ``digest``, ``signs`` and
