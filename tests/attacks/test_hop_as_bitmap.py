@@ -162,17 +162,22 @@ def question(batch: int, ids: tuple[str, ...]) -> OnlineHop:
     )  # fmt: skip
 
 
+def enter(ledger: BatchLedger, asked: OnlineHop, places: RecordPlaces) -> None:
+    pairs = asked.rows.numpy(), asked.records.numpy()
+    ledger.enter("bank", "s", asked, pairs, places)
+
+
 def test_memory_is_flat_and_what_is_forgotten_is_answered_no_more() -> None:
     places = RecordPlaces.of([(tree, 1) for tree in range(100)])
     ledger = BatchLedger(most_bytes=1_000_000)
     for batch in range(300):
-        ledger.enter("bank", "s", question(batch, tuple(f"P{row}" for row in range(50))), places)
+        enter(ledger, question(batch, tuple(f"P{row}" for row in range(50))), places)
     assert ledger._bytes <= 1_000_000
     assert len(ledger._batches) < 30
     from fedmq.errors import RateLimited
 
     with pytest.raises(RateLimited, match="batch 3 is over"):
-        ledger.enter("bank", "s", question(3, ("P1",)), places)
+        enter(ledger, question(3, ("P1",)), places)
 
 
 def test_places_tell_chains_that_are_made_up(world: World) -> None:

@@ -117,7 +117,7 @@ def test_a_wrong_table_is_one_line_that_names_the_party(changes: dict[str, Any],
         ({"engine": "magic"}, "simulate: engine: 'magic' is unknown; use plain, paillier, ou"),
         ({"engine_options": {"bits": 1}}, "simulate: engine_options: engine 'plain' has no 'bits'"),
         ({"broker": "kafka://"}, "broker: 'kafka://' is unknown; use memory:// or an amqp://"),
-        ({"passive": {"active": X}}, "passive: 'active' is the name of the label holder here"),
+        ({"passive": {"active": X}}, "passive: 'active' is the name of the active party here"),
         ({"passive": {"Telco AG": X}}, "party 'Telco AG': "),
         (
             {"engine": "paillier", "engine_options": {"key_bits": 512}},

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,6 +61,9 @@ _RECORD_BITS = 32  # of a pair's number; its place stands above them
 
 _Key = tuple[str, str]
 """The caller, and its session."""
+
+Pairs = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+"""What a question of mode hop asks, uint32 (pairs,) each: places in its ids, and records."""
 
 _BURST_SECONDS = 10.0  # of the rate that may come at once
 _HOUR_SECONDS = 3600.0
@@ -134,27 +137,33 @@ class Answering:
         if share is None:
             return self._refusal(body, "model", f"model {body.model} is not served here")
         try:
+            pairs = None
             if isinstance(body, OnlineHop):
-                check_records(body, share.chains)  # before anything is as long as they say
-            self._enter(header, body, share.places)
+                pairs = body.rows.numpy(), body.records.numpy()
+                # Before anything is as long as the records say.
+                check_records(body, pairs[1], len(share.chains.left))
+            self._enter(header, body, pairs, share.places)
             owed = self.rate_limits.check(
                 header.sender,
                 header.session,
                 body,
+                pairs,
                 AskedShare(share.share.model_id, share.most_records),
                 self._agree,
             )
             if owed and self._until_written is not None:
                 await self._written(header, self._until_written)
-            about = await share.about(body.ids, body.budget)
+            rows = await share.rows.about(body.ids, body.budget)
             if self._drift is not None:
                 batch = header.session, body.batch
-                self._drift.put_aside_asked(batch, body.model, body.ids, about.row_of, about.values)
+                self._drift.put_aside_asked(batch, body.model, body.ids, rows.row_of, rows.values)
+            about = AnsweringShare(share.share, share.chains, rows.values, rows.row_of)
             if isinstance(body, OnlineRows):
                 return about.bitmaps(body)
+            assert pairs is not None
             exits = about.exits(body)
             self._ledger.answered(
-                header.sender, header.session, body, exits.exits.numpy(), share.places
+                header.sender, header.session, body, pairs, exits.exits.numpy(), share.places
             )
             return exits
         except RateLimited as error:
@@ -174,10 +183,14 @@ class Answering:
             raise RateLimited("rate", str(error)) from None
 
     def _enter(
-        self, header: Header, body: OnlineHop | OnlineRows, places: RecordPlaces | None
+        self,
+        header: Header,
+        body: OnlineHop | OnlineRows,
+        pairs: Pairs | None,
+        places: RecordPlaces | None,
     ) -> None:
         try:
-            self._ledger.enter(header.sender, header.session, body, places)
+            self._ledger.enter(header.sender, header.session, body, pairs, places)
         except RateLimited as error:
             self.rate_limits.turned_away += 1
             log.warning("%s asks for more than scores: %s", header.sender, error)
@@ -200,15 +213,6 @@ class HostedShare:
     """None for a share of an earlier version, which does not say."""
     most_records: int | None = None
     """Of one person within an hour, where the owner sets no limit: what two scores can meet."""
-
-    async def about(self, ids: Sequence[str], seconds: float) -> AnsweringShare:
-        """The share with the rows ``ids``, as far as they are known.
-
-        Raises:
-            RowsUnavailable: the source cannot be read now, or not within ``seconds``.
-        """
-        rows = await self.rows.about(ids, seconds)
-        return AnsweringShare(self.share, self.chains, rows.values, rows.row_of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,9 +328,16 @@ class BatchLedger:
         """By session: the highest batch that was forgotten."""
 
     def enter(
-        self, caller: str, session: str, body: OnlineHop | OnlineRows, places: RecordPlaces | None
+        self,
+        caller: str,
+        session: str,
+        body: OnlineHop | OnlineRows,
+        pairs: Pairs | None,
+        places: RecordPlaces | None,
     ) -> bool:
         """Write down a question before it is answered; False if it was asked before.
+
+        ``pairs``: of a question of mode hop.
 
         Raises:
             RateLimited: its number had another question, its batch is over, or it asks about a
@@ -348,8 +359,8 @@ class BatchLedger:
             )
         if len(batch.questions) == _MOST_QUESTIONS:
             raise RateLimited("records", f"more than {_MOST_QUESTIONS} questions in a batch")
-        if isinstance(body, OnlineHop) and places is not None:
-            self._walk(batch, body, places)
+        if pairs is not None and places is not None:
+            self._walk(batch, body.ids, pairs, places)
         batch.questions[body.hop] = content
         self._keep(key, body.batch, batch)
         return True
@@ -359,38 +370,41 @@ class BatchLedger:
         caller: str,
         session: str,
         body: OnlineHop,
+        pairs: Pairs,
         exits: NDArray[np.uint32],
         places: RecordPlaces | None,
     ) -> None:
-        """Note where the pairs of ``body`` have left this party's records."""
+        """Note where the ``pairs`` of ``body`` have left this party's records."""
         batch = self._batches.get(((caller, session), body.batch))
         if batch is None or places is None:
             return
-        persons = batch.places(body.ids)[body.rows.numpy()]
+        persons = batch.places(body.ids)[pairs[0]]
         records = (exits >> 1).astype(np.int64)
         trees = places.tree[records]
         below = 2 * places.node[records] + 1 - (exits & 1).astype(np.int64)
         deeper = is_below(below, batch.standing[persons, trees])
         batch.standing[persons[deeper], trees[deeper]] = below[deeper]
 
-    def _walk(self, batch: _Batch, body: OnlineHop, places: RecordPlaces) -> None:
-        records = body.records.numpy().astype(np.int64)
+    def _walk(
+        self, batch: _Batch, ids: tuple[str, ...], pairs: Pairs, places: RecordPlaces
+    ) -> None:
+        rows, records = pairs[0], pairs[1].astype(np.int64)
         before = len(batch.places_of)
-        persons = batch.places(body.ids)[body.rows.numpy()]
-        pairs = persons << _RECORD_BITS | records
-        fresh = ~batch.was_answered(pairs)
+        persons = batch.places(ids)[rows]
+        numbers = persons << _RECORD_BITS | records
+        fresh = ~batch.was_answered(numbers)
         trees, nodes = places.tree[records], places.node[records]
         strays = fresh & ~is_below(nodes, batch.standing[persons, trees])
         chosen = np.zeros_like(batch.standing)
         chosen[persons[fresh], trees[fresh]] = records[fresh]
         twice = fresh & (chosen[persons, trees] != records)
         if twice.any() or strays.any():
-            for name in body.ids:
+            for name in ids:
                 if batch.places_of[name] >= before:
                     del batch.places_of[name]
             batch.standing = batch.standing[:before]
             raise RateLimited("records", "more than one record a tree and level about one id")
-        asked = np.sort(pairs[fresh])
+        asked = np.sort(numbers[fresh])
         batch.answered = np.insert(batch.answered, batch.answered.searchsorted(asked), asked)
         # A question that comes before this one is answered must already lie below it.
         batch.standing[persons[fresh], trees[fresh]] = nodes[fresh]
@@ -415,8 +429,8 @@ def _digest(body: OnlineHop | OnlineRows) -> bytes:
     for name in body.ids:
         digest.update(len(name.encode()).to_bytes(4, "little") + name.encode())
     if isinstance(body, OnlineHop):
-        digest.update(body.rows.numpy().tobytes())
-        digest.update(body.records.numpy().tobytes())
+        digest.update(body.rows.data)
+        digest.update(body.records.data)
     return digest.digest()
 
 
@@ -463,10 +477,11 @@ class RateLimits:
         caller: str,
         session: str,
         body: OnlineHop | OnlineRows,
+        pairs: Pairs | None,
         share: AskedShare,
         agree: Callable[[int], bool],
     ) -> bool:
-        """Count a question; in mode hop it asks for records of ``share``.
+        """Count a question; in mode hop it asks for ``pairs`` at records of ``share``.
 
         ``agree`` is called last, with the number of rows that were not counted before; it may
         raise `Refused`. Returns its answer.
@@ -478,10 +493,10 @@ class RateLimits:
         if len(self._batches) > _MOST_BATCHES:
             self._batches.popitem(last=False)
         fresh = set(body.ids) - counted
-        if isinstance(body, OnlineRows):
+        if pairs is None:
             share = AskedShare()
         try:
-            agreed = self._count(caller, body, fresh, share, agree)
+            agreed = self._count(caller, body.ids, pairs, fresh, share, agree)
         except RateLimited:
             self.turned_away += 1
             raise
@@ -491,12 +506,13 @@ class RateLimits:
     def _count(
         self,
         caller: str,
-        body: OnlineHop | OnlineRows,
+        ids: tuple[str, ...],
+        pairs: Pairs | None,
         fresh: set[str],
         share: AskedShare,
         agree: Callable[[int], bool],
     ) -> bool:
-        limits, now, ids = self._limits, self._clock(), body.ids
+        limits, now = self._limits, self._clock()
         left, hours, wanted = 0.0, list[_HourOfId](), list[int]()
         if limits.rows_per_second is not None:
             limit = limits.rows_per_second * _BURST_SECONDS
@@ -507,7 +523,7 @@ class RateLimits:
         most_records = limits.records_per_id or share.most_records
         if limits.scores_per_id is not None or most_records is not None:
             hours = [self._hour(caller, name, now) for name in ids]
-            wanted = _wanted(body)
+            wanted = [0] * len(ids) if pairs is None else _wanted(len(ids), *pairs)
             for name, hour, more in zip(ids, hours, wanted, strict=True):
                 most_scores = limits.scores_per_id
                 if most_scores is not None and name in fresh and hour.scores >= most_scores:
@@ -539,11 +555,10 @@ class RateLimits:
         return hour
 
 
-def _wanted(body: OnlineHop | OnlineRows) -> list[int]:
+def _wanted(ids: int, rows: NDArray[np.uint32], records: NDArray[np.uint32]) -> list[int]:
     """By place in the ids of a question: a bit for each record that it asks for."""
-    if isinstance(body, OnlineRows) or not len(body.records.data):
-        return [0] * len(body.ids)
-    rows, records = body.rows.numpy(), body.records.numpy()
-    asked = np.zeros((len(body.ids), int(records.max()) // 8 + 1), np.uint8)
+    if not len(records):
+        return [0] * ids
+    asked = np.zeros((ids, int(records.max()) // 8 + 1), np.uint8)
     np.bitwise_or.at(asked, (rows, records >> 3), np.left_shift(1, records & 7, dtype=np.uint8))
     return [int.from_bytes(row.tobytes(), "little") for row in asked]

@@ -687,7 +687,9 @@ class Batcher:
             self._peers.record_miss(party)
         self._schedule()
 
-    def _spans_of(self, spans: OnlineSpans, number: int, pieces: list[RequestPiece]) -> BatchSpans:
+    def _spans_of(
+        self, spans: OnlineSpans, number: int, pieces: list[RequestPiece]
+    ) -> BatchSpans | None:
         model = pieces[0].model
         arrived = [(piece.arrived, len(piece.ids)) for piece in pieces]
         return spans.batch(self._session, number, model.id, model.mode, arrived)

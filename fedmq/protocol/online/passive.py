@@ -17,17 +17,15 @@ from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineR
 __all__ = ["AnsweringShare", "check_records"]
 
 
-def check_records(hop: OnlineHop, chains: Chains) -> None:
-    """Check that ``hop`` asks for records of ``chains`` alone.
+def check_records(hop: OnlineHop, asked: NDArray[np.uint32], count: int) -> None:
+    """Check that the records ``asked`` by ``hop`` are among the ``count`` of the model.
 
     Raises:
         ProtocolError: it names a record that the model lacks.
     """
-    records = hop.records.numpy()
-    if len(records) and int(records.max()) >= len(chains):
+    if len(asked) and int(asked.max()) >= count:
         raise ProtocolError(
-            f"hop {hop.hop} asks for record {int(records.max())}; model {hop.model} has "
-            f"{len(chains)} here"
+            f"hop {hop.hop} asks for record {int(asked.max())}; model {hop.model} has {count} here"
         )
 
 
