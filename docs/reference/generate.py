@@ -234,7 +234,7 @@ def engines() -> Iterator[Sequence[str]]:
     for name, engine in ENGINES.items():
         made = engine()
         options = [f"`{key} = {json.dumps(getattr(made, key))}`" for key in engine.options()]
-        yield [f"`{name}`", ", ".join(options) or "none", "yes" if engine.exact else "no"]
+        yield [f"`{name}`", ", ".join(options) or "none", "yes" if engine.traits.exact else "no"]
 
 
 # Commands and exit codes

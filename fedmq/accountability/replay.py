@@ -111,7 +111,7 @@ class Replay:
         return (
             honest is not None
             and isinstance(answer, training.HistogramReply)
-            and same_but_rounded(answer, honest, self._engine.rounded)
+            and same_but_rounded(answer, honest, self._engine.traits.rounded)
         )
 
     def _handle(self, event: Event) -> None:
@@ -121,7 +121,7 @@ class Replay:
                 case Send(_, body):
                     self.answers[_place_of(body)] = message_hash(body)
                     if isinstance(body, training.HistogramReply) and not (
-                        self._engine.rounded.isdisjoint(body.payload)
+                        self._engine.traits.rounded.isdisjoint(body.payload)
                     ):
                         self.rounded[_place_of(body)] = body
                 case Save(PassiveTree() as tree):

@@ -202,8 +202,8 @@ def _check_engine(session: str, files: Sequence[Path]) -> None:
             raise ConfigError(
                 f"session {session!r} trained with hidden sums, of which nothing can be replayed"
             )
-        if engine is None or not engine.replays:
-            replayed = ", ".join(name for name, known in ENGINES.items() if known.replays)
+        if engine is None or not engine.traits.replays:
+            replayed = ", ".join(name for name, known in ENGINES.items() if known.traits.replays)
             raise ConfigError(
                 f"session {session!r} trained with engine {opening.engine!r}, whose answers cannot "
                 f"be replayed; those of {replayed} can"

@@ -102,7 +102,7 @@ def _training(record: TrainingRecord) -> CardTraining:
         ended=record.ended,
         engine=CardEngine(
             name=engine.name,
-            exact=engine.exact,
+            exact=engine.traits.exact,
             active_learns=engine.disclosed.active,
             passive_learns=engine.disclosed.passive,
             known_leak=engine.known_leak,

@@ -158,7 +158,7 @@ def _kept(
     if not smallest:
         return dict.fromkeys(asked, everything)
     kept: dict[int, NDArray[np.bool_]] = {}
-    if ENGINES[view.terms.engine].hides_rows:
+    if ENGINES[view.terms.engine].traits.hides_rows:
         rows = np.flatnonzero(~view.terms.evaluation.numpy()).astype(np.int32)
         counts = count_cells(bins, candidates, [rows])
         shown = kept_candidates(bins.cuts, candidates, everything, counts, smallest)

@@ -128,7 +128,9 @@ class SessionView:
         if body.tree not in self.trees:
             everyone = np.arange(self.terms.rows, dtype=np.int32)
             tree = TreeView(self.terms.rows, spaces={ROOT: everyone})
-            if ENGINES[self.terms.engine].hides_rows:  # no broadcast says which carry gradients
+            if ENGINES[
+                self.terms.engine
+            ].traits.hides_rows:  # no broadcast says which carry gradients
                 learning = np.flatnonzero(~self.terms.evaluation.numpy())
                 tree.carried.append(learning.astype(np.uint32))
             self.trees[body.tree] = tree
@@ -160,7 +162,7 @@ class SessionView:
             return
         if (body.tree, body.node) in self._oblivious:
             return  # what is recorded takes the active party's secrets to read
-        if not self.is_active and ENGINES[self.terms.engine].hides_rows:
+        if not self.is_active and ENGINES[self.terms.engine].traits.hides_rows:
             return  # of all rows: the party does not know which stand in the node
         self._divide(body.tree, body.node, body.left.numpy(), envelope.header.sender)
 

@@ -45,6 +45,7 @@ __all__ = [
     "Question",
     "Rows",
     "Sums",
+    "Traits",
 ]
 
 
@@ -239,6 +240,29 @@ class Leakage:
     passive: str
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What holds of an engine whatever its options are."""
+
+    exact: bool
+    """Whether the model equals, node by node, the one trained on the joined table."""
+    hides_rows: bool = False
+    """Whether passive parties answer over all rows and never learn which rows stand in a node."""
+    keeps_numbers: bool = False
+    """Whether a candidate has one opaque number in all nodes of a tree, so that the active half can
+    subtract sums of siblings. It can then follow a candidate from node to node."""
+    takes_weights: bool = True
+    """Whether rows may count more than once, so that their gradients grow."""
+    takes_vectors: bool = False
+    """Whether it sums the gradients of several outputs together, for trees of vector leaves."""
+    replays: bool = False
+    """Whether a passive party's answers follow to the last bit from table, secret and question."""
+    rounded: Set[str] = frozenset()
+    """Names of the arrays in replies whose last bits another machine rounds otherwise."""
+    light: bool = False
+    """Whether its arithmetic takes less time than handing it to another process."""
+
+
 class Question:
     """Nodes of a level asked about at once; an exchange that names none is about the first."""
 
@@ -342,7 +366,7 @@ class PassiveHalf(PassiveContestant, ABC):
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
 
         No g or h of a row exceeds ``2**value_bits`` in its fixed point; it has ``outputs`` of them,
-        and only an engine that ``takes_vectors`` is given more than one. All that is random in the
+        and only an engine whose traits say so is given more than one. All that is random in the
         answers of an engine that ``replays`` follows from ``secret``, which no other session has.
 
         Raises:
@@ -405,29 +429,15 @@ class Engine(ABC):
     """One way of keeping the sums secret: its two halves, and what it gives away."""
 
     name: ClassVar[str]
-    exact: ClassVar[bool]
-    """Whether the model equals, node by node, the one trained on the joined table."""
-    hides_rows: ClassVar[bool] = False
-    """Whether passive parties answer over all rows and never learn who stands in a node."""
-    takes_weights: ClassVar[bool] = True
-    """Whether rows may count more than once, so that their gradients grow."""
-    takes_vectors: ClassVar[bool] = False
-    """Whether it sums the gradients of several outputs together, for trees of vector leaves."""
-    keeps_numbers: ClassVar[bool] = False
-    """Whether a candidate has one opaque number in all nodes of a tree, so that the active half can
-    subtract sums of siblings. It can then follow a candidate from node to node."""
+    traits: ClassVar[Traits]
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
-    replays: ClassVar[bool] = False
-    """Whether a passive party's answers follow to the last bit from table, secret and question."""
-    rounded: ClassVar[Set[str]] = frozenset()
-    """Names of the arrays in replies whose last bits another machine rounds otherwise."""
 
     @property
-    def light(self) -> bool:
-        """Whether its arithmetic takes less time than handing it to another process."""
-        return False
+    def answer(self) -> type[Answer]:
+        """What is shown of a passive party's candidates: their sums, the best one, or no sum."""
+        return Sums
 
     @property
     def disclosed(self) -> Leakage:
@@ -437,17 +447,12 @@ class Engine(ABC):
     @property
     def hides_sums(self) -> bool:
         """Whether no sum is shown: the halves find the winners among candidates by circuits."""
-        return False
+        return self.answer is HiddenSums
 
     @property
-    def scores_candidates(self) -> bool:
-        """Whether the label holder scores candidates by exact sums, as constraints need."""
-        return not self.hides_sums
-
-    @property
-    def finds_sets(self) -> bool:
-        """Whether the label holder has the exact sums by which sets of categories are found."""
-        return self.exact and self.scores_candidates
+    def shows_exact_sums(self) -> bool:
+        """Whether the active party scores by exact sums, which constraints and sets need."""
+        return self.answer is Sums and self.traits.exact
 
     @property
     def first_order(self) -> bool:
@@ -469,18 +474,18 @@ class Engine(ABC):
                 "goss with num_parallel_tree: the rows that all trees of a round send are those "
                 "with the largest gradients, so who sees them learns which; leave goss off"
             )
-        if params.vector_outputs > 1 and not self.takes_vectors:
+        if params.vector_outputs > 1 and not self.traits.takes_vectors:
             raise ConfigError(
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
                 "row; take one_output_per_tree, or the engine paillier or ou"
             )
-        if params.max_cat_to_onehot is not None and not self.finds_sets:
+        if params.max_cat_to_onehot is not None and not self.shows_exact_sums:
             raise ConfigError(
                 f"engine {self.name}: max_cat_to_onehot: the label holder does not see the exact "
                 "sums by which sets of categories are found; leave it out"
             )
         for name in ("monotone_constraints", "interaction_constraints"):
-            if getattr(params, name) and not self.scores_candidates:
+            if getattr(params, name) and not self.shows_exact_sums:
                 raise ConfigError(
                     f"engine {self.name}: {name}: the label holder does not see the sums that they "
                     "need; leave them out"

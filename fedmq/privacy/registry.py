@@ -16,36 +16,36 @@ from fedmq.errors import ConfigError
 if TYPE_CHECKING:
     from fedmq.privacy.engine import Engine
 
-__all__ = ["ENGINES", "engine_named"]
+__all__ = ["CLASSES", "ENGINES", "engine_named"]
 
-_CLASSES = {
-    "plain": "plain:Plain",
-    "paillier": "paillier:Paillier",
-    "ou": "okamoto_uchiyama:OkamotoUchiyama",
-    "lattice": "lattice:Lattice",
-    "smm1": "smm1:Smm1",
-    "smm2": "smm2:Smm2",
-    "ldp": "ldp:Ldp",
+CLASSES = {
+    "plain": "fedmq.privacy.engines.plain:Plain",
+    "paillier": "fedmq.privacy.engines.paillier:Paillier",
+    "ou": "fedmq.privacy.engines.okamoto_uchiyama:OkamotoUchiyama",
+    "lattice": "fedmq.privacy.engines.lattice:Lattice",
+    "smm1": "fedmq.privacy.engines.smm1:Smm1",
+    "smm2": "fedmq.privacy.engines.smm2:Smm2",
+    "ldp": "fedmq.privacy.engines.ldp:Ldp",
 }
-"""By name: the file in `fedmq.privacy.engines`, and the class in it."""
+"""By name: the module of an engine, and its class there."""
 
 
 class _Engines(Mapping[str, "type[Engine]"]):
     """The classes by name, each imported when it is taken."""
 
     def __getitem__(self, name: str) -> type[Engine]:
-        file, _, kind = _CLASSES[name].partition(":")
-        engine: type[Engine] = getattr(import_module(f"fedmq.privacy.engines.{file}"), kind)
+        module, _, kind = CLASSES[name].partition(":")
+        engine: type[Engine] = getattr(import_module(module), kind)
         return engine
 
     def __contains__(self, name: object) -> bool:
-        return name in _CLASSES
+        return name in CLASSES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_CLASSES)
+        return iter(CLASSES)
 
     def __len__(self) -> int:
-        return len(_CLASSES)
+        return len(CLASSES)
 
 
 ENGINES: Mapping[str, type[Engine]] = _Engines()

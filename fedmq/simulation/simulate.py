@@ -291,5 +291,6 @@ def check_parties(tables: Any) -> None:
 def _pool(surroundings: Surroundings, engine: Engine) -> ComputePool:
     if surroundings.compute is not None:
         return DaskPool(surroundings.compute)
-    # Light arithmetic takes less time than starting a process.
-    return ThreadPool() if engine.light else ProcessPool(surroundings.workers)
+    # Light arithmetic takes less time than starting a process; circuits are never light.
+    light = engine.traits.light and not engine.hides_sums
+    return ThreadPool() if light else ProcessPool(surroundings.workers)

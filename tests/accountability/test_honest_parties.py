@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fedmq.errors import ConfigError, DataError, Inconsistent
 from fedmq.messages import training
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.transcripts import session_folder
+from fedmq.privacy.engines.plain import Plain
 from tests.accountability.audited import OPTIONS, AuditedDaemons
 
 
@@ -120,7 +122,7 @@ async def test_what_nobody_can_replay_is_not_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemons = AuditedDaemons(tmp_path, monkeypatch)
-    monkeypatch.setattr("fedmq.privacy.engines.plain.Plain.replays", False)
+    monkeypatch.setattr(Plain, "traits", replace(Plain.traits, replays=False))
     await daemons.trained(1)
     with pytest.raises(ConfigError, match="engine 'plain', whose answers cannot be replayed"):
         daemons.shown("telco")

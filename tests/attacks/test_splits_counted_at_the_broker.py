@@ -152,7 +152,7 @@ def test_decoys_are_as_long_as_decisions_that_name_many_candidates() -> None:
     class Rounded(Plain):
         """Its sums are not compared, so that all candidates that tie are named."""
 
-        exact = False
+        traits = replace(Plain.traits, exact=False)
 
     federation = small(rows=120, counts=(1, 2, 2)).having(engine=Rounded())
     columns = {party: np.repeat(values, 10, axis=1) for party, values in federation.columns.items()}

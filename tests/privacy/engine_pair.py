@@ -71,7 +71,7 @@ class EnginePair:
                     node,
                     number,
                     np.arange(self.bins.n_rows, dtype=np.int32)
-                    if self.engine.hides_rows
+                    if self.engine.traits.hides_rows
                     else nodes[node],
                     candidates,
                     orders[node],

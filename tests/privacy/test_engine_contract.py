@@ -77,7 +77,7 @@ def test_sums_are_exact_down_the_tree_in_the_order_shown(
     level = {1: np.arange(120, dtype=np.int32)}
     for depth in range(3):
         orders = {
-            node: np.random.default_rng(1 if engine.keeps_numbers else node).permutation(
+            node: np.random.default_rng(1 if engine.traits.keeps_numbers else node).permutation(
                 len(candidates)
             )
             for node in level

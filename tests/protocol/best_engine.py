@@ -27,6 +27,7 @@ from fedmq.privacy.engine import (
     Leakage,
     PassiveHalf,
     Query,
+    Traits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -37,7 +38,8 @@ class BestOfAll(Engine):
     params: TrainParams
 
     name = "best of all"
-    exact = True
+    traits = Traits(exact=True)
+    answer = Best
     leakage = Leakage(active="the best gain of a party", passive="every g and h")
 
     def active(self, parallelism: int) -> ActiveHalf:

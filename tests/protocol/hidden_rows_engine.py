@@ -25,6 +25,7 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
     Sums,
+    Traits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 
@@ -33,8 +34,7 @@ _PIECES = 3
 
 class HiddenRows(Engine):
     name = "hidden rows"
-    exact = True
-    hides_rows = True
+    traits = Traits(exact=True, hides_rows=True)
     leakage = Leakage(active="sums per candidate", passive="which nodes are asked")
 
     def active(self, parallelism: int) -> ActiveHalf:

@@ -161,7 +161,7 @@ def test_a_cross_validation_tells_who_stands_in_which_fold_and_on_a_lattice_noth
         if isinstance(envelope.body, training.GradientBroadcast)
     }
     learning = {tree: np.flatnonzero(fold.learning).tolist() for tree, fold in enumerate(folds)}
-    assert carried == ({} if engine.hides_rows else learning)
+    assert carried == ({} if engine.traits.hides_rows else learning)
 
 
 @pytest.mark.parametrize("engine", [PAILLIER, OU, Lattice()], ids=lambda engine: engine.name)

@@ -34,6 +34,6 @@ def trained(made: Federation, **schedule: Any) -> tuple[list[Envelope], list[Sec
         made.label,
         made.evaluation,
         simulation.results,
-        hides_rows=made.engine.hides_rows,
+        hides_rows=made.engine.traits.hides_rows,
     )
     return envelopes, secrets, simulation

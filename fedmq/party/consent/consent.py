@@ -132,7 +132,7 @@ class Consent:
         bits = engine.key_bits_of(unpack_payload(terms.public))
         if policy.smallest_key and bits is not None and bits < policy.smallest_key:
             raise self._refusal(f"take keys of {bits} bits, only from {policy.smallest_key} on")
-        if policy.smallest_node and engine.hides_rows:
+        if policy.smallest_node and engine.traits.hides_rows:
             raise self._refusal(
                 f"answer engine {terms.engine!r}: it hides how many rows stand in a node, and "
                 f"nodes below {policy.smallest_node} rows are not answered here"

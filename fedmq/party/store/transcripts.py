@@ -209,8 +209,8 @@ class TranscriptWriter:
         body = message.body
         if isinstance(body, training.TrainingOpen):
             engine = ENGINES.get(body.engine)
-            self._replays = body.sums == "shown" and engine is not None and engine.replays
-            self._rounded = frozenset() if engine is None else engine.rounded
+            self._replays = body.sums == "shown" and engine is not None and engine.traits.replays
+            self._rounded = frozenset() if engine is None else engine.traits.rounded
             # What is refused leaves nothing behind: no file is made before something is promised.
             self._held = [self._record(message)]
             return

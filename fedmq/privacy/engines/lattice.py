@@ -17,7 +17,16 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    Answer,
+    Engine,
+    HiddenSums,
+    Leakage,
+    PassiveHalf,
+    Sums,
+    Traits,
+)
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES
 
@@ -44,10 +53,7 @@ class Lattice(Engine):
     sums: SumsShown = "shown"
 
     name = "lattice"
-    exact = True
-    hides_rows = True
-    keeps_numbers = True
-    replays = True
+    traits = Traits(exact=True, hides_rows=True, keeps_numbers=True, replays=True, light=True)
     leakage = Leakage(
         active="the sums of g and h of every split candidate, which keeps its number for the "
         "session",
@@ -65,10 +71,6 @@ class Lattice(Engine):
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
 
     @property
-    def light(self) -> bool:
-        return not self.hides_sums
-
-    @property
     def disclosed(self) -> Leakage:
         if not self.hides_sums:
             return self.leakage
@@ -79,8 +81,8 @@ class Lattice(Engine):
         )
 
     @property
-    def hides_sums(self) -> bool:
-        return self.sums == "hidden"
+    def answer(self) -> type[Answer]:
+        return HiddenSums if self.sums == "hidden" else Sums
 
     def check(self, params: TrainParams) -> None:
         super().check(params)

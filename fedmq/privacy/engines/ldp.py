@@ -39,6 +39,7 @@ from fedmq.privacy.engine import (
     Leakage,
     PassiveHalf,
     Sums,
+    Traits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Values
 
@@ -167,11 +168,7 @@ class Ldp(Engine):
     noise_seed: int | None = field(default=None, repr=False)
 
     name = "ldp"
-    exact = False
-    takes_weights = False
-    replays = True
-    light = True
-    scores_candidates = False
+    traits = Traits(exact=False, takes_weights=False, replays=True, light=True)
     leakage = Leakage(
         active="the sums of the perturbed g and h of every split candidate of a passive party",
         passive="a perturbed g and h of each row and tree, of which all trees together reveal more "

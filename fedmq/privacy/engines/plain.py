@@ -26,6 +26,7 @@ from fedmq.privacy.engine import (
     Leakage,
     PassiveHalf,
     Sums,
+    Traits,
 )
 from fedmq.privacy.plan import Exchange, Plan, Values
 
@@ -36,10 +37,7 @@ class Plain(Engine):
     """The reference that every exact engine must equal."""
 
     name = "plain"
-    exact = True
-    replays = True
-    takes_vectors = True
-    light = True
+    traits = Traits(exact=True, takes_vectors=True, replays=True, light=True)
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party",
         passive="every g and h, and so the labels; who stands in which node",

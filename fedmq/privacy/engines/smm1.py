@@ -25,6 +25,7 @@ from fedmq.privacy.engine import (
     Leakage,
     PassiveHalf,
     Query,
+    Traits,
 )
 from fedmq.privacy.masking import (
     RowNumbersPassive,
@@ -47,9 +48,7 @@ class Smm1(Engine):
     r_used: int = 8
 
     name = "smm1"
-    exact = True
-    replays = True
-    light = True
+    traits = Traits(exact=True, replays=True, light=True)
     leakage = Leakage(
         active="each passive party's split candidates row by row: rounding W gives them away",
         passive="who stands in which node; a few directions in which g and h have no part",

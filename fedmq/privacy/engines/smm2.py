@@ -38,6 +38,7 @@ from fedmq.privacy.engine import (
     Leakage,
     PassiveHalf,
     Query,
+    Traits,
 )
 from fedmq.privacy.masking import (
     Columns,
@@ -85,11 +86,8 @@ class Smm2(Engine):
     when_exposed: WhenExposed = "smm1"
 
     name = "smm2"
-    exact = True
-    replays = True
-    rounded = frozenset({"z"})
-    light = True
-    scores_candidates = False
+    traits = Traits(exact=True, replays=True, rounded=frozenset({"z"}), light=True)
+    answer = Best
     leakage = Leakage(
         active="a passive party's best gain per node, and the partition if it wins; its split "
         "candidates row by row in nodes that are asked as in smm1",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, Refused
-from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
+from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Traits
 from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
 from fedmq.privacy.plan import Values
 
@@ -85,9 +85,7 @@ class AdditiveEngine(Engine):
     share_ciphertexts: bool = True
     vectors: bool = True
 
-    exact = True
-    replays = True
-    takes_vectors = True
+    traits = Traits(exact=True, takes_vectors=True, replays=True)
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party, in random order",
         passive="who stands in which node, down to the last level but one; no g, h or sum",

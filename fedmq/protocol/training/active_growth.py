@@ -422,7 +422,7 @@ class Contests(Part):
 
 def check_decoys(engine: Engine) -> None:
     """Raise ConfigError where directions are learned by questions, which no decoy imitates."""
-    if engine.hides_rows:
+    if engine.traits.hides_rows:
         raise ConfigError(
             f"decoys: engine {engine.name!r} learns who goes left by questions of its own, which "
             "decoys do not imitate; leave decoys out, or choose another engine"

@@ -97,7 +97,7 @@ class ColumnConstraints:
         """Of the own columns, which interaction constraints hold them: uint64 (columns,)."""
         if params.max_cat_to_onehot is not None:
             _check_categories(party, table, self.signs, self.interactions)
-        if self.signs.any() and not engine.scores_candidates:
+        if self.signs.any() and not engine.shows_exact_sums:
             raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
 
     def hold(self, signed: Sequence[str]) -> bool:
@@ -253,7 +253,7 @@ def kept_constraints(
             _check_categories(party, table, signs, interactions)
     except ConfigError as error:
         raise Refused(str(error)) from None
-    if (signs.any() or terms.together) and not engine.scores_candidates:
+    if (signs.any() or terms.together) and not engine.shows_exact_sums:
         kind = "a monotone constraint" if signs.any() else "interaction constraints"
         raise Refused(f"{party} has columns under {kind}, which engine {engine.name!r} cannot keep")
     return KeptConstraints(signs, interactions, len(terms.together))

@@ -354,7 +354,7 @@ class ModelBuilder:
             best_iteration=(self._stopping or self._callbacks.model).best_iteration,
             history={name: tuple(values) for name, values in self._history.items()},
             withheld=withheld,
-            inexact_engine="" if self._engine.exact else self._engine.name,
+            inexact_engine="" if self._engine.traits.exact else self._engine.name,
             tree_weights=self._round.tree_weights,
         )
 

@@ -121,7 +121,7 @@ class AnswerScorer:
 
         Who does not see the rows of a node declines none.
         """
-        smallest = 0 if self.engine.hides_rows else smallest_node
+        smallest = 0 if self.engine.traits.hides_rows else smallest_node
         claim = ConsistencyCheck(peer, self.builder.gradients.tree, node)
         claim.check_declined(len(self.builder.carrying(node)), smallest)
 
@@ -189,7 +189,7 @@ class AnswerScorer:
         score = ScoreCandidates(
             sums.left, total, scale, self.params, first_order, monotone, interactions, categories
         )
-        bounds = builder.bounds[claim.node] if self.engine.exact else None
+        bounds = builder.bounds[claim.node] if self.engine.traits.exact else None
         return ScoreAnswer(score, bounds)
 
 

@@ -195,18 +195,18 @@ class PassiveTraining(Machine):
         table: PassiveTable = yield from single(self._load)
         asked = self._terms.asked
         table.check(self._party, self.active, asked, self._saved or ())
-        if asked.outputs > 1 and not spec.takes_vectors:
+        if asked.outputs > 1 and not spec.traits.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {asked.outputs}")
         if set(asked.chain) - {self._party} != set(self.peers) - {self.active}:
             raise Refused(f"{self._party} was not told who takes part")
-        if asked.decoys and spec.hides_rows:
+        if asked.decoys and spec.traits.hides_rows:
             raise Refused(f"engine {spec.name!r} has no decoys")
         yield from self._find_earlier(table)
         learning = ~asked.evaluation.numpy()
         constraints = kept_constraints(self._party, table, asked, spec)
         columns = tuple(category_places(table).values())
         by_sets = asked.max_cat_to_onehot or None
-        if by_sets is not None and not spec.finds_sets:
+        if by_sets is not None and not spec.shows_exact_sums:
             raise Refused(f"engine {spec.name!r} finds no sets of categories")
         bins = yield from single(BinTable(table.values, learning, asked.max_bin, columns, by_sets))
         candidates = len(CandidateTable.of(bins.cuts))

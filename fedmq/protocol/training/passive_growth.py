@@ -117,12 +117,12 @@ class PassiveGrowth(Part):
         self.candidates = NodeCandidates(bins, asked, tree // asked.folds)
         self.engine.start_tree(tree, self.candidates.of_tree)
         spec = prepared.spec
-        self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.hides_rows)
+        self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.traits.hides_rows)
         self.disclosed = CandidateDisclosure(prepared.rules, tree, self.candidates, self.rows)
         self.asked = AskedNodes(asked, self.engine.queries_per_node, self.engine.nodes_per_query)
         self._requests = HistogramRequests(tree)
         self._marks = ColumnMarks(prepared.constraints)
-        self._one_order = spec.keeps_numbers and not self.candidates.narrows
+        self._one_order = spec.traits.keeps_numbers and not self.candidates.narrows
         """Whether a candidate has one number in all nodes."""
         self.hides_sums = spec.hides_sums
         self.contests = PassiveContests(machine, self)

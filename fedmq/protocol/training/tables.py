@@ -98,11 +98,11 @@ class ActiveTable:
 
     def check_engine(self, engine: Engine) -> None:
         """Raise `ConfigError` where ``engine`` cannot train on these rows."""
-        if self.objective is not None and not engine.takes_weights:
+        if self.objective is not None and not engine.traits.takes_weights:
             raise ConfigError(
                 f"engine {engine.name}: obj may give larger gradients than it is meant for"
             )
-        if self.weight is not None and not engine.takes_weights:
+        if self.weight is not None and not engine.traits.takes_weights:
             raise ConfigError(
                 f"engine {engine.name}: weights make gradients larger than it is meant for; leave "
                 "weight out"

@@ -79,7 +79,7 @@ class TrainingTerms:
             {name: number for number, name in enumerate(parties)},
             params.total_trees * table.turns,
             params.trees_alone * table.turns,
-            engine.hides_rows,
+            engine.traits.hides_rows,
             engine.hides_sums,
             category_sets and params.max_cat_to_onehot is not None,
             decoys,
