@@ -51,7 +51,6 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import PlanRunner
 from fedmq.protocol.records import ConsentUsed, TranscriptMessage
 from fedmq.protocol.session import Session, SessionEvent
-from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
 
 __all__ = ["NOBODY_ASKED", "Inbox", "Owner", "Publish", "SessionLane", "SessionRunner"]
@@ -86,7 +85,7 @@ class Inbox:
         self.counters = counters or Counters()
         self._federation = federation
         self._party = party
-        self._sealer = sealer or Clear()
+        self._open = (sealer or Clear()).open
         self._on_refused = on_refused
         self._runners: dict[str, SessionRunner] = {}
 
@@ -118,7 +117,13 @@ class Inbox:
             if delivery.lane == "online":
                 self.on_online(envelope)
                 return ""
-            runner = await self._found(envelope)
+            header = envelope.header
+            runner = self._runners.get(header.session)
+            attempt = runner.session.mailbox.address.attempt if runner else 0
+            if header.attempt < attempt:
+                runner = None
+            elif header.attempt > attempt:
+                runner = await self.on_stray(envelope)
             if runner is not None:
                 runner.deliver(envelope, len(delivery.body))
         except (Replayed, Stale) as error:
@@ -140,22 +145,13 @@ class Inbox:
         log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
         return f"session {envelope.header.session} does not run here, or not this attempt any more"
 
-    async def _found(self, envelope: Envelope) -> SessionRunner | None:
-        runner = self._runners.get(envelope.header.session)
-        attempt = runner.session.mailbox.address.attempt if runner else 0
-        if envelope.header.attempt < attempt:
-            return None
-        if envelope.header.attempt == attempt:
-            return runner
-        return await self.on_stray(envelope)
-
     def _checked(self, delivery: Delivery) -> Envelope | None:
         if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
                 f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
                 "at most"
             )
-        envelope = self._sealer.open(delivery.body)
+        envelope = self._open(delivery.body)
         if envelope is None:
             return None
         header = envelope.header
@@ -238,12 +234,13 @@ class SessionRunner:
         self._seen = Observers(observers)
         self._owner = owner
         self._sealer = sealer or Clear()
+        self._seal = self._sealer.seal
         self._link_trouble = ""
         self._unsealed: set[str] = set()
         self._stopped = False
         self._withdrawn = False
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
-        self._tasks = BackgroundTasks()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._journal = journal
         self._kept: asyncio.Task[None] | None = None
@@ -295,7 +292,8 @@ class SessionRunner:
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
-        self._tasks.cancel()
+        for task in self._tasks:
+            task.cancel()
         if not self.outcome.done():
             self.outcome.cancel()
         if not self.closed.done():
@@ -318,21 +316,65 @@ class SessionRunner:
             see(self.session.machine)
         self._perform(effects)
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            try:
-                self._act(effect)
-            except Exception as error:  # such as an observer's: no reason to leave anybody waiting
-                log.exception("%s failed on its effects", self.session.mailbox.address)
-                for last in self._given_up(f"internal error: {type(error).__name__}"):
-                    self._act(last)
-                break
-        self._close_when_done()
+    def _perform(self, effects: Iterable[Effect], *, last: bool = False) -> None:
+        """Carry out ``effects``. A fault of ours ends the session; only ``last`` ones raise."""
+        try:
+            for effect in effects:
+                match effect:
+                    case Transmit(envelope, again):
+                        for see in self._seen.handed_over:
+                            see(envelope)
+                        self._spawn(self._transmit(envelope, self._kept, again=again))
+                    case RunPlan():
+                        self._run(PlanRunner(effect))
+                    case SetTimer(key, seconds):
+                        if (timer := self._timers.get(key)) is not None:
+                            timer.cancel()
+                        self._timers[key] = self._loop.call_later(seconds, self._fire, key)
+                    case CancelTimer(key):
+                        if (timer := self._timers.pop(key, None)) is not None:
+                            timer.cancel()
+                    case Report():
+                        for report in self._seen.reported:
+                            report(effect)
+                    case Waiting():
+                        for wait in self._seen.waited:
+                            wait(effect, self._link_trouble)
+                    case RequestConsent():
+                        self._spawn(self._ask_owner())
+                    case Save(TranscriptMessage() as message):
+                        self._journal.note(message)
+                    case Save(ConsentUsed()):
+                        self._keep(self._owner.use)
+                    case Save(record):
+                        self._keep(partial(self._journal.write, record))
+                    case ConsentPending():
+                        for ask in self._seen.consent_awaited:
+                            ask(effect)
+                    case Interrupted(party, reason):
+                        if not self.interrupted.done():
+                            self.interrupted.set_result(f"{party} {reason}")
+                    case Finish(result):
+                        self._keep(partial(self._finish, result))
+                    case Fail(error, disclosed):
+                        disclosed = disclosed or str(error)
+                        explained = self._explained(error)
+                        self._keep(partial(self._journal.fail, disclosed, str(explained)))
+                        if not self.outcome.done():
+                            self.outcome.set_exception(explained)
+                    case _:
+                        raise AssertionError(f"no effect for the outside: {effect}")
+        except Exception as error:  # such as an observer's: no reason to leave anybody waiting
+            if last:
+                raise
+            log.exception("%s failed on its effects", self.session.mailbox.address)
+            self._perform(self._given_up(f"internal error: {type(error).__name__}"), last=True)
+        if self.session.over and not self.closed.done():
+            self._close_when_done()
 
     def _close_when_done(self) -> None:
-        if not self.session.over or self.closed.done() or not self.session.closed:
-            return
-        if self._kept is None or self._kept.done():
+        written = self._kept is None or self._kept.done()
+        if written and self.session.closed and not self.closed.done():
             self.closed.set_result(None)
 
     def _tell_closed(self, _: asyncio.Future[None]) -> None:
@@ -347,54 +389,13 @@ class SessionRunner:
             log.exception("%s cannot end in good order", self.session.mailbox.address)
             return [Fail(FedmqError(reason))]
 
-    def _act(self, effect: Effect) -> None:
-        match effect:
-            case Transmit(envelope, again):
-                for see in self._seen.handed_over:
-                    see(envelope)
-                self._tasks.spawn(self._transmit(envelope, self._kept, again=again))
-            case RunPlan():
-                self._run(PlanRunner(effect))
-            case SetTimer(key, seconds):
-                if (timer := self._timers.get(key)) is not None:
-                    timer.cancel()
-                self._timers[key] = self._loop.call_later(seconds, self._fire, key)
-            case CancelTimer(key):
-                if (timer := self._timers.pop(key, None)) is not None:
-                    timer.cancel()
-            case Report():
-                for report in self._seen.reported:
-                    report(effect)
-            case Waiting():
-                for wait in self._seen.waited:
-                    wait(effect, self._link_trouble)
-            case RequestConsent():
-                self._tasks.spawn(self._ask_owner())
-            case Save(TranscriptMessage() as message):
-                self._journal.note(message)
-            case Save(ConsentUsed()):
-                self._keep(self._owner.use)
-            case Save(record):
-                self._keep(partial(self._journal.write, record))
-            case ConsentPending():
-                for ask in self._seen.consent_awaited:
-                    ask(effect)
-            case Interrupted(party, reason):
-                if not self.interrupted.done():
-                    self.interrupted.set_result(f"{party} {reason}")
-            case Finish(result):
-                self._keep(partial(self._finish, result))
-            case Fail(error, disclosed):
-                disclosed = disclosed or str(error)
-                explained = self._explained(error)
-                self._keep(partial(self._journal.fail, disclosed, str(explained)))
-                if not self.outcome.done():
-                    self.outcome.set_exception(explained)
-            case _:
-                raise AssertionError(f"no effect for the outside: {effect}")
-
     async def _ask_owner(self) -> None:
-        refusal = await self._owner.answer()
+        try:
+            refusal = await self._owner.answer()
+        except Exception as error:
+            log.exception("%s: the owner cannot be asked", self.session.mailbox.address)
+            self._feed(Cancelled(f"internal error: {type(error).__name__}"))
+            return
         if not self.session.over:
             self._feed(ConsentDecided(refusal))
 
@@ -407,6 +408,13 @@ class SessionRunner:
     def _computed(self, what: str, asked: float, span: Span) -> None:
         for see in self._seen.computed:
             see(what, asked, span)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work``, which raises nothing, beside the session; asyncio itself may forget it."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _fire(self, key: Hashable) -> None:
         self._timers.pop(key, None)
@@ -429,7 +437,7 @@ class SessionRunner:
                 self._withdraw()
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
 
-        self._kept = self._tasks.spawn(keep())
+        self._kept = self._spawn(keep())
         self._kept.add_done_callback(lambda _: self._close_when_done())
 
     def _withdraw(self) -> None:
@@ -445,6 +453,7 @@ class SessionRunner:
     async def _transmit(
         self, envelope: Envelope, kept: asyncio.Task[None] | None, *, again: bool
     ) -> None:
+        """Seal and publish ``envelope`` once all is ``kept`` that preceded it."""
         header, mailbox = envelope.header, self.session.mailbox
         if kept is not None and not kept.done():
             await asyncio.wait([kept])
@@ -455,7 +464,22 @@ class SessionRunner:
             size, at = 0, None
             try:
                 async with self._outstanding:
-                    size = await self._leave(envelope, again=again)
+                    if self._withdrawn:
+                        envelope = mailbox.leaving(envelope)
+                        header = envelope.header
+                    data = self._seal(envelope)
+                    size = len(data)
+                    for see in self._seen.leaving:
+                        see(header, size)
+                    begun = time.time()
+                    # Resend bulk messages on the durable lane: the bulk lane loses them when the
+                    # broker restarts.
+                    in_bulk = envelope.body.in_bulk and not again
+                    await self._publish(
+                        header.recipient, data, message_id=header.id, in_bulk=in_bulk
+                    )
+                    for confirm in self._seen.left:
+                        confirm(header, size, begun)
                 at = self._loop.time()
             finally:
                 if not self._stopped:
@@ -474,24 +498,10 @@ class SessionRunner:
                 error,
                 extra={"session": header.session, "message_id": header.id},
             )
+        except Exception:  # the mail sends it again
+            log.exception("%s: %s was not sent", header.sender, header.id)
         else:
             self._link_trouble = ""
-
-    async def _leave(self, envelope: Envelope, *, again: bool) -> int:
-        """Publish, and return after the broker's confirm how many bytes it was."""
-        if self._withdrawn:
-            envelope = self.session.mailbox.leaving(envelope)
-        header, data = envelope.header, self._sealer.seal(envelope)
-        size = len(data)
-        for see in self._seen.leaving:
-            see(header, size)
-        begun = time.time()
-        # Resend bulk messages on the durable lane: the bulk lane loses them if the broker restarts.
-        in_bulk = envelope.body.in_bulk and not again
-        await self._publish(header.recipient, data, message_id=header.id, in_bulk=in_bulk)
-        for confirm in self._seen.left:
-            confirm(header, size, begun)
-        return size
 
     async def _agreed(self, header: Header) -> bool:
         """Whether keys are agreed on with the recipient; False for what waits for that already.
@@ -519,7 +529,7 @@ class SessionRunner:
 
     def _run(self, run: PlanRunner) -> None:
         for index, computation in enumerate(run.computations):
-            self._tasks.spawn(self._compute(run, index, computation))
+            self._spawn(self._compute(run, index, computation))
 
     async def _compute(self, run: PlanRunner, index: int, computation: Computation) -> None:
         """Do a computation of a plan, and what the plan wants done after its last one."""
@@ -527,7 +537,11 @@ class SessionRunner:
         begun = time.perf_counter()
         try:
             try:
-                result = await self._pool.run(computation, partial(self._computed, what, asked))
+                if self._seen.computed:
+                    on_done = partial(self._computed, what, asked)
+                    result = await self._pool.run(computation, on_done)
+                else:
+                    result = await self._pool.run(computation)
             finally:
                 for see in self._seen.worked:
                     see(computation.label, time.perf_counter() - begun)
