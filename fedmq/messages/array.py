@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,40 +21,67 @@ __all__ = [
 ]
 
 DType = Literal["|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8"]
+_DTYPES = frozenset(get_args(DType))
+_MOST_AXES = 3
 Dimension = Annotated[int, Field(ge=0, lt=2**40)]
 
 
 class Array(BaseModel):
-    """A dense little-endian array: dtype, shape and its bytes in C order."""
+    """A dense little-endian array: dtype, shape and its bytes in C order.
+
+    ``values`` is the read-only NumPy array over the same bytes: decoded once, where the array is
+    validated or packed, and kept beside the fields, so that it is neither compared nor sent.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     dtype: DType
-    shape: Annotated[tuple[Dimension, ...], Field(min_length=1, max_length=3, strict=False)]
+    shape: Annotated[
+        tuple[Dimension, ...], Field(min_length=1, max_length=_MOST_AXES, strict=False)
+    ]
     data: bytes
 
+    if TYPE_CHECKING:
+
+        @property
+        def values(self) -> NDArray[Any]: ...
+
     @model_validator(mode="after")
-    def _data_fits_the_shape(self) -> Self:
+    def _decode(self) -> Self:
         wanted = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         if len(self.data) != wanted:
             raise ValueError(
                 f"{self.dtype} array of shape {self.shape} needs {wanted} bytes, "
                 f"not {len(self.data)}"
             )
+        self.__dict__["values"] = np.frombuffer(self.data, self.dtype).reshape(self.shape)
         return self
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Array:
-        """Wrap ``values`` (any shape of 1 to 3 axes), little-endian."""
+        """Pack ``values`` (1 to 3 axes), little-endian; ValueError for a dtype that is not sent."""
         array = np.ascontiguousarray(values)
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        return cls.model_validate(
-            {"dtype": array.dtype.str, "shape": array.shape, "data": array.tobytes()}
-        )
+        dtype, data = array.dtype.str, array.tobytes()
+        if dtype not in _DTYPES or not 1 <= array.ndim <= _MOST_AXES:
+            raise ValueError(f"no array of {dtype} with {array.ndim} axes is sent")
+        packed = cls.model_construct(dtype=dtype, shape=array.shape, data=data)
+        packed.__dict__["values"] = np.frombuffer(data, dtype).reshape(array.shape)
+        return packed
 
     def numpy(self) -> NDArray[Any]:
-        """The values as a read-only NumPy array over the same bytes."""
-        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+        """``values``, under the name that a `Bitmap` has for its bits."""
+        return self.values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Array) and (self.dtype, self.shape, self.data) == (
+            other.dtype,
+            other.shape,
+            other.data,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape, self.data))
 
 
 def _vector_of(dtype: str) -> AfterValidator:
@@ -116,5 +143,5 @@ def payload_bytes(payload: Payload) -> int:
 def unpack_payload(payload: Payload) -> dict[str, Any]:
     """The values of a payload, with NumPy arrays again."""
     return {
-        key: value.numpy() if isinstance(value, Array) else value for key, value in payload.items()
+        key: value.values if isinstance(value, Array) else value for key, value in payload.items()
     }

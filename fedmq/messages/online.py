@@ -56,7 +56,7 @@ class OnlineHop(Body):
     def _rows_and_records_pair_up(self) -> Self:
         if self.rows.shape != self.records.shape:
             raise ValueError("as many records as rows are needed")
-        if len(self.rows.data) and int(self.rows.numpy().max()) >= len(self.ids):
+        if len(self.rows.data) and int(self.rows.values.max()) >= len(self.ids):
             raise ValueError("a row has no id")
         return self
 

@@ -139,7 +139,7 @@ class Answering:
         try:
             pairs = None
             if isinstance(body, OnlineHop):
-                pairs = body.rows.numpy(), body.records.numpy()
+                pairs = body.rows.values, body.records.numpy()
                 # Before anything is as long as the records say.
                 check_records(body, pairs[1], len(share.chains.left))
             self._enter(header, body, pairs, share.places)
@@ -163,7 +163,7 @@ class Answering:
             assert pairs is not None
             exits = about.exits(body)
             self._ledger.answered(
-                header.sender, header.session, body, pairs, exits.exits.numpy(), share.places
+                header.sender, header.session, body, pairs, exits.exits.values, share.places
             )
             return exits
         except RateLimited as error:

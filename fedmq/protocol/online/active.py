@@ -179,7 +179,7 @@ class OnlineBatch(Machine):
         question = self._questions.answered(peer, body)
         if question is None:
             return
-        exits = body.exits.numpy()
+        exits = body.exits.values
         if self._mode != "hop" or len(exits) != len(question.pairs):
             raise ProtocolError(f"{peer}: {len(exits)} exits, not those that were asked for")
         assert isinstance(question.body, online.OnlineHop)
@@ -190,7 +190,7 @@ class OnlineBatch(Machine):
         unknown = self._places(peer, body.unknown, len(question.body.ids))
         self._questions.settle(body.hop)
         pairs = self._pairs.moved(body.hop, question.pairs, nodes)
-        lacking = np.isin(question.body.rows.numpy(), unknown)
+        lacking = np.isin(question.body.rows.values, unknown)
         self._degradation.unknown(question.owner, question.pairs[lacking] // self._trees)
         self._walk(pairs)
         self._finish_when_done()
@@ -219,7 +219,7 @@ class OnlineBatch(Machine):
         self._finish_when_done()
 
     def _places(self, sender: str, array: Array, count: int) -> NDArray[np.int64]:
-        places = array.numpy().astype(np.int64)
+        places = array.values.astype(np.int64)
         if len(places) and int(places.max()) >= count:
             raise ProtocolError(f"{sender} does not know ids that it was not asked about")
         return places

@@ -46,7 +46,7 @@ class AnsweringShare:
         """Where the pairs of ``hop``, which `check_records` has let pass, leave these records."""
         rows, unknown = self._found(hop.ids)
         exits = self.chains.exits(
-            self.share.lookup_table, self.values, rows[hop.rows.numpy()], hop.records.numpy()
+            self.share.lookup_table, self.values, rows[hop.rows.values], hop.records.values
         )
         return OnlineExits(
             batch=hop.batch, hop=hop.hop, exits=Array.of(exits), unknown=Array.of(unknown)
