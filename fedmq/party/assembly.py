@@ -44,7 +44,7 @@ from fedmq.party.sessions.recovery import (
     Opening,
     RestartNotice,
     Resumption,
-    StrayMessages,
+    UnexpectedMessages,
     UnsequencedSender,
 )
 from fedmq.party.sessions.runner import Inbox
@@ -157,10 +157,10 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         store=session_store,
         sessions=context.sessions,
         resumption=resumption,
-        # The label holder's own trainings wait for as long as it likes.
+        # The active party's own trainings wait for as long as it likes.
         most_days=lambda: math.inf if context.is_active else context.config.policy.most_idle_days,
     )
-    stray_messages = StrayMessages(
+    unexpected_messages = UnexpectedMessages(
         party=config.party,
         active=federation.active,
         openings=_openings(*services),
@@ -172,7 +172,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         sender=sender,
     )
     # Late, for the services that take messages open sessions, which the inbox delivers to.
-    inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
+    inbox.on_unexpected, inbox.on_online = unexpected_messages.take, online.receive
     reload = FileReload(files, context, access.ssl_context)
     file_check = FileCheck(lambda: context.config, stale=reload.stale)
     probe = Probe(
@@ -187,7 +187,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         inbox=inbox,
         sealer=sealer,
         resumption=resumption,
-        stray_messages=stray_messages,
+        unexpected_messages=unexpected_messages,
         probe=probe,
         reload=reload,
         file_check=file_check,

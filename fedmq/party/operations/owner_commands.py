@@ -19,7 +19,7 @@ from fedmq.party.operations.health import FileCheck, Probe, certificate_expiry
 from fedmq.party.operations.record_commands import ended_sessions
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.recovery import Resumption, StrayMessages
+from fedmq.party.sessions.recovery import Resumption, UnexpectedMessages
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.alignments import AlignmentStore
@@ -44,7 +44,7 @@ class OwnerCommands(Service):
         inbox: Inbox,
         sealer: Sealer,
         resumption: Resumption,
-        stray_messages: StrayMessages,
+        unexpected_messages: UnexpectedMessages,
         probe: Probe,
         reload: FileReload,
         file_check: FileCheck,
@@ -55,7 +55,7 @@ class OwnerCommands(Service):
         self._inbox = inbox
         self._sealer = sealer
         self._resumption = resumption
-        self._stray_messages = stray_messages
+        self._unexpected_messages = unexpected_messages
         self._probe = probe
         self._files = reload
         self._file_check = file_check
@@ -77,7 +77,7 @@ class OwnerCommands(Service):
         await self._file_check.look()
         until = certificate_expiry(context.config)
         active = context.federation.active
-        trouble = context.session_store.database.trouble or self._stray_messages.disk_trouble
+        trouble = context.session_store.database.trouble or self._unexpected_messages.disk_trouble
         return {
             "party": context.party,
             "role": "active" if context.is_active else "passive",

@@ -1,4 +1,4 @@
-"""Alignments: asked for by the label holder's owner, joined by the others."""
+"""Alignments: asked for by the active party's owner, joined by the others."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class DeploymentService(Service):
         """Stop reminding other parties."""
         await self._reminders.close()
 
-    # The label holder's side
+    # The active party's side
 
     async def _activate(
         self, request: Mapping[str, Any], on_progress: OnProgress
@@ -209,7 +209,7 @@ class DeploymentService(Service):
         seconds = time.perf_counter() - begun
         return {**answer.json(), "seconds": seconds, "waited": dict(answer.waited)}
 
-    # A feature holder's side
+    # A passive party's side
 
     async def _host(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body

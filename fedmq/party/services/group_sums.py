@@ -58,7 +58,7 @@ class GroupSumsService(Service):
     def _serving(self) -> DataSection:
         return self.context.config.serving or self.context.config.data
 
-    # The label holder's side
+    # The active party's side
 
     async def _group_sums(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
         """By group: its name, how many people it has, and its figures."""

@@ -1,4 +1,4 @@
-"""Batch predictions: asked for by the label holder's owner, answered by the others."""
+"""Batch predictions: asked for by the active party's owner, answered by the others."""
 
 from __future__ import annotations
 

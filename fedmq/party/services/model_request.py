@@ -1,4 +1,4 @@
-"""What the label holder asks of the others about a model: a signature, names, a deletion."""
+"""What the active party asks of the others about a model: a signature, names, a deletion."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ModelRequestService(Service):
             "column_names": self._column_names,
         }
 
-    # The label holder's side
+    # The active party's side
 
     async def _sign_card(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """By party, its endorsement of a card or why there is none."""

@@ -84,7 +84,7 @@ class TrainingService(Service):
             "resume": self._resume,
         }
 
-    # A feature holder joins
+    # A passive party joins
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
@@ -184,7 +184,7 @@ class TrainingService(Service):
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
 
-    # The label holder drives
+    # The active party drives
 
     async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("train")
@@ -192,7 +192,7 @@ class TrainingService(Service):
         self.context.federation.partners(job.parties)
         if job.continue_from is not None:
             self.context.model_store.active(job.continue_from)
-        if ENGINES[job.engine].known_leak:  # which may be towards the label holder or away from it
+        if ENGINES[job.engine].known_leak:  # which may be towards the active party or away from it
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
@@ -285,7 +285,7 @@ class TrainingService(Service):
         return table
 
     def _functions(self, job: TrainingJob) -> dict[str, Any]:
-        """The label holder's own functions that ``job`` names, as `LoadActiveTable` takes them."""
+        """The active party's own functions that ``job`` names, as `LoadActiveTable` takes them."""
         named = self.context.config.functions.named
         return {
             "obj": named("obj", job.obj),

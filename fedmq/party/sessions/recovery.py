@@ -1,8 +1,8 @@
 """How do sessions go on after a crash, and what becomes of messages that no session expects?
 
-`StrayMessages` decides about such a message. `Resumption` opens the next attempt where this party
-drives the session; elsewhere `RestartNotice` reminds the active party. `Expiry` gives up what stays
-idle. `UnsequencedSender` sends what belongs to no session.
+`UnexpectedMessages` decides about such a message. `Resumption` opens the next attempt where this
+party drives the session; elsewhere `RestartNotice` reminds the active party. `Expiry` gives up what
+stays idle. `UnsequencedSender` sends messages that belong to no session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "Resume",
     "Resumption",
     "SavedProgress",
-    "StrayMessages",
+    "UnexpectedMessages",
     "UnsequencedSender",
     "check_same_table",
     "saved_progress",
@@ -52,7 +52,7 @@ Opening = Callable[[Envelope], Awaitable[RunningSession]]
 """Joins the session, or the new attempt at one, that an envelope opens."""
 
 
-class StrayMessages:
+class UnexpectedMessages:
     """Decides about each message of an attempt that does not run at ``party``, and acts on it.
 
     ``openings`` join sessions that the ``active`` party opens, by the body that opens them.
@@ -435,7 +435,7 @@ class Expiry:
     """Ends the trainings of ``store`` that had neither attempt nor tree for ``most_days()``.
 
     What one had reserved is then free for others, and its transcript is kept no longer than those
-    of sessions that ended. A party that was away itself waits an hour for the label holder.
+    of sessions that ended. A party that was away itself waits an hour for the active party.
     """
 
     def __init__(

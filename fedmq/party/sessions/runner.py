@@ -78,7 +78,7 @@ class Inbox:
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
         counters: Counters | None = None,
     ) -> None:
-        self.on_stray: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
+        self.on_unexpected: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
         """Returns who takes an envelope that belongs to no running attempt; None drops it."""
         self.on_online: Callable[[Envelope], None] = lambda _: None
         """Takes what came on the online lane, which has no sessions."""
@@ -123,7 +123,7 @@ class Inbox:
             if header.attempt < attempt:
                 runner = None
             elif header.attempt > attempt:
-                runner = await self.on_stray(envelope)
+                runner = await self.on_unexpected(envelope)
             if runner is not None:
                 runner.deliver(envelope, len(delivery.body))
         except (Replayed, Stale) as error:

@@ -21,7 +21,7 @@ from fedmq.party.sessions.recovery import (
     Resumable,
     Resume,
     Resumption,
-    StrayMessages,
+    UnexpectedMessages,
     UnsequencedSender,
 )
 from fedmq.party.sessions.runner import Inbox
@@ -92,7 +92,7 @@ class RestartedParty:
             withdraw=self._withdraw,
         )
         self.opened_sessions = OpenedSessions(folder)
-        self.stray_messages = StrayMessages(
+        self.unexpected_messages = UnexpectedMessages(
             party=party,
             active="bank",
             openings={TrainingOpen: self._never},

@@ -20,14 +20,14 @@ async def test_a_recorded_opening_is_refused_and_its_sender_learns_to_begin_anew
         opening = telco.envelope(example(TrainingOpen))
         assert await telco.opened_sessions.record_opening(opening.header)
         with pytest.raises(Replayed, match="bank opened session s1 here before"):
-            await telco.stray_messages.take(opening)
+            await telco.unexpected_messages.take(opening)
         assert isinstance(await telco.reply(), SessionUnknown)
 
 
 async def test_whoever_speaks_of_an_attempt_that_was_lost_learns_so(tmp_path: Path) -> None:
     async with RestartedParty(tmp_path, "telco") as telco:
         await telco.store.begin(SESSION)
-        assert await telco.stray_messages.take(telco.envelope(example(TreeStarted))) is None
+        assert await telco.unexpected_messages.take(telco.envelope(example(TreeStarted))) is None
         assert isinstance(await telco.reply(), SessionUnknown)
         assert await telco.state() == ("running", "")
 
@@ -37,7 +37,7 @@ async def test_a_session_that_the_active_party_gives_up_has_failed_here_too(
 ) -> None:
     async with RestartedParty(tmp_path, "telco") as telco:
         await telco.store.begin(SESSION)
-        await telco.stray_messages.take(telco.envelope(Abort(reason="enough")))
+        await telco.unexpected_messages.take(telco.envelope(Abort(reason="enough")))
         assert await telco.state() == ("failed", "bank gave up: enough")
         assert await telco.resumption.idle() == []
 
@@ -46,7 +46,7 @@ async def test_a_failed_session_is_refused_with_its_reason(tmp_path: Path) -> No
     async with RestartedParty(tmp_path, "telco") as telco:
         await telco.store.begin(SESSION)
         await telco.store.end(SESSION.id, "failed", "telco cancelled the session")
-        await telco.stray_messages.take(telco.envelope(example(TrainingOpen), attempt=2))
+        await telco.unexpected_messages.take(telco.envelope(example(TrainingOpen), attempt=2))
         assert await telco.reply() == Abort(reason="telco cancelled the session")
 
 
@@ -56,11 +56,11 @@ async def test_the_restart_of_another_party_makes_the_active_one_open_a_new_atte
     trainings = Trainings()
     async with RestartedParty(tmp_path, "bank", trainings) as bank:
         await bank.store.begin(SESSION)
-        await bank.stray_messages.take(bank.envelope(SessionUnknown()))
+        await bank.unexpected_messages.take(bank.envelope(SessionUnknown()))
         await until(lambda: trainings.resumed == ["s1"])
 
 
 async def test_a_session_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     async with RestartedParty(tmp_path, "bank", Trainings()) as bank:
-        await bank.stray_messages.take(bank.envelope(SessionUnknown()))
+        await bank.unexpected_messages.take(bank.envelope(SessionUnknown()))
         assert await bank.reply() == Abort(reason="bank has no such session")
