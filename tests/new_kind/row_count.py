@@ -113,7 +113,7 @@ class PassiveRowCount(Machine):
         if isinstance(self._rows, Refused):
             self._move(REFUSES)
             self._send(peer, SessionRefuse(reason=str(self._rows)))
-            self._fail(self._rows, but=peer)
+            self._fail(self._rows, except_for=peer)
         else:
             self._move(ANSWERS)
             self._send(peer, RowCount(rows=self._rows))
