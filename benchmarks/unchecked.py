@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import SplitOffer
 from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Plan
@@ -62,7 +62,7 @@ def _totals(gradients: Gradients, rows: NDArray[np.integer]) -> NDArray[np.int64
     return np.stack((np.zeros_like(total), total))
 
 
-def _scored(answer: ScoreAnswer) -> Best:
+def _scored(answer: ScoreAnswer) -> SplitOffer:
     return answer.score.run()
 
 

@@ -15,7 +15,7 @@ from fedmq.messages import training
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, Extent, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, PassiveHalf, Query, SizeLimit
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import (
@@ -162,10 +162,10 @@ class _WithoutGradients(PassiveHalf):
         self.nodes_per_query = half.nodes_per_query
         self.queries_per_node = half.queries_per_node
 
-    def largest_query(self, rows: int) -> Extent:
+    def largest_query(self, rows: int) -> SizeLimit:
         return self._half.largest_query(rows)
 
-    def largest_directions_query(self) -> Extent:
+    def largest_directions_query(self) -> SizeLimit:
         return self._half.largest_directions_query()
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:

@@ -13,7 +13,7 @@ from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.splits import parent
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import BroadcastPiece, Extent, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
@@ -42,9 +42,9 @@ BYTES_PER_ROW = 20
 SUM_BYTES = 16
 
 
-def largest_reply(candidates: int, outputs: int = 1) -> Extent:
+def largest_reply(candidates: int, outputs: int = 1) -> SizeLimit:
     """The sums of so many candidates, as `CleartextPassive` sends them."""
-    return Extent.of(candidates, SUM_BYTES * outputs, _sums_per_piece(outputs))
+    return SizeLimit.of(candidates, SUM_BYTES * outputs, _sums_per_piece(outputs))
 
 
 def _sums_per_piece(outputs: int) -> int:

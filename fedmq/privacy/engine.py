@@ -30,12 +30,10 @@ __all__ = [
     "ActiveHalf",
     "Answer",
     "AskedNode",
-    "Best",
     "BroadcastPiece",
     "Contest",
     "Directions",
     "Engine",
-    "Extent",
     "HiddenSums",
     "Leakage",
     "PassiveContestant",
@@ -44,6 +42,8 @@ __all__ = [
     "Query",
     "Question",
     "Rows",
+    "SizeLimit",
+    "SplitOffer",
     "Sums",
     "Traits",
 ]
@@ -155,7 +155,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class SplitOffer:
     """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
 
     ``left``: their left sums, int64 (candidates, columns), where the active half knows them
@@ -192,7 +192,7 @@ class HiddenSums:
     candidates: int
 
 
-Answer = Sums | Best | HiddenSums
+Answer = Sums | SplitOffer | HiddenSums
 
 Rows = NDArray[np.int32]
 """Numbers of rows, ascending."""
@@ -220,14 +220,14 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class SizeLimit:
     """So many ``pieces`` of so many ``bytes`` together, as arrays and texts of payloads count."""
 
     pieces: int
     bytes: int
 
     @classmethod
-    def of(cls, items: int, item_bytes: int, per_piece: int) -> Extent:
+    def of(cls, items: int, item_bytes: int, per_piece: int) -> SizeLimit:
         """``items`` that are cut into pieces of ``per_piece``; a piece for none."""
         return cls(max(1, -(-items // per_piece)), items * item_bytes)
 
@@ -315,16 +315,16 @@ class ActiveHalf(ActiveContestant, ABC):
         """What may be done for the tree after this one, while the others work on it."""
         return ()
 
-    def largest_setup(self, candidates: int) -> Extent:
+    def largest_setup(self, candidates: int) -> SizeLimit:
         """What a passive half with so many candidates sends before the first tree, at most.
 
         Raises:
             MessageError: it is more than this half takes.
         """
-        return Extent(0, 0)
+        return SizeLimit(0, 0)
 
     @abstractmethod
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         """An answer about so many candidates in a node with so many carried rows, at most."""
 
     @abstractmethod
@@ -391,13 +391,13 @@ class PassiveHalf(PassiveContestant, ABC):
         """Memory for the sums of so many nodes, at most; 0 where none are kept."""
         return 0
 
-    def largest_query(self, rows: int) -> Extent:
+    def largest_query(self, rows: int) -> SizeLimit:
         """What is asked about a node with so many rows, at most."""
-        return Extent(0, 0)
+        return SizeLimit(0, 0)
 
-    def largest_directions_query(self) -> Extent:
+    def largest_directions_query(self) -> SizeLimit:
         """What is asked about the directions of a split, at most."""
-        return Extent(0, 0)
+        return SizeLimit(0, 0)
 
     def take_piece(
         self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True

@@ -22,7 +22,7 @@ from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.cleartext_sums import carried_row_pieces
-from fedmq.privacy.engine import BroadcastPiece, Extent, PassiveHalf, Query, Sums
+from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit, Sums
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 
 __all__ = [
@@ -105,9 +105,9 @@ def row_ranges(rows: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, max(rows, 1), step))
 
 
-def matrix_extent(rows: int, columns: int) -> Extent:
+def matrix_extent(rows: int, columns: int) -> SizeLimit:
     """A matrix of float64 as `row_pieces` sends it."""
-    return Extent(sum(1 for _ in row_ranges(rows, columns)), 8 * rows * columns)
+    return SizeLimit(sum(1 for _ in row_ranges(rows, columns)), 8 * rows * columns)
 
 
 def row_pieces(name: str, matrix: NDArray[np.float64]) -> list[Values]:

@@ -276,7 +276,7 @@ class Mailbox:
         if peer.retry > self.policy.resends:
             lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
             self.lost.add(recipient)
-            return lost, self.silence(recipient)
+            return lost, self.stop_resending(recipient)
         peer.recovering = peer.sent
         return None, [
             Waiting(recipient, peer.retry, self.policy.resends),
@@ -300,22 +300,25 @@ class Mailbox:
         peer = self._peers[sender]
         return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
-    def disown(self, sender: str) -> list[Effect]:
+    def tell_unknown(self, sender: str) -> list[Effect]:
         """Tell ``sender``, which gave up and goes on, that nobody takes part any more."""
         return self._transmit(sender, self._peers[sender], 0, SessionUnknown())
 
-    def silence(self, recipient: str) -> list[Effect]:
+    def stop_resending(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""
         peer = self._peers[recipient]
         for kept in (peer.unacknowledged, peer.leaving, peer.confirmed):
             kept.clear()
         return [CancelTimer(Resend(recipient)), CancelTimer(Probing(recipient))]
 
-    def silence_all(self) -> list[Effect]:
+    def stop_waiting(self) -> list[Effect]:
         """Stop waiting for anybody: only a new attempt can go on."""
-        return [*self.quiet(), *(effect for peer in self._peers for effect in self.silence(peer))]
+        effects = self.stop_probing()
+        for peer in self._peers:
+            effects += self.stop_resending(peer)
+        return effects
 
-    def quiet(self) -> list[Effect]:
+    def stop_probing(self) -> list[Effect]:
         """Stop probing: the session is over, only what was sent must still arrive."""
         self._probing = False
         return [CancelTimer(Probing(recipient)) for recipient in self._peers]
@@ -458,7 +461,7 @@ class Session:
                     effects += self._ended(received) if ends else self._drive(received)
                 if self.over:  # no later message will carry it
                     mail += self.mailbox.acknowledge(envelope.header.sender)
-                    mail += self._disowned(envelope)
+                    mail += self._told_unknown(envelope)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
                 return effects + [effect for effect in mail if isinstance(effect, Transmit)]
             case TimerFired(Stall()):
@@ -495,12 +498,12 @@ class Session:
         )
         return self._drive(Cancelled(silent))
 
-    def _disowned(self, envelope: Envelope) -> list[Effect]:
-        """Whoever gave up and goes on is told that it is alone, or it would ask for ever."""
+    def _told_unknown(self, envelope: Envelope) -> list[Effect]:
+        """A peer that aborted but still sends is told "session unknown", or it asks for ever."""
         header, ends = envelope.header, isinstance(envelope.body, Abort | SessionUnknown)
         if header.sender not in self._gave_up or header.sequence == 0 or ends:
             return []
-        return self.mailbox.disown(header.sender)
+        return self.mailbox.tell_unknown(header.sender)
 
     def _ended(self, event: Received) -> list[Effect]:
         """A peer has ended the session, or knows nothing of it."""
@@ -509,16 +512,16 @@ class Session:
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
                 # It gave up before it took the end: the reason follows in a new attempt.
-                return [Interrupted(sender, "gave up"), *self.mailbox.silence_all()]
+                return [Interrupted(sender, "gave up"), *self.mailbox.stop_waiting()]
             # It needs none of the messages that are under way to it.
-            return self._drive(event) + self.mailbox.silence(sender)
+            return self._drive(event) + self.mailbox.stop_resending(sender)
         if self.machine.is_done_with(sender):
-            return self.mailbox.silence(sender)
+            return self.mailbox.stop_resending(sender)
         if not self.over:
             return self._drive(event)
         if self.machine.state is self.machine.failed_state or self.closed:
-            return self.mailbox.silence(sender)
-        return [Interrupted(sender), *self.mailbox.silence_all()]
+            return self.mailbox.stop_resending(sender)
+        return [Interrupted(sender), *self.mailbox.stop_waiting()]
 
     def _drive(self, event: Event) -> list[Effect]:
         self._moved = True
@@ -538,14 +541,14 @@ class Session:
                     self.over = True
                 elif isinstance(effect, Interrupted):
                     self.over = True
-                    effects += self.mailbox.silence_all()
+                    effects += self.mailbox.stop_waiting()
         if self.over:
-            effects += self.mailbox.quiet()
+            effects += self.mailbox.stop_probing()
         return effects
 
     def _give_up(self, event: Event, error: FedmqError) -> list[Effect]:
         if isinstance(event, Received) and isinstance(error, ProtocolError | MessageError):
-            # In order and exactly once, so this is no accident of the link: the peer is wrong.
+            # Delivery is ordered and exactly-once: this is a protocol violation by the peer.
             disclosed = f"{event.sender} broke the protocol: {error}"
             story = "; ".join([disclosed, *getattr(error, "__notes__", ())])
             return self.machine.handle(Cancelled(story, disclosed))

@@ -17,7 +17,7 @@ from gmpy2 import invert, mpz, powmod
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import SplitOffer
 from fedmq.privacy.homomorphic import okamoto_uchiyama
 from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -56,7 +56,7 @@ class LabelHolder:
             return None
         score = ScoreCandidates(np.stack((g, h), axis=1), self.total, SCALE, PARAMS)
         best = ScoreAnswer(score, self.bounds if self.checks else None).best()
-        return int(best.candidates[0]) if isinstance(best, Best) else None
+        return int(best.candidates[0]) if isinstance(best, SplitOffer) else None
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.splits import CandidateTable
-from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Question, Sums
+from fedmq.privacy.engine import AskedNode, Engine, Query, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Exchange, Reply, Values
 
 
@@ -48,7 +48,7 @@ class EnginePair:
         nodes: dict[int, np.ndarray],
         candidates: CandidateTable,
         orders: dict[int, np.ndarray],
-    ) -> dict[int, Sums | Best]:
+    ) -> dict[int, Sums | SplitOffer]:
         """What the active half learns of each node, given all the rows that stand in it."""
         level = [
             AskedNode(self.gradients.tree, node, rows[self.gradients.carried[rows]])
@@ -62,7 +62,7 @@ class EnginePair:
         }
         plans = {node: question.ask("telco") for node, question in questions.items()}
         waiting = {node: self._advance(plan, None) for node, plan in plans.items()}
-        answers: dict[int, Sums | Best] = {}
+        answers: dict[int, Sums | SplitOffer] = {}
         number = 0
         while waiting:
             queries = [

@@ -20,14 +20,13 @@ from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
     AskedNode,
-    Best,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
     Query,
-    Traits,
+    SizeLimit,
+    SplitOffer,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -60,11 +59,11 @@ class _Active(ActiveHalf):
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
         yield Compute([Given(len(pieces))])
 
-    def largest_setup(self, candidates: int) -> Extent:
-        return Extent(8, 1_000_000)
+    def largest_setup(self, candidates: int) -> SizeLimit:
+        return SizeLimit(8, 1_000_000)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
-        return Extent(8, 1_000_000)
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
+        return SizeLimit(8, 1_000_000)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._scale = gradients.scale
@@ -86,7 +85,7 @@ class _Active(ActiveHalf):
         scale = self._scale
         bits = {"g": scale.g_bits, "h": scale.h_bits, "value": scale.value_bits}
         [answer] = yield Exchange([bits])
-        return Best(answer["gain"], answer["candidates"])
+        return SplitOffer(answer["gain"], answer["candidates"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ class _Score:
     query: Query
     params: TrainParams
 
-    def run(self) -> Best:
+    def run(self) -> SplitOffer:
         [bits] = self.query.pieces
         scale = FixedPoint(bits["g"], bits["h"], bits["value"])
         sums = histograms(self.bins, self.pairs, [self.query.rows])[0]
@@ -115,8 +114,8 @@ class _Passive(PassiveHalf):
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         [self._pairs[piece.rows]] = yield Compute([Given(piece.values["pairs"])])
 
-    def largest_query(self, rows: int) -> Extent:
-        return Extent(1, 0)
+    def largest_query(self, rows: int) -> SizeLimit:
+        return SizeLimit(1, 0)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         for query in queries:

@@ -20,10 +20,10 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
     Query,
+    SizeLimit,
     Sums,
     Traits,
 )
@@ -66,11 +66,11 @@ class _Active(ActiveHalf):
         return
         yield
 
-    def largest_setup(self, candidates: int) -> Extent:
-        return Extent(8, 1_000_000)
+    def largest_setup(self, candidates: int) -> SizeLimit:
+        return SizeLimit(8, 1_000_000)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
-        return Extent(8, 1_000_000)
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
+        return SizeLimit(8, 1_000_000)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
@@ -113,8 +113,8 @@ class _Passive(PassiveHalf):
         raise AssertionError("nothing is broadcast")
         yield
 
-    def largest_query(self, rows: int) -> Extent:
-        return Extent(_PIECES, 8 * rows)
+    def largest_query(self, rows: int) -> SizeLimit:
+        return SizeLimit(_PIECES, 8 * rows)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         answers = yield Compute([_Answer(self._bins, self._pad, query) for query in queries])

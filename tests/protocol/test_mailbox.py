@@ -128,7 +128,7 @@ def test_every_body_arrives_once_and_in_order_and_then_there_is_silence(
             post.send(party, numbered(number))
         post.run(pause)
     for party in post.boxes:
-        post.act(party, post.boxes[party].quiet())
+        post.act(party, post.boxes[party].stop_probing())
     post.run(3000)
     if post.lost:  # the policy gave up, which a bad link may bring about: nothing was invented
         for party, taken in post.taken.items():
@@ -264,7 +264,7 @@ def test_nobody_is_probed_while_something_is_under_way_or_after_the_end() -> Non
     bank = mailbox("bank", "telco")
     bank.send("telco", numbered(1))
     assert bank.timer(Probing("telco")) == (None, [])
-    assert bank.quiet() == [CancelTimer(Probing("telco"))]
+    assert bank.stop_probing() == [CancelTimer(Probing("telco"))]
     assert not any(
         isinstance(effect, SetTimer) and effect.name.startswith("probe")
         for effect in bank.send("telco", numbered(2))
@@ -350,7 +350,7 @@ def test_a_flood_behind_a_gap_takes_no_more_memory_than_the_limit(
     tracemalloc.start()
     for number in range(100):
         [envelope] = sent(bank.send("telco", piece(number, 200_000)))
-        bank.silence("telco")  # the sender forgets it, so that only the other side holds it
+        bank.stop_resending("telco")  # the sender forgets it, so that only the other side holds it
         assert telco.receive(envelope)[0] == []
         del envelope
     held, _ = tracemalloc.get_traced_memory()

@@ -53,7 +53,7 @@ class SlowPost:
     def __init__(self, up: float, down: float, lost: tuple[int, ...] = ()) -> None:
         self.boxes = {"bank": mailbox("bank", "telco"), "telco": mailbox("telco", "bank")}
         for box in self.boxes.values():
-            box.quiet()  # no probe is to be told from a piece that was sent again
+            box.stop_probing()  # no probe is to be told from a piece that was sent again
         self.now = 0.0
         self.taken = 0
         self.left: list[int] = []

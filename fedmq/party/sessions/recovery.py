@@ -138,12 +138,12 @@ class UnexpectedMessages:
         earlier = self._sessions.running.get(header.session)
         if earlier is not None:
             earlier.runner.cancel(reason)
-            earlier.runner.silence(header.sender)
+            earlier.runner.stop_resending(header.sender)
 
     async def _refuse(self, header: Header, stored: StoredSession | None) -> None:
         earlier = self._sessions.running.get(header.session)
         if earlier is not None:
-            earlier.runner.silence(header.sender)
+            earlier.runner.stop_resending(header.sender)
         reason = stored.reason if stored else f"{self._party} has no such session"
         await self._sender.reply(header, Abort(reason=reason))
 

@@ -278,9 +278,9 @@ class SessionRunner:
         """
         self._perform(self.session.handle(Pause() if paused else Resume()))
 
-    def silence(self, peer: str) -> None:
+    def stop_resending(self, peer: str) -> None:
         """Send nothing again to ``peer``: it is told of the end in another attempt."""
-        self._perform(self.session.mailbox.silence(peer))
+        self._perform(self.session.mailbox.stop_resending(peer))
 
     async def written(self) -> None:
         """Wait until all is on disk that is to be kept so far."""

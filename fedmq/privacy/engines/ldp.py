@@ -35,9 +35,9 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
+    SizeLimit,
     Sums,
     Traits,
 )
@@ -343,7 +343,7 @@ class _Active(ActiveHalf):
         [noisy] = yield Compute([step])
         return BroadcastPiece(rows, {"pairs": noisy})
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         return largest_reply(candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:

@@ -22,9 +22,9 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
+    SizeLimit,
     Sums,
     Traits,
 )
@@ -73,7 +73,7 @@ class _Active(ActiveHalf):
         return BroadcastPiece(rows, {"pairs": pairs[rows]})
         yield
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         return largest_reply(candidates, self._outputs)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:

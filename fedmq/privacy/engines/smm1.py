@@ -21,11 +21,10 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
     Query,
-    Traits,
+    SizeLimit,
 )
 from fedmq.privacy.masking import (
     RowNumbersPassive,
@@ -86,7 +85,7 @@ class _Active(ActiveHalf):
         self._gradients = gradients
         return broadcast_row_numbers(gradients)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         return matrix_extent(rows, candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
@@ -99,7 +98,7 @@ class _Passive(RowNumbersPassive):
         self._r = r
         self._r_used = r_used
 
-    def largest_query(self, rows: int) -> Extent:
+    def largest_query(self, rows: int) -> SizeLimit:
         return matrix_extent(rows, self._r)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

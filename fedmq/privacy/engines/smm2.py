@@ -31,14 +31,13 @@ from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
     AskedNode,
-    Best,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
     Query,
-    Traits,
+    SizeLimit,
+    SplitOffer,
 )
 from fedmq.privacy.masking import (
     Columns,
@@ -174,9 +173,9 @@ class _Active(ActiveHalf):
         self._gradients = gradients
         return broadcast_row_numbers(gradients)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         vectors, hidden = (matrix_extent(rows, columns) for columns in (self._spec.r, candidates))
-        return Extent(
+        return SizeLimit(
             max(vectors.pieces, hidden.pieces),
             max(vectors.bytes, hidden.bytes, _NUMBER_BYTES * candidates),
         )
@@ -211,7 +210,7 @@ class _Active(ActiveHalf):
         }
 
 
-def _checked_best(pieces: Sequence[Values]) -> Best:
+def _checked_best(pieces: Sequence[Values]) -> SplitOffer:
     gain, candidates = (pieces[0].get(key) for key in ("gain", "candidates"))
     if (
         not isinstance(gain, float)
@@ -221,7 +220,7 @@ def _checked_best(pieces: Sequence[Values]) -> Best:
         or (gain > -np.inf) != bool(len(candidates))
     ):
         raise MessageError("a best candidate that is not one")
-    return Best(gain, candidates)
+    return SplitOffer(gain, candidates)
 
 
 # The feature holder's half
@@ -322,7 +321,7 @@ class _Passive(RowNumbersPassive):
         super().__init__(bins)
         self._spec = spec
 
-    def largest_query(self, rows: int) -> Extent:
+    def largest_query(self, rows: int) -> SizeLimit:
         return matrix_extent(rows, max(2, self._spec.r))  # W of g and h, or the vectors of smm1
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

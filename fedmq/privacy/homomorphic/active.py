@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import Gradients
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, MessageError
-from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Extent, Sums
+from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, SizeLimit, Sums
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import from_wire, is_available, to_wire, width
 from fedmq.privacy.homomorphic.scheme import PrivateKey
@@ -209,10 +209,10 @@ class AdditiveActive(ActiveHalf):
         self._noise_coming -= _NOISE_AT_ONCE
         self._noise.append(noise)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         size = width(self._key.public.modulus)
         most = self._layout.whole_parts(PIECE_BYTES // size)
-        return Extent.of(self._layout.packed_count(candidates), size, most)
+        return SizeLimit.of(self._layout.packed_count(candidates), size, most)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

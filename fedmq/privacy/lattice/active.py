@@ -19,9 +19,9 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Directions,
-    Extent,
     Question,
     Rows,
+    SizeLimit,
     Sums,
 )
 from fedmq.privacy.lattice.directions import ChooseRows, GrowSeeds
@@ -158,19 +158,19 @@ class LatticeActive(ActiveHalf):
             unsent.append({"sums": sums})
         self._peers[peer] = _Peer(hints, seeds, unsent)
 
-    def largest_setup(self, candidates: int) -> Extent:
+    def largest_setup(self, candidates: int) -> SizeLimit:
         hint = self._layout.hint_bytes
         if candidates * hint > self._hint_bytes:
             raise MessageError(
                 f"{candidates:,} candidates, whose hint of {candidates * hint:,} bytes is longer "
                 f"than hint_bytes = {self._hint_bytes:,}"
             )
-        hints = Extent.of(candidates, hint, max(1, PIECE_BYTES // hint))
+        hints = SizeLimit.of(candidates, hint, max(1, PIECE_BYTES // hint))
         transfers = TRANSFERS * ELEMENT_BYTES if self._oblivious else 0
-        return Extent(1 + hints.pieces, transfers + hints.bytes)
+        return SizeLimit(1 + hints.pieces, transfers + hints.bytes)
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
-        return Extent.of(candidates, SUM_BYTES, PIECE_BYTES // SUM_BYTES)
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
+        return SizeLimit.of(candidates, SUM_BYTES, PIECE_BYTES // SUM_BYTES)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         params = gradients.params

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import Extent
+from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
 from fedmq.privacy.oblivious_transfer.extension import transposed
 from fedmq.privacy.plan import PIECE_BYTES, Values
@@ -201,9 +201,9 @@ class HideDirections:
         return hidden
 
 
-def choice_extent(count: int) -> Extent:
+def choice_extent(count: int) -> SizeLimit:
     """What the pieces of a choice among ``count`` rows take."""
-    return Extent.of(-(-count // 8), GROUPS, _PIECE_WIDTH)
+    return SizeLimit.of(-(-count // 8), GROUPS, _PIECE_WIDTH)
 
 
 def read_choice(pieces: Sequence[Values], count: int) -> NDArray[np.uint8]:

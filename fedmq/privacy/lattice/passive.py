@@ -14,7 +14,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import ROOT, CandidateTable
 from fedmq.errors import MessageError, Refused
-from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query, SizeLimit
 from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, JointBins, PartSums, SumPieces
 from fedmq.privacy.lattice.directions import (
     SUMS_BYTES,
@@ -165,14 +165,14 @@ class LatticePassive(PassiveHalf):
         raise MessageError("engine 'lattice' broadcasts no gradients")
         yield
 
-    def largest_query(self, rows: int) -> Extent:
+    def largest_query(self, rows: int) -> SizeLimit:
         return query_extent(self._layout)
 
-    def largest_directions_query(self) -> Extent:
+    def largest_directions_query(self) -> SizeLimit:
         if self._offer is None:
-            return Extent(0, 0)
+            return SizeLimit(0, 0)
         choice = choice_extent(self._all_rows)
-        return Extent(1 + choice.pieces, SUMS_BYTES + choice.bytes)
+        return SizeLimit(1 + choice.pieces, SUMS_BYTES + choice.bytes)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         self._answered += sum(len(query.order) for query in queries)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import Extent
+from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.lattice.layout import (
     LIMB_BITS,
     LIMBS,
@@ -118,10 +118,10 @@ def _numbers(elements: range, layout: Layout) -> slice:
     return slice(ends[elements.start], ends[elements.stop])
 
 
-def query_extent(layout: Layout) -> Extent:
+def query_extent(layout: Layout) -> SizeLimit:
     """What the pieces of `EncryptNode` take."""
     number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
-    return Extent(pieces_of_query(layout), (layout.rows + layout.degree) * number_bytes)
+    return SizeLimit(pieces_of_query(layout), (layout.rows + layout.degree) * number_bytes)
 
 
 def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:

@@ -25,11 +25,11 @@ from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.privacy.engine import (
     ActiveHalf,
     AskedNode,
-    Best,
     BroadcastPiece,
     Contest,
     Engine,
     Question,
+    SplitOffer,
 )
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
@@ -219,7 +219,7 @@ class ActiveGrowth(Part):
         if self._to_broadcast:
             raise ProtocolError(f"an answer about node {node} before all gradients were sent")
 
-    def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
+    def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         self._level.add_offers(nodes, owner, offers)
         if owner == LABEL_HOLDER and self.contests is not None:
             self.contests.contest()
@@ -245,7 +245,7 @@ class ActiveGrowth(Part):
                 return
         self._end()
 
-    def _ask_split(self, node: int, peer: str, best: Best) -> None:
+    def _ask_split(self, node: int, peer: str, best: SplitOffer) -> None:
         self._level.await_split(node, peer, best)
         reading = self._engine.read_directions(peer, self.tree, node, self._builder.rows(node))
         then, ask = partial(self._with_directions, node), partial(self._ask_directions, node)
@@ -259,7 +259,7 @@ class ActiveGrowth(Part):
                 self._records.expect(peer, body.node)
             self._send(peer, body)
 
-    def _split_own(self, node: int, best: Best) -> None:
+    def _split_own(self, node: int, best: SplitOffer) -> None:
         candidates, split = self._candidates.split(node, best)
         record = self._model.record(candidates, split)
         rows = self._builder.rows(node)
@@ -336,7 +336,7 @@ class Contests(Part):
         machine: Machine,
         engine: ActiveHalf,
         owners: Mapping[str, int],
-        add_offers: Callable[[Sequence[int], int, Sequence[Best]], None],
+        add_offers: Callable[[Sequence[int], int, Sequence[SplitOffer]], None],
     ) -> None:
         super().__init__(machine)
         self._engine = engine
@@ -402,7 +402,7 @@ class Contests(Part):
     def _with_winners(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
         """A peer's best candidate gains more than the active party's, or it does not."""
         gains = np.where(won, np.inf, -np.inf).tolist()
-        offers = [Best(gain, np.empty(0, np.uint32)) for gain in gains]
+        offers = [SplitOffer(gain, np.empty(0, np.uint32)) for gain in gains]
         self._add_offers(nodes, self._owners[peer], offers)
 
     def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
@@ -429,17 +429,17 @@ def check_decoys(engine: Engine) -> None:
         )
 
 
-def _nothing(best: Best) -> Best:
+def _nothing(best: SplitOffer) -> SplitOffer:
     """What names no candidate as often as ``best`` names some."""
     candidates = np.full_like(best.candidates, training.NO_CANDIDATE)
     sets = tuple(
         split._replace(right=np.full_like(split.right, training.NO_CANDIDATE))
         for split in best.sets
     )
-    return Best(-np.inf, candidates, sets=sets)
+    return SplitOffer(-np.inf, candidates, sets=sets)
 
 
-_NOTHING = Best(-np.inf, np.array([training.NO_CANDIDATE], dtype=np.uint32))
+_NOTHING = SplitOffer(-np.inf, np.array([training.NO_CANDIDATE], dtype=np.uint32))
 
 
 class DecoyGrowth(ActiveGrowth):
@@ -474,7 +474,7 @@ class DecoyGrowth(ActiveGrowth):
         if not nodes:
             self._end()
 
-    def _ask_all(self, node: int, owner: str, best: Best) -> None:
+    def _ask_all(self, node: int, owner: str, best: SplitOffer) -> None:
         """Decide about ``node``, which ``owner`` splits; nobody does if it is empty."""
         nothing = _nothing(best) if owner in self._asked else _NOTHING
         for peer in self._asked:
@@ -485,7 +485,7 @@ class DecoyGrowth(ActiveGrowth):
         if owner == self._terms.party:
             self._split_own(node, best)
 
-    def _send_decoy(self, peer: str, node: int, nothing: Best) -> None:
+    def _send_decoy(self, peer: str, node: int, nothing: SplitOffer) -> None:
         self._decoys[peer, node] = len(self._builder.rows(node))
         self._send(peer, decision(self.tree, node, nothing))
 

@@ -27,7 +27,7 @@ from fedmq.boosting.splits import (
     split_gains,
 )
 from fedmq.errors import DataError
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import SplitOffer
 from fedmq.protocol.training.tables import ActiveTable
 
 __all__ = [
@@ -190,7 +190,7 @@ class ScoreCandidates:
     interactions: InteractionNode | None = None
     categories: Sequence[NDArray[np.int64]] = ()
 
-    def run(self) -> Best:
+    def run(self) -> SplitOffer:
         scans = self.scans()
         gain, tied = best(self._gains(scans))
         sets: list[CategorySet] = []
@@ -214,13 +214,13 @@ class ScoreCandidates:
         named: NDArray[np.uint32],
         sets: Sequence[CategorySet] = (),
         left: NDArray[np.int64] | None = None,
-    ) -> Best:
+    ) -> SplitOffer:
         """The offer of the candidates ``named`` and of ``sets``, with what is known of them."""
         columns = np.append(named, np.array([split.right[0] for split in sets], np.uint32))
         signs = None if self.monotone is None else self.monotone.signs[columns]
         interactions = self.interactions
         constraints = None if interactions is None else interactions.constraints[columns]
-        return Best(gain, named, left, signs, constraints, tuple(sets))
+        return SplitOffer(gain, named, left, signs, constraints, tuple(sets))
 
     def left_of(self, split: CategorySet) -> NDArray[np.int64]:
         """What goes left of a set; int64 (columns,)."""
@@ -271,7 +271,7 @@ class ScoreOwnCandidates:
     interactions: Sequence[InteractionNode | None]
     first_order: bool = False
 
-    def run(self) -> list[Best]:
+    def run(self) -> list[SplitOffer]:
         sums = histograms(self.bins, self.gradients.pairs, self.nodes)
         return [
             ScoreCandidates(

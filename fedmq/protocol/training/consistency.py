@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
-from fedmq.privacy.engine import Best, Extent
+from fedmq.privacy.engine import SizeLimit, SplitOffer
 from fedmq.protocol.training.computations import ScoreCandidates
 
 __all__ = ["ConsistencyCheck", "RecordNumbers", "ScoreAnswer", "ScoreAnswers", "first_of_ties"]
@@ -51,7 +51,7 @@ class ConsistencyCheck:
                 {"smallest_node": smallest_node},
             )
 
-    def check_extent(self, sent: Extent, largest: Extent) -> None:
+    def check_extent(self, sent: SizeLimit, largest: SizeLimit) -> None:
         """Raise `Inconsistent` where a reply is longer than its candidates take."""
         if sent.pieces > largest.pieces:
             raise self._error(
@@ -77,7 +77,7 @@ class ConsistencyCheck:
                 {"record": record, "expected": expected},
             )
 
-    def mark(self, left: NDArray[np.int64], best: Best) -> ColumnMark:
+    def mark(self, left: NDArray[np.int64], best: SplitOffer) -> ColumnMark:
         """What is known of the column of a named candidate, that with the left sums ``left`` (2,).
 
         Raises `Inconsistent` unless there is one.
@@ -137,7 +137,7 @@ class ScoreAnswer:
     score: ScoreCandidates
     bounds: NDArray[np.int64] | None
 
-    def best(self) -> Best | dict[str, int]:
+    def best(self) -> SplitOffer | dict[str, int]:
         left = self.score.left
         if self.bounds is None:
             return self.score.run()
@@ -164,7 +164,7 @@ class ScoreAnswers:
     label: ClassVar[str] = "ScoreAnswer"
     answers: Sequence[ScoreAnswer]
 
-    def run(self) -> list[Best | dict[str, int]]:
+    def run(self) -> list[SplitOffer | dict[str, int]]:
         return [answer.best() for answer in self.answers]
 
 

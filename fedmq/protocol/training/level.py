@@ -15,7 +15,7 @@ from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, pack_payload, payload_bytes, unpack_payload
-from fedmq.privacy.engine import Best, Contest, Extent, Place
+from fedmq.privacy.engine import Contest, Place, SizeLimit, SplitOffer
 from fedmq.privacy.plan import Exchange, Values
 from fedmq.protocol.machine import PlanState
 from fedmq.protocol.training.consistency import ConsistencyCheck
@@ -43,7 +43,7 @@ class _Conversation:
 
     asking: _Asking
     round: int
-    largest: Extent
+    largest: SizeLimit
     sent: int
     later: int
     open: bool = True
@@ -59,7 +59,7 @@ class _AwaitedSplit:
     """
 
     peer: str
-    best: Best
+    best: SplitOffer
     pieces: Sequence[Values] = ()
     running: PlanState | None = None
     sent: bool = False
@@ -76,7 +76,7 @@ class LevelRequests:
     def __init__(self, tree: int, nodes: Sequence[int], owners: int) -> None:
         self.tree = tree
         self.nodes = tuple(nodes)
-        self._offers: dict[int, dict[int, Best]] = {node: {} for node in nodes}
+        self._offers: dict[int, dict[int, SplitOffer]] = {node: {} for node in nodes}
         self._missing = len(nodes) * owners
         self._conversations: dict[tuple[str, int], _Conversation] = {}
         self._queries: dict[tuple[str, int, int], list[training.NodeQuery]] = defaultdict(list)
@@ -94,20 +94,20 @@ class LevelRequests:
         """Whether every owner has made its offers."""
         return self._missing == 0
 
-    def add_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
+    def add_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         """The offers of ``owner`` for ``nodes``."""
         for node, best in zip(nodes, offers, strict=True):
             self._offers[node][owner] = best
             self._missing -= 1
 
-    def offers(self, node: int) -> Mapping[int, Best]:
+    def offers(self, node: int) -> Mapping[int, SplitOffer]:
         """The offers for ``node`` by their owners."""
         return self._offers[node]
 
     # Exchanges with a peer about a node
 
     def ask(
-        self, peer: str, largest: Mapping[int, Extent], exchange: Exchange, running: PlanState
+        self, peer: str, largest: Mapping[int, SizeLimit], exchange: Exchange, running: PlanState
     ) -> None:
         """Put queries to ``peer`` among the next requests; ``running`` waits for the replies.
 
@@ -191,7 +191,7 @@ class LevelRequests:
         ):
             raise ProtocolError(f"a reply about node {body.node} that was not asked for")
         conversation.bytes += payload_bytes(body.payload)
-        sent = Extent(body.pieces, conversation.bytes)
+        sent = SizeLimit(body.pieces, conversation.bytes)
         ConsistencyCheck(peer, self.tree, body.node).check_extent(sent, conversation.largest)
         conversation.pieces.append(unpack_payload(body.payload))
         if len(conversation.pieces) < body.pieces:
@@ -215,7 +215,7 @@ class LevelRequests:
         ):
             raise ProtocolError(f"node {body.node} was declined, but not asked about")
         conversation.open = False
-        self.add_offers((body.node,), owner, (Best(-np.inf, np.empty(0, dtype=np.uint32)),))
+        self.add_offers((body.node,), owner, (SplitOffer(-np.inf, np.empty(0, dtype=np.uint32)),))
 
     # Splits
 
@@ -224,7 +224,7 @@ class LevelRequests:
         """Whether no split of another party is missing."""
         return not self._splitting
 
-    def await_split(self, node: int, peer: str, best: Best) -> None:
+    def await_split(self, node: int, peer: str, best: SplitOffer) -> None:
         """``peer`` is asked for its ``best`` split of ``node``, of this level or an earlier one."""
         self._splitting[node] = _AwaitedSplit(peer, best)
 
@@ -285,7 +285,7 @@ class LevelRequests:
         return split.peer, split.record
 
 
-def decision(tree: int, node: int, best: Best) -> training.SplitDecision:
+def decision(tree: int, node: int, best: SplitOffer) -> training.SplitDecision:
     """What tells the owner of the ``best`` of ``node`` to split it."""
     return training.SplitDecision(
         tree=tree,

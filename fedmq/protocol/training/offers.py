@@ -14,7 +14,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnsInPath, Driver, first_named
 from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import Best, Engine, HiddenSums, Question, Sums
+from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan
 from fedmq.protocol.training.candidates import NodeCandidates
 from fedmq.protocol.training.columns import (
@@ -61,7 +61,7 @@ class OwnCandidates:
         """Those of a node."""
         return self._candidates.of_node(node)
 
-    def split(self, node: int, best: Best) -> tuple[CandidateTable, int | CategorySet]:
+    def split(self, node: int, best: SplitOffer) -> tuple[CandidateTable, int | CategorySet]:
         """``node`` is split by its ``best``; all of the node's, and which of those that tie."""
         candidates = self.of_node(node)
         split = first_named(candidates, best.candidates, best.sets)
@@ -140,7 +140,9 @@ class AnswerScorer:
             claim.check_count(count, most_candidates)
         return counts
 
-    def scored(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[Best]]:
+    def scored(
+        self, question: Question, peer: str, most_candidates: int
+    ) -> Plan[Sequence[SplitOffer]]:
         """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
 
         Raises:
@@ -162,14 +164,14 @@ class AnswerScorer:
         ]
         [scored] = (yield Compute([ScoreAnswers(scores)])) if scores else [[]]
         bests = iter(scored)
-        offers: list[Best] = []
+        offers: list[SplitOffer] = []
         for claim, answer in zip(claims, answers, strict=True):
             assert not isinstance(answer, HiddenSums)
-            if isinstance(answer, Best):
+            if isinstance(answer, SplitOffer):
                 named = answer.candidates
                 claim.check_count(int(named.max()) + 1 if len(named) else 0, most_candidates)
                 offers.append(answer)
-            elif isinstance(best := next(bests), Best):
+            elif isinstance(best := next(bests), SplitOffer):
                 offers.append(best)
             else:
                 raise claim.out_of_bounds(best, len(answer.left))
@@ -198,7 +200,7 @@ class Winners:
 
     def __init__(self, params: TrainParams) -> None:
         self._driver = Driver(params)
-        self._winners: dict[int, tuple[int, Best]] = {}
+        self._winners: dict[int, tuple[int, SplitOffer]] = {}
 
     def add(self, level: LevelRequests) -> None:
         """Choose among the offers for each node of a level that is scored."""
@@ -206,11 +208,11 @@ class Winners:
             self._winners[node] = _winner(level.offers(node))
             self._driver.push(node, self._winners[node][1].gain)
 
-    def pop(self) -> Sequence[tuple[int, int, Best]]:
+    def pop(self) -> Sequence[tuple[int, int, SplitOffer]]:
         """Node, owner and offer of what is split next; nothing when the tree has grown."""
         return [(node, *self._winners[node]) for node in self._driver.pop()]
 
-    def best(self, node: int) -> Best:
+    def best(self, node: int) -> SplitOffer:
         """The offer for ``node``."""
         return self._winners[node][1]
 
@@ -219,7 +221,7 @@ class Winners:
         return self._driver.expands_below(node)
 
 
-def _winner(offers: Mapping[int, Best]) -> tuple[int, Best]:
+def _winner(offers: Mapping[int, SplitOffer]) -> tuple[int, SplitOffer]:
     """The owner of the best offer, and the offer; the first owner wins ties."""
     owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
     return owner, offers[owner]

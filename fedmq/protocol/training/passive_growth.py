@@ -31,7 +31,7 @@ from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import TrainingOpen
-from fedmq.privacy.engine import ALONE, BroadcastPiece, Extent, Place, Query
+from fedmq.privacy.engine import ALONE, BroadcastPiece, Place, Query, SizeLimit
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
@@ -163,7 +163,7 @@ class PassiveGrowth(Part):
 
     @on_message(training.HistogramRequest)
     def _on_request(self, _: str, body: training.HistogramRequest) -> None:
-        limits: dict[int, Extent] = {}
+        limits: dict[int, SizeLimit] = {}
         for query in body.nodes:
             rows = self.rows.rows(query.node)
             if body.tree != self.tree or rows is None:
@@ -590,7 +590,7 @@ class HistogramRequest:
     round: int
     missing: dict[int, int]
     pieces: dict[int, list[Values]]
-    largest: Mapping[int, Extent]
+    largest: Mapping[int, SizeLimit]
     bytes: Counter[int] = field(default_factory=Counter)
     taking: int = 0
     """So many plans of the engine have begun with pieces, and not ended."""
@@ -610,7 +610,7 @@ class HistogramRequests:
         self._declined: dict[int, int] = {}
         """Query pieces that are under way for nodes that were declined."""
 
-    def add(self, body: training.HistogramRequest, largest: Mapping[int, Extent]) -> None:
+    def add(self, body: training.HistogramRequest, largest: Mapping[int, SizeLimit]) -> None:
         """A request about nodes that exist; the ``largest`` query about each.
 
         Raises:

@@ -13,7 +13,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import SessionAccept, TrainingOpen
-from fedmq.privacy.engine import Engine, Extent
+from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.columns import ColumnConstraints
 from fedmq.protocol.training.tables import ActiveTable
@@ -123,12 +123,14 @@ class Acceptances:
         self._peers = tuple(peers)
         self.of: dict[str, SessionAccept] = {}
         """Each peer's; all of them once `is_complete`."""
-        self._largest: dict[str, Extent] = {}
+        self._largest: dict[str, SizeLimit] = {}
         self._bytes: Counter[str] = Counter()
         self._pieces: dict[str, list[Values]] = {}
         self._ready: set[str] = set()
 
-    def add(self, peer: str, body: SessionAccept, largest_setup: Callable[[int], Extent]) -> None:
+    def add(
+        self, peer: str, body: SessionAccept, largest_setup: Callable[[int], SizeLimit]
+    ) -> None:
         """``peer`` takes part; ``largest_setup`` is what so many candidates need at most.
 
         Raises:
@@ -141,7 +143,7 @@ class Acceptances:
             self._largest[peer] = largest_setup(body.candidates)
         except MessageError as error:
             raise Inconsistent(peer, str(error), {"candidates": body.candidates}) from None
-        self._check_setup(peer, Extent(body.setup_pieces, 0))
+        self._check_setup(peer, SizeLimit(body.setup_pieces, 0))
         self.of[peer] = body
         self._pieces[peer] = []
 
@@ -156,10 +158,10 @@ class Acceptances:
         if pieces is None or len(pieces) >= self.of[peer].setup_pieces:
             raise ProtocolError("an engine setup piece that was not announced")
         self._bytes[peer] += payload_bytes(payload)
-        self._check_setup(peer, Extent(self.of[peer].setup_pieces, self._bytes[peer]))
+        self._check_setup(peer, SizeLimit(self.of[peer].setup_pieces, self._bytes[peer]))
         pieces.append(unpack_payload(payload))
 
-    def _check_setup(self, peer: str, sent: Extent) -> None:
+    def _check_setup(self, peer: str, sent: SizeLimit) -> None:
         largest = self._largest[peer]
         if sent.pieces > largest.pieces or sent.bytes > largest.bytes:
             raise Inconsistent(

@@ -13,7 +13,7 @@ import pytest
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import Best, Engine, Query, Sums
+from fedmq.privacy.engine import Engine, Query, SplitOffer, Sums
 from fedmq.privacy.engines.smm1 import Smm1
 from fedmq.privacy.engines.smm2 import HideGradients, Smm2, VectorsOffSplits
 from fedmq.privacy.masking import (
@@ -150,7 +150,7 @@ def test_an_answer_that_does_not_fit_is_an_error(pieces: list) -> None:
         SumHidden(pieces, np.ones((10, 2), np.int64), 4).run()
 
 
-def scored(left: np.ndarray, held: Gradients) -> Best:
+def scored(left: np.ndarray, held: Gradients) -> SplitOffer:
     return ScoreCandidates(left, held.pairs.sum(axis=0), held.scale, held.params).run()
 
 
@@ -168,7 +168,7 @@ def test_smm2_finds_the_same_best_candidates(rows: int, subsample: float) -> Non
 
 
 def test_smm2_hides_a_large_node_in_its_own_way_and_a_small_one_as_smm1() -> None:
-    assert isinstance(asked(Smm2(), gradients(5000, 9), 5000)[0], Best)
+    assert isinstance(asked(Smm2(), gradients(5000, 9), 5000)[0], SplitOffer)
     assert isinstance(asked(Smm2(), gradients(20, 9), 20)[0], Sums)
 
 
@@ -191,7 +191,7 @@ def test_a_passive_party_may_refuse_to_be_asked_as_in_smm1() -> None:
 def test_smm2_finds_the_best_when_all_gradients_are_equal() -> None:
     answer, left = asked(Smm2(), alike(3000), 3000)
     best = scored(left, alike(3000))
-    assert isinstance(answer, Best)
+    assert isinstance(answer, SplitOffer)
     assert answer.gain == best.gain
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload
-from fedmq.privacy.engine import Extent
+from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.plan import Exchange, single
 from fedmq.protocol.machine import PlanState
 from fedmq.protocol.training.level import LevelRequests
@@ -20,7 +20,7 @@ WAITING = PlanState(OFFER, single(None), lambda _: None, None)
 
 def asked() -> LevelRequests:
     level = LevelRequests(0, NODES, owners=2)
-    largest = dict.fromkeys(NODES, Extent(1, 100))
+    largest = dict.fromkeys(NODES, SizeLimit(1, 100))
     level.ask("telco", largest, Exchange(later={4: 1, 6: 2}), WAITING)
     return level
 

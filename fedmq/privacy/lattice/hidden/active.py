@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import BroadcastPiece, Contest, Extent, HiddenSums, Place
+from fedmq.privacy.engine import BroadcastPiece, Contest, HiddenSums, Place, SizeLimit
 from fedmq.privacy.lattice.active import ConsistencyCheck, LatticeActive
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
@@ -96,9 +96,9 @@ class HiddenActive(LatticeActive):
         self._receivers[peer], self._tweaks[peer] = ExtensionReceiver(pairs), Tweaks()
         yield from super().setup(peer, pieces)
 
-    def largest_setup(self, candidates: int) -> Extent:
+    def largest_setup(self, candidates: int) -> SizeLimit:
         largest = super().largest_setup(candidates)
-        return Extent(largest.pieces, largest.bytes + TRANSFERS * ELEMENT_BYTES)
+        return SizeLimit(largest.pieces, largest.bytes + TRANSFERS * ELEMENT_BYTES)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._scale, self._params = gradients.scale, gradients.params
