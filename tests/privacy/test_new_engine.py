@@ -21,9 +21,9 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
-    Extent,
     Leakage,
     PassiveHalf,
+    SizeLimit,
     Sums,
     Traits,
 )
@@ -67,7 +67,7 @@ class _Active(ActiveHalf):
         return BroadcastPiece(rows, {"pairs": gradients.pairs[rows] * self._times})
         yield
 
-    def largest_reply(self, candidates: int, rows: int) -> Extent:
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
         return largest_reply(candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:

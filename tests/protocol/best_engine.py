@@ -27,6 +27,7 @@ from fedmq.privacy.engine import (
     Query,
     SizeLimit,
     SplitOffer,
+    Traits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -38,7 +39,7 @@ class BestOfAll(Engine):
 
     name = "best of all"
     traits = Traits(exact=True)
-    answer = Best
+    answer = SplitOffer
     leakage = Leakage(active="the best gain of a party", passive="every g and h")
 
     def active(self, parallelism: int) -> ActiveHalf:

@@ -25,6 +25,7 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
     SizeLimit,
+    Traits,
 )
 from fedmq.privacy.masking import (
     RowNumbersPassive,

@@ -38,6 +38,7 @@ from fedmq.privacy.engine import (
     Query,
     SizeLimit,
     SplitOffer,
+    Traits,
 )
 from fedmq.privacy.masking import (
     Columns,
@@ -86,7 +87,7 @@ class Smm2(Engine):
 
     name = "smm2"
     traits = Traits(exact=True, replays=True, rounded=frozenset({"z"}), light=True)
-    answer = Best
+    answer = SplitOffer
     leakage = Leakage(
         active="a passive party's best gain per node, and the partition if it wins; its split "
         "candidates row by row in nodes that are asked as in smm1",
