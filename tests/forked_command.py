@@ -116,7 +116,7 @@ class Forks:
         return ForkedProcess(typed, ours)
 
     def run(
-        self, arguments: Sequence[str | Path], cwd: Path | None = None, timeout: float = 90
+        self, arguments: Sequence[str | Path], cwd: Path | None = None, timeout: float = 280
     ) -> subprocess.CompletedProcess[str]:
         """Run ``fedmq ARGUMENTS``, and wait for its end.
 

@@ -87,7 +87,7 @@ class Parties:
             daemon.process.wait(timeout=60)
 
     def fedmq(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return forks().run(command, self.folder, timeout=100)
+        return forks().run(command, self.folder, timeout=280)
 
     def align(self) -> subprocess.CompletedProcess[str]:
         return self.fedmq("align", "bank.align.toml", "--json")

@@ -29,7 +29,7 @@ TOKEN = "token-of-the-tests"
 
 def fedmq(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
-    done = forks().run(arguments, timeout=120)
+    done = forks().run(arguments, timeout=280)
     if check:
         done.check_returncode()
     return done
