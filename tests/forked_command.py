@@ -129,6 +129,7 @@ class Forks:
                 code = process.wait(timeout)
             finally:
                 process.kill()
+                process.wait()
             texts = []
             for file in (out, err):
                 file.seek(0)
