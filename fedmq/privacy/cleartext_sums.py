@@ -76,7 +76,7 @@ class _SumBins:
 
 
 class CleartextPassive(PassiveHalf):
-    """The feature holder's half of an engine that discloses gradients, perturbed or not."""
+    """The passive party's half of an engine that discloses gradients, perturbed or not."""
 
     def __init__(self, bins: BinMatrix) -> None:
         self._bins = bins

@@ -51,7 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The ``number`` of a feature holder, from 1 to ``parties``, in the order of the columns."""
+    """The ``number`` of a passive party, from 1 to ``parties``, in the order of the columns."""
 
     number: int
     parties: int
@@ -62,12 +62,12 @@ class Place:
 
     @property
     def is_first(self) -> bool:
-        """Whether the label holder's own best is what it has to beat."""
+        """Whether the active party's own best is what it has to beat."""
         return self.number == 1
 
     @property
     def is_last(self) -> bool:
-        """Whether the label holder is told who won."""
+        """Whether the active party is told who won."""
         return self.number == self.parties
 
 
@@ -79,7 +79,7 @@ class Contest:
     """Nodes of a level that have as many candidates of a peer each, and what these have to beat.
 
     All have been asked about. ``totals`` int64 (nodes, 2): the sums of g and h of each.
-    ``best`` float32 (nodes,): the gain of the label holder's best candidate, -inf without one.
+    ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
     ``place``: that of the peer.
     """
 
@@ -90,7 +90,7 @@ class Contest:
 
 
 class ActiveContestant:
-    """What the label holder's half of an engine does in contests; most engines have none."""
+    """What the active party's half of an engine does in contests; most engines have none."""
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """What a passive half sends about nodes with so many candidates each, at most."""
@@ -108,7 +108,7 @@ class ActiveContestant:
 
 
 class PassiveContestant:
-    """What a feature holder's half of an engine does in contests."""
+    """What a passive party's half of an engine does in contests."""
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """What the active half sends about nodes with so many candidates each, at most."""
@@ -284,7 +284,7 @@ class Question:
 
 
 class ActiveHalf(ActiveContestant, ABC):
-    """The label holder's half of an engine, for one session."""
+    """The active party's half of an engine, for one session."""
 
     def start_session(
         self,
@@ -349,7 +349,7 @@ class ActiveHalf(ActiveContestant, ABC):
 
 
 class PassiveHalf(PassiveContestant, ABC):
-    """A feature holder's half of an engine, for one session."""
+    """A passive party's half of an engine, for one session."""
 
     nodes_per_query: int = 1
     """So many nodes may be asked about in one query; each sum that is answered is as many."""
@@ -525,11 +525,11 @@ class Engine(ABC):
 
     @abstractmethod
     def active(self, parallelism: int) -> ActiveHalf:
-        """The label holder's half; heavy work is split into about ``parallelism`` computations."""
+        """The active party's half; heavy work is split into about ``parallelism`` computations."""
 
     @abstractmethod
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        """A feature holder's half, over its training table as ``bins``.
+        """A passive party's half, over its training table as ``bins``.
 
         Raises:
             Refused: the public parameters are malformed or weaker than this party accepts.

@@ -62,7 +62,7 @@ def _row_numbers(rows: NDArray[np.uint32]) -> Plan[BroadcastPiece]:
 
 
 class RowNumbersPassive(PassiveHalf):
-    """A feature holder's half that receives such a broadcast; engines add how it answers."""
+    """A passive party's half that receives such a broadcast; engines add how it answers."""
 
     def __init__(self, bins: BinMatrix) -> None:
         self.bins = bins

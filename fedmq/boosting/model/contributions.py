@@ -193,7 +193,7 @@ def _share(tree: Tree, node: int, child: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A party, or one of its columns: by name the label holder's own, by number another's.
+    """A party, or one of its columns: by name the active party's own, by number another's.
 
     ``text``: what its owner publishes of it.
     """
@@ -233,7 +233,7 @@ class Explainer:
     ) -> Self:
         """``shown`` by party; an owner that shows nothing is one player.
 
-        ``texts``: the label holder's own reasons, by name of a column.
+        ``texts``: the active party's own reasons, by name of a column.
 
         Raises:
             ConfigError: leaves are vectors.

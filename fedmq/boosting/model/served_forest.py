@@ -221,7 +221,7 @@ class ServedForest:
     ) -> NDArray[np.bool_]:
         """Which rows go left at every split, on their way or not: bool (rows, nodes).
 
-        ``values`` (rows, features) are the label holder's own; ``bitmaps`` bool (rows, records) by
+        ``values`` (rows, features) are the active party's own; ``bitmaps`` bool (rows, records) by
         index of each other owner that is asked.
         """
         left = np.zeros((len(values), len(self.forest.owner)), np.bool_)

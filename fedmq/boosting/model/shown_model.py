@@ -78,7 +78,7 @@ def owned_importance(
     kind: ImportanceKind,
     shared: Mapping[str, ShownColumns] = MappingProxyType({}),
 ) -> dict[tuple[str, str], float]:
-    """By party and column what the label holder sees: its own columns by name, others as "".
+    """By party and column what the active party sees: its own columns by name, others as "".
 
     Whose split it is tells no more of another party than its total. ``shared``: by party, the
     columns whose names it shares, as texts.
@@ -220,7 +220,7 @@ def _depth(tree: Tree) -> int:
 def tree_nodes(share: ActiveShare, number: int) -> list[dict[str, Any]]:
     """The nodes of tree ``number``, from 1, as plain data, the root first; children by place.
 
-    A split has ``party`` and ``record``; of the label holder's own ``split`` says what goes left,
+    A split has ``party`` and ``record``; of the active party's own ``split`` says what goes left,
     and ``missing_left`` where missing values go. A leaf has ``weight``.
 
     Raises:

@@ -23,7 +23,7 @@ LEAF = -1
 """Owner of a leaf, and child of one."""
 
 LABEL_HOLDER = 0
-"""The label holder's index among the owners: it comes first, also among ties."""
+"""The active party's index among the owners: it comes first, also among ties."""
 
 Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.bool_]]
 """(owner, rows, records) -> which of the rows go left at these records of the owner."""

@@ -159,7 +159,7 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
 def joined_constraints(params: TrainParams, columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The constraints of ``params`` as parameters of ``xgboost.train``.
 
-    ``columns``: the names of each party's columns, the label holder's first.
+    ``columns``: the names of each party's columns, the active party's first.
     """
     own, *others = columns
     joined = [*columns[own], *(f"{party}.{name}" for party in others for name in columns[party])]

@@ -1,7 +1,7 @@
-"""Sums under ring learning with errors: milliseconds a node, and no feature holder sees any row.
+"""Sums under ring learning with errors: milliseconds a node, and no passive party sees any row.
 
-The label holder asks about a node by g and h of all rows in cipher, 0 outside of it. The feature
-holder adds ciphertexts per candidate. What it takes to read the sums depends on the candidates
+The active party asks about a node by g and h of all rows in cipher, 0 outside of it. The passive
+party adds ciphertexts per candidate. What it takes to read the sums depends on the candidates
 alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.lattice.layout`.
 
 Arithmetic is imported when a half is made: options are read where none is needed.
@@ -38,13 +38,13 @@ SumsShown = Literal["shown", "hidden"]
 
 @dataclass(frozen=True)
 class Lattice(Engine):
-    """``directions``: what the label holder learns of a split that a passive party wins.
+    """``directions``: what the active party learns of a split that a passive party wins.
 
     ``oblivious``: who goes left among the node's rows, by oblivious transfer; ``all``: who goes
     left among all rows, which takes a bit a row instead of 32. A passive party that is set to
     ``oblivious`` takes part in nothing else. ``hint_bytes``: the longest hint that a passive party
-    sends before the first tree; the smaller one of both parties holds. ``sums``: whether the label
-    holder is shown them, or learns only which candidates win (`fedmq.privacy.lattice.hidden`). A
+    sends before the first tree; the smaller one of both parties holds. ``sums``: whether the active
+    party is shown them, or learns only which candidates win (`fedmq.privacy.lattice.hidden`). A
     passive party that is set to ``hidden`` takes part in nothing else.
     """
 

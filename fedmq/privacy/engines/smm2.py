@@ -130,7 +130,7 @@ class Smm2(Engine):
         return _Passive(asked, bins)
 
 
-# The label holder's half
+# The active party's half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +224,7 @@ def _checked_best(pieces: Sequence[Values]) -> SplitOffer:
     return SplitOffer(gain, candidates)
 
 
-# The feature holder's half
+# The passive party's half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,7 +279,7 @@ class _ScoreHidden:
         terms: Values = {key: self.pieces[0].get(key) for key in _TERMS}
         if any(not isinstance(value, int | float) for value in terms.values()):
             raise MessageError("the terms of a node's score are malformed")
-        # Not that of the XGBoost beside this party's fedmq: the label holder's may be another, or
+        # Not that of the XGBoost beside this party's fedmq: the active party's may be another, or
         # an auditor's.
         arithmetic = self.pieces[0].get("xgboost_arithmetic", OLDEST)
         if not isinstance(arithmetic, str) or arithmetic not in get_args(Arithmetic):

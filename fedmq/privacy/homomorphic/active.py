@@ -1,4 +1,4 @@
-"""The label holder's half of the encrypting engines: it encrypts gradients and decrypts sums."""
+"""The active party's half of the encrypting engines: it encrypts gradients and decrypts sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feature holder's half of the encrypting engines: it adds what it cannot read."""
+"""The passive party's half of the encrypting engines: it adds what it cannot read."""
 
 from __future__ import annotations
 
@@ -414,5 +414,5 @@ class AdditivePassive(PassiveHalf):
 
 
 def _sum_bits(rows: int, value_bits: int) -> int:
-    """The most bits that a sum over ``rows`` rows has in the label holder's fixed point."""
+    """The most bits that a sum over ``rows`` rows has in the active party's fixed point."""
     return min(_MOST_SUM_BITS, max(rows, 1).bit_length() + value_bits)

@@ -1,4 +1,4 @@
-"""The label holder's half of the lattice engine: it asks about nodes in cipher, and reads sums."""
+"""The active party's half of the lattice engine: it asks about nodes in cipher, and reads sums."""
 
 from __future__ import annotations
 

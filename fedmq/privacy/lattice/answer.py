@@ -111,12 +111,12 @@ def _joint_features(cuts: Cuts, features: NDArray[np.integer]) -> Iterator[list[
         yield joint
 
 
-# What does a feature holder answer? For each candidate one number: the sum of what it cannot read.
+# What does a passive party answer? For each candidate one number: the sum of what it cannot read.
 #
 # ``y = Σ b_i over the rows left of the candidate + [b'·r]_0 + E``: [·]_0 is the constant
 # coefficient, r the candidate's mask, and E noise that drowns what errors would tell of the rows
 # (Gentry, STOC 2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers. It follows
-# from the feature holder's secret, from where the question stands and from all of the question, so
+# from the passive party's secret, from where the question stands and from all of the question, so
 # that no two questions get the same, and the same one gets the same answer.
 
 

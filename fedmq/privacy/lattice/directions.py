@@ -119,17 +119,17 @@ def _children(nodes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.frombuffer(hashed, np.uint8).reshape(*nodes.shape[:2], 2, _BYTES).copy()
 
 
-# How does the label holder learn directions of rows without naming them? One transfer for each.
+# How does the active party learn directions of rows without naming them? One transfer for each.
 #
 # An extension makes any number of transfers of 128, against parties that follow the protocol: that
 # of Ishai, Kilian, Nissim and Petrank (CRYPTO 2003), in the form of Roy (SoftSpokenOT, CRYPTO
-# 2022), which sends a quarter of the bits. Here the label holder chooses, row by row, whether it
+# 2022), which sends a quarter of the bits. Here the active party chooses, row by row, whether it
 # gets the direction: where the row stands in the node.
 #
-# It holds 16 seeds in each of 32 groups; the feature holder all but one of them, that of its secret
-# place s. All are expanded to a bit a row. The label holder sends u ⊕ chosen, where u is the sum of
-# a group's bits, and keeps t_i, the sum over the places whose bit i is set. Row by row the feature
-# holder then knows q = t, or t ⊕ s where the row was chosen, and hides its direction by a hash of q
+# It holds 16 seeds in each of 32 groups; the passive party all but one of them, that of its secret
+# place s. All are expanded to a bit a row. The active party sends u ⊕ chosen, where u is the sum of
+# a group's bits, and keeps t_i, the sum over the places whose bit i is set. Row by row the passive
+# party then knows q = t, or t ⊕ s where the row was chosen, and hides its direction by a hash of q
 # ⊕ s, which for chosen rows is t. Expansion and hash are x ⊕ AES(x) under a public key of the node,
 # which is correlation robust (Guo, Katz, Wang and Yu, IEEE S&P 2020).
 

@@ -1,4 +1,4 @@
-"""What must the label holder know once to read all sums? A hint for each candidate, masked.
+"""What must the active party know once to read all sums? A hint for each candidate, masked.
 
 A ciphertext's public part, summed over the rows left of a candidate, is the same in every query:
 ``Σ_j a_j·x_j`` with ``x_j = Σ X^(-i)`` over those rows i of block j. It would give the rows away

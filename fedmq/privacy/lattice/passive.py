@@ -1,4 +1,4 @@
-"""The feature holder's half of the lattice engine: it adds up what it cannot read."""
+"""The passive party's half of the lattice engine: it adds up what it cannot read."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _read(piece: Values, layout: Layout, into: NDArray[np.float64]) -> None:
     np.multiply(halves, float(1 << _HALF), out=into[0])
 
 
-# How does the label holder read an answer?
+# How does the active party read an answer?
 #
 # ``y - [H·s]_0`` is the sum of g and h in their fields, above noise that is rounded away: H is the
 # candidate's hint, s the secret of the query.

@@ -1,8 +1,8 @@
 """Which candidate of a node is the best, if neither side may see a sum?
 
 Both sides hold shares of the sums on the left of all candidates. XGBoost's float32 gains are
-computed from them within a garbled circuit, which tells the feature holder the best candidate, and
-the label holder that it won. Several feature holders stand in a chain, of which only the last one's
+computed from them within a garbled circuit, which tells the passive party the best candidate, and
+the active party that it won. Several passive parties stand in a chain, of which only the last one's
 circuit tells whose candidate is the best of all.
 
 ==================  ==========================================================================
@@ -18,9 +18,9 @@ circuit tells whose candidate is the best of all.
 ``passive``         the passive party of such a session
 ==================  ==========================================================================
 
-The messages of a level. A is the label holder, and 1 to K are the feature holders in the order of
+The messages of a level. A is the active party, and 1 to K are the passive parties in the order of
 their columns, by which ties fall. Each has base transfers, a secret, a public seed and tweaks of
-its own with A; nothing of these is shared among feature holders. Up to the fourth answer all of
+its own with A; nothing of these is shared among passive parties. Up to the fourth answer all of
 them work at the same time; only the links, some 70 ANDs a node, wait for one another.
 
 =========  =============================================  =====================================
@@ -43,7 +43,7 @@ A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
 =========  =============================================  =====================================
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
-from both. To k+1 it is random bits, and says how many nodes are asked about, which all feature
-holders know. If A and k+1 put together what they have, they learn that gain, as A and k learn all
+from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive
+parties know. If A and k+1 put together what they have, they learn that gain, as A and k learn all
 of k's sums if they do. Who is next in the chain is known to all that take part.
 """

@@ -1,4 +1,4 @@
-"""How does the label holder of a session find winners whose sums it does not see?"""
+"""How does the active party of a session find winners whose sums it does not see?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedmq.privacy.engine import BroadcastPiece, Contest, HiddenSums, Place, Siz
 from fedmq.privacy.lattice.active import ConsistencyCheck, LatticeActive
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.level import Level, Unpacked, garbler_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, garbler_bytes, pieces_of
 from fedmq.privacy.lattice.hidden.shares import Field, ReadShares, Shares
 from fedmq.privacy.lattice.hidden.steps import (
     choose_carries,
@@ -43,7 +43,7 @@ __all__ = ["HiddenActive"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NodeShares(ConsistencyCheck):
-    """The label holder's shares of a node's sums (C, 2), of candidates by ``numbers``."""
+    """The active party's shares of a node's sums (C, 2), of candidates by ``numbers``."""
 
     numbers: NDArray[np.uint32]
     shares: Shares
@@ -60,7 +60,7 @@ class _NodeShares(ConsistencyCheck):
 
 
 class HiddenActive(LatticeActive):
-    """The label holder's half of the lattice engine with hidden sums."""
+    """The active party's half of the lattice engine with hidden sums."""
 
     hidden = True
 
@@ -112,7 +112,7 @@ class HiddenActive(LatticeActive):
         return [[_NodeShares(numbers, shares, self._field)] for numbers, shares in read]
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        return garbler_bytes(Level(self._field, nodes, candidates, place))
+        return garbler_bytes(HiddenLevel(self._field, nodes, candidates, place))
 
     def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
         known = [self.kept(peer, node) for node in contest.nodes]

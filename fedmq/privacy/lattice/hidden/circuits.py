@@ -71,7 +71,7 @@ def candidate_inputs(field: Field) -> dict[str, int]:
 
 
 def node_input_bits(field: Field) -> dict[str, int]:
-    """What the label holder knows of each node, and its bits."""
+    """What the active party knows of each node, and its bits."""
     return {
         "H": field.bits,
         "lambda": field.weight_bits,
@@ -113,8 +113,8 @@ def _side_gain(c: Circuit, square: Word, hessian: Word, reg_lambda: Word) -> Flo
 # Which of all candidates gains most? Neighbours meet, and the better one goes on.
 #
 # Candidates stand in canonical order, and the right one of two wins only if it gains more: among
-# equals the first one wins, as with XGBoost. Indices are bits of the circuit, which the label
-# holder never learns.
+# equals the first one wins, as with XGBoost. Indices are bits of the circuit, which the active
+# party never learns.
 
 
 Run = Callable[[Schedule, Mapping[str, Labels]], Generator[Any, Any, dict[str, Labels]]]
@@ -174,12 +174,12 @@ def match_schedule(bits: int) -> Schedule:
     return Schedule.of(c)
 
 
-# Which of several feature holders wins? They stand in a chain, and each hands on the best so far.
+# Which of several passive parties wins? They stand in a chain, and each hands on the best so far.
 #
-# A link compares the best candidate of one feature holder with what it has to beat: the label
-# holder's best, or of those that stand before it the best one. That one wins ties, as the first
-# column does with XGBoost. What comes out is shared: the label holder reads its colours, the
-# feature holder hands its own ones on to the next, and neither learns a bit of it.
+# A link compares the best candidate of one passive party with what it has to beat: the active
+# party's best, or of those that stand before it the best one. That one wins ties, as the first
+# column does with XGBoost. What comes out is shared: the active party reads its colours, the
+# passive party hands its own ones on to the next, and neither learns a bit of it.
 
 
 def taken_bits(place: Place) -> dict[str, int]:
@@ -213,7 +213,7 @@ def link_schedule(place: Place, index_bits: int) -> Schedule:
     return Schedule.of(c)
 
 
-# What does the label holder bring to the choice of a candidate? What it knows of the node.
+# What does the active party bring to the choice of a candidate? What it knows of the node.
 #
 # Gains in a circuit are those of integers: 2^(2·g_bits - h_bits) times those of real numbers. The
 # numbers are the same but for their exponents, so that they are rounded in the same places.
@@ -239,7 +239,7 @@ class NodeInputs:
         params: TrainParams,
         field: Field,
     ) -> NodeInputs:
-        """Of nodes with these sums, and the gain of the label holder's ``best`` candidate.
+        """Of nodes with these sums, and the gain of the active party's ``best`` candidate.
 
         ``best`` float32 (nodes,), -inf where it has none; it wins ties.
 

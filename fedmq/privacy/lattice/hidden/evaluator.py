@@ -1,4 +1,4 @@
-"""How does a label holder learn that a candidate won, and no sum? It evaluates what was garbled."""
+"""How does the active party learn that a candidate won? It evaluates what is garbled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs, link_schedule, taken_bits, tournament
 from fedmq.privacy.lattice.hidden.gains import EvaluateGains, EvaluateMore
-from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, Unpacked, named_labels
+from fedmq.privacy.lattice.hidden.level import HiddenLevel, LevelTweaks, Unpacked, named_labels
 from fedmq.privacy.lattice.hidden.shares import (
     Field,
     Shares,
@@ -43,9 +43,9 @@ Reading = Generator[tuple[int, ...], object, None]
 class LevelEvaluator:
     """A level of nodes; its methods are called once, in their order, `take` for each piece.
 
-    Where the feature holder is the first of a chain nothing calls `follow`, where it is the last
+    Where the passive party is the first of a chain nothing calls `follow`, where it is the last
     one no `leader`, and where it is not the last one no `owners`. ``shares`` uint64 (nodes,
-    candidates, 2). ``tweaks`` are those of a session with the feature holder. All methods raise
+    candidates, 2). ``tweaks`` are those of a session with the passive party. All methods raise
     `MessageError` for malformed messages.
     """
 
@@ -61,7 +61,7 @@ class LevelEvaluator:
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self.level = Level(field, nodes, candidates, place)
+        self.level = HiddenLevel(field, nodes, candidates, place)
         self._moved = offset(shares.reshape(-1, 2), field)
         self._inputs = inputs
         self._receiver = receiver
@@ -173,7 +173,7 @@ class LevelEvaluator:
             self._awaits_piece, self._reading = False, None
 
     def follow(self, leader: NDArray[np.bool_]) -> Extended:
-        """The fourth message; ``leader``: that of the feature holder before."""
+        """The fourth message; ``leader``: that of the passive party before."""
         self._check_read()
         message = self._choose(leader.reshape(-1), self._tweaks.taken_rows)
         _, rows = self._chosen.pop()
@@ -188,18 +188,18 @@ class LevelEvaluator:
         return colours(np.concatenate([found["gain"], found["owner"]]))
 
     def owners(self) -> NDArray[np.int64]:
-        """Who won each node: int64 (nodes,) of numbers in the chain, 0 for the label holder."""
+        """Who won each node: int64 (nodes,) of numbers in the chain, 0 for the active party."""
         bits = colours(self._linked()["owner"]) ^ (self._unset & np.uint64(1)).astype(np.bool_)
         return integers_of(bits)
 
     def claim(self, won: NDArray[np.bool_]) -> Labels:
-        """The last message, if the feature holder ``won`` these nodes, bool (nodes,)."""
+        """The last message, if the passive party ``won`` these nodes, bool (nodes,)."""
         found = self._linked()
         labels = np.concatenate([found["won"], found["index"]])
         return np.where(won[:, np.newaxis], labels, np.uint64(0))
 
     def winners(self) -> tuple[NDArray[np.bool_], Labels]:
-        """Which nodes the only feature holder won, bool (nodes,), and the last message.
+        """Which nodes the only passive party won, bool (nodes,), and the last message.
 
         Raises:
             MessageError: pieces are missing.
@@ -247,7 +247,7 @@ class LevelEvaluator:
             yield from self._link()
 
     def _link(self) -> Reading:
-        """The pieces of the feature holder's link."""
+        """The pieces of the passive party's link."""
         level = self.level
         schedule = link_schedule(level.place, len(self._best["index"]))
         found = yield from self._evaluate(schedule, {**self._best, **self._taken})

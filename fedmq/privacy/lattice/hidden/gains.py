@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, Labels
 from fedmq.privacy.lattice.hidden.circuits import gain_schedule
-from fedmq.privacy.lattice.hidden.level import Level, Unpacked
+from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation, Tweaks
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import Stream
@@ -27,10 +27,10 @@ _STRETCH_BYTES = 9_000_000
 some milliseconds of the event loop's process."""
 
 Garbled = tuple[NDArray[np.uint64], Garbling]
-"""What the label holder gets next, uint64 (words,), and what is left to do."""
+"""What the active party gets next, uint64 (words,), and what is left to do."""
 
 
-def stretches_of(level: Level) -> int:
+def stretches_of(level: HiddenLevel) -> int:
     """In how many parts all batches of a level are garbled."""
     per_instance, schedule = _STRETCH_BYTES / TABLE_BYTES, gain_schedule(level.field)
     return sum(
@@ -41,14 +41,14 @@ def stretches_of(level: Level) -> int:
 
 @dataclass(frozen=True, eq=False)
 class GarbleGains:
-    """Begin a ``batch``: labels of the feature holder's ``bits``, and the first tables.
+    """Begin a ``batch``: labels of the passive party's ``bits``, and the first tables.
 
     ``bits`` are bool (bits, instances). Labels of ``others``, by candidate and by node, stand for
     0, as those of the outputs do, of which ``gain`` is one. ``seed`` is the level's.
     """
 
     label: ClassVar[str] = "GarbleGains"
-    level: Level
+    level: HiddenLevel
     batch: slice
     bits: NDArray[np.bool_] = field(repr=False)
     others: Labels = field(repr=False)
@@ -75,7 +75,7 @@ class GarbleMore:
     """The next tables of a batch."""
 
     label: ClassVar[str] = "GarbleMore"
-    level: Level
+    level: HiddenLevel
     garbling: Garbling = field(repr=False)
 
     def run(self) -> Garbled:
@@ -103,7 +103,7 @@ class EvaluateGains:
     """
 
     label: ClassVar[str] = "EvaluateGains"
-    level: Level
+    level: HiddenLevel
     batch: slice
     parcel: Sequence[Values] | NDArray[np.uint64]
     own: Labels = field(repr=False)
@@ -126,7 +126,7 @@ class EvaluateMore:
     """Go on by the next ``parcel``; raises as `EvaluateGains`."""
 
     label: ClassVar[str] = "EvaluateMore"
-    level: Level
+    level: HiddenLevel
     evaluation: Evaluation = field(repr=False)
     parcel: Sequence[Values] | NDArray[np.uint64]
 

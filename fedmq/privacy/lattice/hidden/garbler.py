@@ -1,6 +1,6 @@
-"""How does a feature holder learn which of its candidates won? It garbles the circuits of gains.
+"""How does a passive party learn which of its candidates won? It garbles the circuits of gains.
 
-The label holder proves a win by labels: it has but one of the two of each bit, and cannot make the
+The active party proves a win by labels: it has but one of the two of each bit, and cannot make the
 other one. It so claims no candidate that the circuits did not name.
 """
 
@@ -18,7 +18,7 @@ from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.circuits import link_schedule, taken_bits, tournament
 from fedmq.privacy.lattice.hidden.gains import GarbleGains, GarbleMore
-from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
+from fedmq.privacy.lattice.hidden.level import HiddenLevel, LevelTweaks, named_labels
 from fedmq.privacy.lattice.hidden.shares import (
     Field,
     Shares,
@@ -44,7 +44,7 @@ class LevelGarbler:
 
     Who is the first of a chain calls no `follow`, and the last one no `handed`. ``shares`` uint64
     (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are those of a session with
-    the label holder. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise
+    the active party. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise
     `MessageError` for malformed messages, or transfers that were not the same in all columns.
     """
 
@@ -60,7 +60,7 @@ class LevelGarbler:
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self.level = Level(field, nodes, candidates, place)
+        self.level = HiddenLevel(field, nodes, candidates, place)
         self._shares = shares.reshape(-1, 2)
         self._sender = sender
         self._permutation = permutation
@@ -76,7 +76,7 @@ class LevelGarbler:
         self._found: dict[str, Labels]
 
     def offer_carries(self, sent: Extended) -> Wide:
-        """The answer to the label holder's first message."""
+        """The answer to the active party's first message."""
         numbers = carries_to_offer(self._shares, self._field)
         tweaks = self._tweaks
         own, message = self._offer(sent, numbers, tweaks.carry_rows, tweaks.carries)
@@ -112,7 +112,7 @@ class LevelGarbler:
         yield from self.close(gains)
 
     def take_labels(self, of_candidates: Extended, of_nodes: Extended) -> None:
-        """What follows from the label holder's third message, before any circuit is garbled."""
+        """What follows from the active party's third message, before any circuit is garbled."""
         level, tweaks = self.level, self._tweaks
         others = self._rows(of_candidates, level.candidate_labels, tweaks.candidate_rows)
         self._others = others.reshape(-1, level.instances, 2)
@@ -148,10 +148,10 @@ class LevelGarbler:
             yield from self._link(self._taken)
 
     def follow(self, taken: Extended, handed: object) -> Generator[NDArray[np.uint64], None, None]:
-        """The answer to the label holder's fourth message: tables of the link.
+        """The answer to the active party's fourth message: tables of the link.
 
-        ``handed`` is what the feature holder before this one `handed` on. The last piece of the
-        last party holds the colours by which the label holder reads who won.
+        ``handed`` is what the passive party before this one `handed` on. The last piece of the
+        last party holds the colours by which the active party reads who won.
         """
         level = self.level
         bits = taken_bits(level.place)

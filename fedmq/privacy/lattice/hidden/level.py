@@ -27,7 +27,7 @@ from fedmq.privacy.oblivious_transfer.extension import BLOCK_BYTES, HASH_BYTES, 
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 
 __all__ = [
-    "Level",
+    "HiddenLevel",
     "LevelTweaks",
     "Unpacked",
     "bits_in",
@@ -44,10 +44,10 @@ _INSTANCES_AT_ONCE = 160  # of the gain circuit, at most: their labels fit into 
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class HiddenLevel:
     """So many ``nodes`` with as many ``candidates`` each, at least one of both.
 
-    ``place`` is that of the feature holder among those of the session.
+    ``place`` is that of the passive party among those of the session.
     """
 
     field: Field
@@ -79,7 +79,7 @@ class Level:
 
     @property
     def node_bits(self) -> Mapping[str, int]:
-        """Of the inputs that the label holder has of a node."""
+        """Of the inputs that the active party has of a node."""
         bits = node_input_bits(self.field)
         return bits | taken_bits(self.place) if self.place.is_first else bits
 
@@ -93,7 +93,7 @@ class Level:
 
     @property
     def taken_labels(self) -> int:
-        """Of the best so far, where the label holder does not know it."""
+        """Of the best so far, where the active party does not know it."""
         return 0 if self.place.is_first else sum(taken_bits(self.place).values()) * self.nodes
 
     def batches(self) -> Iterator[slice]:
@@ -107,8 +107,8 @@ class Level:
     ) -> dict[str, Labels]:
         """Inputs of the gain circuit by name, of the instances of ``batch``.
 
-        ``own`` are labels of the feature holder's bits, of the batch alone; ``other`` those of the
-        label holder's, and ``by_node`` those of its nodes, of all instances and nodes.
+        ``own`` are labels of the passive party's bits, of the batch alone; ``other`` those of the
+        active party's, and ``by_node`` those of its nodes, of all instances and nodes.
         """
         node = np.arange(batch.start, batch.stop) // self.candidates
         return {
@@ -134,7 +134,7 @@ class LevelTweaks:
     circuits: Tweaks
 
     @classmethod
-    def take(cls, session: Tweaks, level: Level) -> LevelTweaks:
+    def take(cls, session: Tweaks, level: HiddenLevel) -> LevelTweaks:
         """Those that a level uses, from the session's; a level that begins anew takes others."""
         counts = {
             "carry_rows": level.carry_transfers,
@@ -250,8 +250,8 @@ def extended_bytes(count: int) -> int:
 _WORD_BYTES = 8
 
 
-def evaluator_bytes(level: Level) -> int:
-    """What the label holder sends: choices, and its claim."""
+def evaluator_bytes(level: HiddenLevel) -> int:
+    """What the active party sends: choices, and its claim."""
     transfers = (
         level.carry_transfers,
         level.share_transfers,
@@ -264,8 +264,8 @@ def evaluator_bytes(level: Level) -> int:
     return sum(extended_bytes(count) for count in transfers if count) + claim
 
 
-def garbler_bytes(level: Level) -> int:
-    """What the feature holder sends: numbers of transfers, labels, tables and colours."""
+def garbler_bytes(level: HiddenLevel) -> int:
+    """What the passive party sends: numbers of transfers, labels, tables and colours."""
     numbers = level.carry_transfers + level.share_transfers
     numbers += level.total_transfers * level.candidates
     ands = gain_schedule(level.field).ands * level.instances
@@ -278,6 +278,6 @@ def garbler_bytes(level: Level) -> int:
     return (numbers + level.candidate_labels) * BLOCK_BYTES + ands * TABLE_BYTES + colours
 
 
-def _rounds(level: Level) -> int:
+def _rounds(level: HiddenLevel) -> int:
     """Of the tournament: bits of an index."""
     return max(level.candidates - 1, 0).bit_length()

@@ -1,4 +1,4 @@
-"""How does a feature holder of a session find out which of its candidates win, and no more?"""
+"""How does a passive party of a session find out which of its candidates win, and no more?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import Place
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import Level, Unpacked, evaluator_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, evaluator_bytes, pieces_of
 from fedmq.privacy.lattice.hidden.shares import Field, MaskSums, Shares
 from fedmq.privacy.lattice.hidden.steps import (
     close_garbling,
@@ -41,7 +41,7 @@ __all__ = ["HiddenPassive"]
 
 
 class HiddenPassive(LatticePassive):
-    """The feature holder's half of the lattice engine with hidden sums.
+    """The passive party's half of the lattice engine with hidden sums.
 
     ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits.
     """
@@ -96,7 +96,7 @@ class HiddenPassive(LatticePassive):
         return [sums for sums, _ in found]
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        return evaluator_bytes(Level(self._field, nodes, candidates, place))
+        return evaluator_bytes(HiddenLevel(self._field, nodes, candidates, place))
 
     def find_winners(
         self, nodes: Sequence[int], place: Place

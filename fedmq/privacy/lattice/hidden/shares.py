@@ -104,37 +104,37 @@ class Field:
 
 # How do shares of a field become shares of an integer? By a transfer for each possible carry.
 #
-# Once the label holder has added 2^(F - 2) to its field of g, both fields stand for numbers below
+# Once the active party has added 2^(F - 2) to its field of g, both fields stand for numbers below
 # 2^(F - 1). Two shares of such a number have wrapped around 2^F exactly if the highest bit of
 # either is set. That is one AND of a bit of each, whose shares come of a correlated transfer.
 
 
 def offset(shares: Shares, field: Field) -> Shares:
-    """The label holder's shares (..., 2) with 2^(F - 2) added to the field of g."""
+    """The active party's shares (..., 2) with 2^(F - 2) added to the field of g."""
     moved = shares.copy()
     moved[..., 0] = moved[..., 0] + np.uint64(field.bound) & field.mask
     return moved
 
 
 def chosen_carries(moved: Shares, field: Field) -> NDArray[np.bool_]:
-    """The choices of the label holder, whose shares are `offset`: bool (2n,) of (n, 2)."""
+    """The choices of the active party, whose shares are `offset`: bool (2n,) of (n, 2)."""
     return field.top(moved).T.reshape(-1)
 
 
 def carries_to_offer(shares: Shares, field: Field) -> Wide:
-    """The numbers of the feature holder with shares (n, 2): (2n, 1, 2)."""
+    """The numbers of the passive party with shares (n, 2): (2n, 1, 2)."""
     unset = ~field.top(shares).T.reshape(-1)
     return wide(unset.astype(np.uint64))[:, np.newaxis]
 
 
 def sender_lift(shares: Shares, carries: Wide, field: Field) -> Wide:
-    """The feature holder's shares of G modulo 2^128: (n, 2). ``carries`` (2n, 1, 2)."""
+    """The passive party's shares of G modulo 2^128: (n, 2). ``carries`` (2n, 1, 2)."""
     set_already = wide(field.top(shares).T.astype(np.uint64))
     return _lifted(shares, add(carries.reshape(2, -1, 2), set_already), field)
 
 
 def receiver_lift(moved: Shares, carries: Wide, field: Field) -> Wide:
-    """The label holder's shares of G modulo 2^128: (n, 2). Its own ones are `offset`."""
+    """The active party's shares of G modulo 2^128: (n, 2). Its own ones are `offset`."""
     lifted = _lifted(moved, carries.reshape(2, -1, 2), field)
     return subtract(lifted, wide(np.array(field.bound, np.uint64)))
 
@@ -153,29 +153,29 @@ def _lifted(shares: Shares, carries: Wide, field: Field) -> Wide:
 
 
 def chosen_shares(lifted: Wide, field: Field) -> NDArray[np.bool_]:
-    """The label holder's choices for ap, one for each bit of its shares (n, 2)."""
+    """The active party's choices for ap, one for each bit of its shares (n, 2)."""
     return factor_choices(lifted, field.square_bits - 1)
 
 
 def shares_to_offer(lifted: Wide, field: Field) -> Wide:
-    """The feature holder's numbers for ap: (bits * n, 1, 2) of its shares (n, 2)."""
+    """The passive party's numbers for ap: (bits * n, 1, 2) of its shares (n, 2)."""
     return offered_factors(lifted[:, np.newaxis], field.square_bits - 1)
 
 
 def chosen_totals(totals: NDArray[np.int64], field: Field) -> NDArray[np.bool_]:
-    """The label holder's choices for Gp, a bit of G + 2^(F - 2) each; ``totals``: G (nodes,)."""
+    """The active party's choices for Gp, a bit of G + 2^(F - 2) each; ``totals``: G (nodes,)."""
     return factor_choices(wide(totals + np.int64(field.bound)), field.bits - 1)
 
 
 def totals_to_offer(lifted: Wide, nodes: int, field: Field) -> Wide:
-    """The feature holder's numbers for Gp: (bits * nodes, candidates, 2)."""
+    """The passive party's numbers for Gp: (bits * nodes, candidates, 2)."""
     return offered_factors(lifted.reshape(nodes, -1, 2), field.bits - 1)
 
 
 def sender_squares(
     lifted: Wide, of_shares: Wide, of_totals: Wide, field: Field
 ) -> tuple[Wide, Wide]:
-    """The feature holder's shares of G_L² and G_R²: (n, 2) each."""
+    """The passive party's shares of G_L² and G_R²: (n, 2) each."""
     cross, with_total = _products(of_shares, of_totals, field)
     with_total = subtract(with_total, shift_up(lifted, field.bits - 2))
     left = add(multiply(lifted, lifted), shift_up(cross, 1))
@@ -185,7 +185,7 @@ def sender_squares(
 def receiver_squares(
     lifted: Wide, totals: NDArray[np.int64], of_shares: Wide, of_totals: Wide, field: Field
 ) -> tuple[Wide, Wide]:
-    """The label holder's shares of G_L² and G_R²: (n, 2) each; ``totals`` int64 (nodes,)."""
+    """The active party's shares of G_L² and G_R²: (n, 2) each; ``totals`` int64 (nodes,)."""
     cross, with_total = _products(of_shares, of_totals, field)
     total = np.repeat(wide(totals), len(lifted) // len(totals), axis=0)
     left = add(multiply(lifted, lifted), shift_up(cross, 1))
@@ -199,10 +199,10 @@ def _products(of_shares: Wide, of_totals: Wide, field: Field) -> tuple[Wide, Wid
     return cross, joined_products(of_totals, field.bits - 1).reshape(-1, 2)
 
 
-# How do sums of a lattice answer become shares? The feature holder subtracts what it keeps.
+# How do sums of a lattice answer become shares? The passive party subtracts what it keeps.
 #
-# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: what the label
-# holder reads of it is its own share, and says nothing. Errors and the noise over them stay below.
+# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: what the active
+# party reads of it is its own share, and says nothing. Errors and the noise over them stay below.
 
 
 _LOW = np.uint64(2**LIMB_BITS - 1)
@@ -210,7 +210,7 @@ _LOW = np.uint64(2**LIMB_BITS - 1)
 
 @dataclass(frozen=True, eq=False)
 class MaskSums:
-    """The limbs of an answer, uint32 (C, 6), and what the feature holder keeps: shares (C, 2).
+    """The limbs of an answer, uint32 (C, 6), and what the passive party keeps: shares (C, 2).
 
     Raises `MessageError` for a malformed query.
     """
@@ -228,7 +228,7 @@ class MaskSums:
 
 @dataclass(frozen=True, eq=False)
 class ReadShares:
-    """Of each answer the numbers of hints, uint32 (C,), and the label holder's shares (C, 2).
+    """Of each answer the numbers of hints, uint32 (C,), and the active party's shares (C, 2).
 
     Raises `MessageError` for a malformed answer.
     """

@@ -20,7 +20,7 @@ from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.gains import EvaluateGains, EvaluateMore, stretches_of
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import (
-    Level,
+    HiddenLevel,
     Unpacked,
     bits_in,
     extensions_in,
@@ -102,7 +102,7 @@ def evaluated(evaluator: LevelEvaluator, first: int) -> Plan[list[Labels]]:
     return gains
 
 
-def _groups(level: Level) -> Iterator[list[slice]]:
+def _groups(level: HiddenLevel) -> Iterator[list[slice]]:
     batches = list(level.batches())
     for start in range(0, len(batches), _SIDE_BY_SIDE):
         yield batches[start : start + _SIDE_BY_SIDE]
@@ -161,7 +161,7 @@ def computed(
 
 
 def choose_carries(evaluator: LevelEvaluator, _: Unpacked) -> Made:
-    """The first parcel of the label holder, after that which opens."""
+    """The first parcel of the active party, after that which opens."""
     return list(extensions_of(evaluator.choose_carries()))
 
 
@@ -195,7 +195,7 @@ def choose_labels(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
 
 
 def take_labels(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """What the feature holder garbles with; the batches follow."""
+    """What the passive party garbles with; the batches follow."""
     level = garbler.level
     garbler.take_labels(*extensions_in(parcel, level.candidate_labels, level.node_labels))
     return ()
@@ -207,20 +207,20 @@ def close_garbling(garbler: LevelGarbler, _: Unpacked, gains: Sequence[Labels]) 
 
 
 def close_evaluation(evaluator: LevelEvaluator, parcel: Unpacked, gains: Sequence[Labels]) -> Made:
-    """What follows on the label holder's side; nothing is sent."""
+    """What follows on the active party's side; nothing is sent."""
     evaluator.close(gains, parcel)
     return ()
 
 
 def follow(evaluator: LevelEvaluator, handed: Unpacked) -> Made:
-    """The fourth parcel of the label holder, by its shares of the best so far."""
+    """The fourth parcel of the active party, by its shares of the best so far."""
     place, nodes = evaluator.level.place, evaluator.level.nodes
     leader = bits_in(handed, (sum(taken_bits(place).values()), nodes))
     return list(extensions_of(evaluator.follow(leader)))
 
 
 def garble_link(garbler: LevelGarbler, parcel: Unpacked, handed: Sequence[Values]) -> Made:
-    """Its answer, by the feature holder's ``handed`` shares of the same."""
+    """Its answer, by the passive party's ``handed`` shares of the same."""
     level = garbler.level
     [taken] = extensions_in(parcel, level.taken_labels)
     share = bits_in(Unpacked(handed), (sum(taken_bits(level.place).values()), level.nodes))
