@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ class Array(BaseModel):
         """Pack ``values`` (1 to 3 axes), little-endian; ValueError for a dtype that is not sent."""
         array = np.ascontiguousarray(values)
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        dtype, data = array.dtype.str, array.tobytes()
+        dtype, data = cast(DType, array.dtype.str), array.tobytes()
         if dtype not in _DTYPES or not 1 <= array.ndim <= _MOST_AXES:
             raise ValueError(f"no array of {dtype} with {array.ndim} axes is sent")
         packed = cls.model_construct(dtype=dtype, shape=array.shape, data=data)

@@ -139,7 +139,7 @@ class Answering:
         try:
             pairs = None
             if isinstance(body, OnlineHop):
-                pairs = body.rows.values, body.records.numpy()
+                pairs = body.rows.values, body.records.values
                 # Before anything is as long as the records say.
                 check_records(body, pairs[1], len(share.chains.left))
             self._enter(header, body, pairs, share.places)

@@ -152,17 +152,14 @@ class OnlineBatch(Machine):
             for index in list(self._requests):
                 self._answer(index, PeerAway("; ".join(self._away.values())))
         elif self._mode == "bitmap":
-            self._gather()
+            self.rounds += 1
+            for owner in self._served.asked:
+                if owner not in self._away:
+                    self._questions.ask_rows(owner, self._budget)
             self._walk_when_gathered()
         else:
             self._walk(self._pairs.unmoved)
         self._finish_when_done()
-
-    def _gather(self) -> None:
-        self.rounds += 1
-        for owner in self._served.asked:
-            if owner not in self._away:
-                self._questions.ask_rows(owner, self._budget)
 
     def _walk_when_gathered(self) -> None:
         if self._mode == "bitmap" and not self._questions.open:
@@ -187,7 +184,7 @@ class OnlineBatch(Machine):
             nodes = self._served.below_exits(question.owner, exits)
         except DataError as error:
             raise ProtocolError(str(error)) from None
-        unknown = self._places(peer, body.unknown, len(question.body.ids))
+        unknown = _places(peer, body.unknown, len(question.body.ids))
         self._questions.settle(body.hop)
         pairs = self._pairs.moved(body.hop, question.pairs, nodes)
         lacking = np.isin(question.body.rows.values, unknown)
@@ -208,7 +205,7 @@ class OnlineBatch(Machine):
             or body.left.count != rows * body.records
         ):
             raise ProtocolError(f"{peer}: bitmaps that do not fit the model and the rows")
-        unknown = self._places(peer, body.unknown, rows)
+        unknown = _places(peer, body.unknown, rows)
         self._questions.settle(body.hop)
         if question.owner not in self._bitmaps:
             self._bitmaps[question.owner] = np.zeros((len(self._ids), needed), np.bool_)
@@ -217,12 +214,6 @@ class OnlineBatch(Machine):
         self._degradation.unknown(question.owner, question.rows.start + unknown)
         self._walk_when_gathered()
         self._finish_when_done()
-
-    def _places(self, sender: str, array: Array, count: int) -> NDArray[np.int64]:
-        places = array.values.astype(np.int64)
-        if len(places) and int(places.max()) >= count:
-            raise ProtocolError(f"{sender} does not know ids that it was not asked about")
-        return places
 
     # Walking.
 
@@ -261,14 +252,13 @@ class OnlineBatch(Machine):
         asked = [owner for owner in np.unique(owners).tolist() if owner not in waited_for]
         self.rounds += bool(asked)
         for owner in asked:
+            of_owner = pairs[owners == owner]
             if owner in self._away:  # it went away while these pairs walked towards it
-                self._walk(pairs[owners == owner])
-            else:
-                self._ask_about(owner, pairs[owners == owner])
-
-    def _ask_about(self, owner: int, pairs: NDArray[np.int64]) -> None:
-        for asked in self._questions.ask_pairs(owner, pairs, self._pairs.nodes, self._budget):
-            self._pairs.hold(asked.pairs, asked.body.hop)
+                self._walk(of_owner)
+                continue
+            nodes, budget = self._pairs.nodes, self._budget
+            for question in self._questions.ask_pairs(owner, of_owner, nodes, budget):
+                self._pairs.hold(question.pairs, question.body.hop)
 
     # Answers.
 
@@ -414,6 +404,14 @@ class OnlineBatch(Machine):
         self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))
+
+
+def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
+    """The places that ``sender`` names among ``count`` ids that it was asked about."""
+    places = array.values.astype(np.int64)
+    if len(places) and int(places.max()) >= count:
+        raise ProtocolError(f"{sender} does not know ids that it was not asked about")
+    return places
 
 
 class Walk:
