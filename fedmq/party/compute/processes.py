@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copyreg
 import heapq
 import io
 import logging
@@ -23,7 +24,6 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -249,14 +249,15 @@ class _WorkPickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
         self._shared = shared
+        # A table, for `reducer_override` is a call for every number of a list of ciphertexts.
+        self.dispatch_table = {**copyreg.dispatch_table, np.ndarray: self._reduced}
 
-    def reducer_override(self, value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:
-        if type(value) is np.ndarray:
-            file = self._shared.share(value)
-            if file is not None:
-                order = "C" if value.flags.c_contiguous else "F"
-                return _attached, (os.getpid(), file, value.dtype.str, value.shape, order)
-        return NotImplemented
+    def _reduced(self, array: NDArray[Any]) -> Any:
+        file = self._shared.share(array)
+        if file is None:
+            return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        order = "C" if array.flags.c_contiguous else "F"
+        return _attached, (os.getpid(), file, array.dtype.str, array.shape, order)
 
 
 def _attached(
