@@ -57,7 +57,7 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.records import ActiveTree, PassiveTree, Record
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import run_machines
 from fedmq.transport.sealing.keys import PrivateKeys
 

@@ -25,7 +25,8 @@ from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.training.candidates import CandidateOrders
-from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
+from fedmq.protocol.training.claims import ConsistencyCheck
+from fedmq.protocol.training.offers import ScoreAnswer
 
 __all__ = ["unchecked"]
 

@@ -30,8 +30,8 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_hash
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.passive_opening import PreparedTraining
-from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.training.passive_growth import PreparedTraining
+from fedmq.protocol.training.terms import PassiveTable
 
 __all__ = ["Replay", "same_but_rounded"]
 

@@ -38,7 +38,7 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, run_machines
 from fedmq.simulation.simulate import chained
 from fedmq.simulation.tables import ACTIVE

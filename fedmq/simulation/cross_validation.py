@@ -15,8 +15,8 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import party_features
 from fedmq.party.data.splits import Fold, folds_of
 from fedmq.privacy.registry import engine_named
-from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.tables import Fold as Masks
+from fedmq.protocol.training.terms import ActiveTable
+from fedmq.protocol.training.terms import Fold as Masks
 from fedmq.simulation.simulate import Surroundings, check_parties, run_training
 from fedmq.simulation.tables import ACTIVE, active_table, by_index
 

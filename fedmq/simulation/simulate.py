@@ -27,9 +27,8 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
-from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.passive_opening import FindShare
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.passive import FindShare, PassiveTraining
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.tables import ACTIVE, active_table, by_index

@@ -24,7 +24,7 @@ from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import PartyFeatures
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 
 __all__ = ["ACTIVE", "SEVERAL_TARGETS", "MatchedRows", "active_table", "by_index"]
 

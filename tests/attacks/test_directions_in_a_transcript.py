@@ -14,7 +14,7 @@ import pytest
 from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.protocol.training import passive_growth
-from fedmq.protocol.training.consistency import ConsistencyCheck
+from fedmq.protocol.training.claims import ConsistencyCheck
 from tests.accountability.audited import AuditedDaemons
 
 

@@ -21,7 +21,8 @@ from fedmq.privacy.engine import Query
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 from fedmq.privacy.plan import Plan, Reply
-from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
+from fedmq.protocol.training.claims import ConsistencyCheck
+from fedmq.protocol.training.offers import ScoreAnswer
 from tests.protocol.federation import ACTIVE, PAILLIER, Federation
 
 ROWS = 60

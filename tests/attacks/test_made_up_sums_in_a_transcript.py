@@ -23,7 +23,8 @@ from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.masking import HideSplits
 from fedmq.privacy.plan import Ended, Plan, Reply
 from fedmq.protocol.machine import advance, on_message
-from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer
+from fedmq.protocol.training.claims import ConsistencyCheck
+from fedmq.protocol.training.offers import ScoreAnswer
 from fedmq.protocol.training.passive_growth import PassiveGrowth
 from tests.accountability.audited import AuditedDaemons
 from tests.attacks.test_labels_by_a_borrowed_digit import TREE, lying_answer

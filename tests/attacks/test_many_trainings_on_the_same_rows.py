@@ -20,8 +20,14 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
-from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, SumsAnswered, most_sums
-from fedmq.protocol.training.sums_counter import SumsCounter
+from fedmq.protocol.records import (
+    AnsweredSums,
+    AnsweredTraining,
+    RowSet,
+    SumLedger,
+    SumsAnswered,
+    most_sums,
+)
 from tests.party.consent.test_consent import terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 from tests.protocol.federation import PLAIN, small
@@ -113,9 +119,9 @@ def answered_before(**sums: int) -> tuple[AnsweredTraining, ...]:
     )
 
 
-def counter(most: float, rows: Any = PEOPLE, **sums: int) -> SumsCounter:
+def counter(most: float, rows: Any = PEOPLE, **sums: int) -> SumLedger:
     known = AnsweredSums.of("this", 1, most, answered_before(**sums))
-    return SumsCounter("telco", known, RowSet.of(rows))
+    return SumLedger("telco", known, RowSet.of(rows))
 
 
 def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
@@ -152,7 +158,7 @@ def test_nodes_that_share_a_question_are_counted_each() -> None:
 def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
     asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
     known = AnsweredSums("this", 1, 100)
-    few = SumsCounter("telco", known, RowSet.of(PEOPLE), learning=20)
+    few = SumLedger("telco", known, RowSet.of(PEOPLE), learning=20)
     [agreed] = few.agree(asked, trees=0, candidates=50)
     assert agreed.expected == 3 * 50 / 20
     [asked_for] = few.answer(0, [1, 2], 50)

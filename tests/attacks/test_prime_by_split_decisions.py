@@ -20,8 +20,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import SplitOffer
 from fedmq.privacy.homomorphic import okamoto_uchiyama
 from fedmq.privacy.homomorphic.packing import SlotLayout
-from fedmq.protocol.training.computations import ScoreCandidates
-from fedmq.protocol.training.consistency import ScoreAnswer
+from fedmq.protocol.training.offers import ScoreAnswer, ScoreCandidates
 
 ROWS = 32_768
 KEY_BITS = 1024

@@ -31,7 +31,7 @@ from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 from fedmq.transport.sealing.connection import padded_length
 from tests.accountability.audited import AuditedDaemons
 from tests.party.daemons_in_memory import PARTIES

@@ -9,7 +9,7 @@ from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import leaf_weights
 from fedmq.errors import ConfigError
-from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.offers import NodeRows
 
 ROWS = 200
 RANDOM = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 from fedmq.simulation.simulate import chained
 from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.how_often import each_seed, some_seeds

@@ -13,7 +13,7 @@ from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
 

@@ -25,7 +25,7 @@ from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

@@ -19,7 +19,7 @@ from fedmq.errors import ConfigError, DaemonError, Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
 from tests.party.daemons_in_memory import DaemonsInMemory

@@ -30,7 +30,7 @@ from fedmq.privacy.engine import (
     Traits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
-from fedmq.protocol.training.computations import ScoreCandidates
+from fedmq.protocol.training.offers import ScoreCandidates
 
 
 @dataclass(frozen=True)

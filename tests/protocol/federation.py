@@ -22,7 +22,7 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 from fedmq.simulation.simulate import chained
 from tests.simulator import Simulation
 

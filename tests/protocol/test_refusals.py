@@ -20,7 +20,7 @@ from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.paillier import Paillier
 from fedmq.protocol.events import Arrived
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.training.terms import PassiveTable
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.failing_computation import FailingComputation
 from tests.protocol.federation import (
@@ -113,7 +113,7 @@ def test_arithmetic_that_fails_in_the_middle_ends_the_session_everywhere(
     def run(_: Any) -> None:
         raise DataError("bank: label in row 3 is 7")
 
-    monkeypatch.setattr("fedmq.protocol.training.computations.ScoreCandidates.run", run)
+    monkeypatch.setattr("fedmq.protocol.training.offers.ScoreCandidates.run", run)
     simulation = small().having(engine=engine).train()
     assert isinstance(simulation.errors[ACTIVE], DataError)
     for party in ("telco", "shop"):

@@ -19,7 +19,7 @@ from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.protocol.training.candidates import NodeCandidates
-from fedmq.protocol.training.tables import Fold, PassiveTable
+from fedmq.protocol.training.terms import Fold, PassiveTable
 from tests.protocol.federation import (
     ACTIVE,
     OU,

@@ -17,7 +17,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from tests.simulator import Link, Simulation
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -16,8 +16,8 @@ from fedmq.errors import ConfigError, FedmqError, Inconsistent, Refused
 from fedmq.messages.array import Bitmap
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import HistogramReply, TrainingOpen
-from fedmq.protocol.training.columns import CandidateSigns
-from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.training.claims import CandidateSigns
+from fedmq.protocol.training.terms import PassiveTable
 from tests.boosting.tables import scattered
 from tests.protocol.federation import ACTIVE, Federation, names, shares, small
 

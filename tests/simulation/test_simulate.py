@@ -19,7 +19,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import ConfigError, DataError, FedmqError
 from fedmq.protocol.session import Mailbox
-from fedmq.protocol.training.computations import ScoreCandidates
+from fedmq.protocol.training.offers import ScoreCandidates
 from tests.boosting.tables import scattered
 
 WEAK = {"key_bits": 512, "allow_weak_keys": True}

@@ -25,8 +25,7 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.records import SumBudget
-from fedmq.protocol.training.columns import ALL_COLUMNS
-from fedmq.protocol.training.continuation import terms_digest
+from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
 __all__ = ["DAY", "HOUR", "Consent", "DailyQuota", "RowQuota"]
 

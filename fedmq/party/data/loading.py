@@ -28,7 +28,7 @@ from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.records import RowSet
-from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 
 __all__ = [
     "ActiveRows",

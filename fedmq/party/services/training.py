@@ -51,9 +51,8 @@ from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree, AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
-from fedmq.protocol.training.continuation import terms_digest
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable, terms_digest
 
 __all__ = ["TrainingService", "result_of"]
 

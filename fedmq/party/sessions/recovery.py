@@ -28,7 +28,7 @@ from fedmq.party.store.transcripts import forget_older
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree, Checkpoint
 from fedmq.protocol.session import Decision, StoredState, decide
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Link

@@ -31,7 +31,7 @@ from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.journal import StoredSession
 from fedmq.protocol.online.options import Mode
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 
 __all__ = [
     "JSON_TEXT",

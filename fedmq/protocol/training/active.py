@@ -46,15 +46,8 @@ from fedmq.protocol.events import (
 from fedmq.protocol.hops import Hop, Walked, WalkOn
 from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
-from fedmq.protocol.training.active_growth import (
-    ActiveGrowth,
-    Contests,
-    DecoyGrowth,
-    check_decoys,
-)
-from fedmq.protocol.training.columns import category_places, columns_by_sets
-from fedmq.protocol.training.computations import BinTable
-from fedmq.protocol.training.continuation import continuing
+from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
+from fedmq.protocol.training.contests import Contests
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.states import (
@@ -72,8 +65,15 @@ from fedmq.protocol.training.states import (
     WALK,
     ActiveTrainingState,
 )
-from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.terms import Acceptances, TrainingTerms
+from fedmq.protocol.training.terms import (
+    Acceptances,
+    ActiveTable,
+    BinTable,
+    TrainingTerms,
+    category_places,
+    columns_by_sets,
+    continuing,
+)
 from fedmq.protocol.training.transcripts import Transcripts
 
 __all__ = ["ActiveTraining", "EarlierTrees", "Opening", "Rounds"]

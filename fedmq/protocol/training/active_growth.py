@@ -1,13 +1,16 @@
-"""A tree that grows, as the active party asks for it (SecureBoost, Algorithm 2).
+"""How does the active party let a tree grow (SecureBoost, Algorithm 2)?
 
-Gradients are broadcast; per level, its nodes are summed by every party and scored; the winner of
-each node is split by its owner; the others learn who goes left. Where sums are hidden, winners are
-found by contests. With decoys nobody who counts messages learns whose columns split.
+`ActiveGrowth` has the gradients broadcast. The nodes of a level are summed by every party and
+scored; the winner of each node is split by its owner; the others learn who goes left. What is
+asked about a level, and what is still missing, stands in `LevelRequests`. With decoys
+(`DecoyGrowth`) nobody who counts messages learns whose columns split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,36 +20,34 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
-from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import UNMARKED, ColumnMark
 from fedmq.errors import ConfigError, ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import Array, Bitmap, pack_payload
+from fedmq.messages.array import Array, Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.engine import (
     ActiveHalf,
     AskedNode,
     BroadcastPiece,
-    Contest,
     Engine,
     Question,
+    SizeLimit,
     SplitOffer,
 )
-from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
+from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.records import ActiveTree
-from fedmq.protocol.training.circuits import Circuits, HandedOn
-from fedmq.protocol.training.columns import (
+from fedmq.protocol.training.candidates import went_left
+from fedmq.protocol.training.claims import (
     CandidateCategories,
     CandidateConstraints,
     CandidateSigns,
+    ConsistencyCheck,
+    RecordNumbers,
 )
-from fedmq.protocol.training.computations import went_left
-from fedmq.protocol.training.consistency import ConsistencyCheck, RecordNumbers
+from fedmq.protocol.training.contests import Contests
 from fedmq.protocol.training.folds import FoldModels
-from fedmq.protocol.training.level import LevelContests, LevelRequests, decision
 from fedmq.protocol.training.model import ModelBuilder
-from fedmq.protocol.training.node_rows import NodeRows
-from fedmq.protocol.training.offers import AnswerScorer, OwnCandidates, Winners
+from fedmq.protocol.training.offers import AnswerScorer, NodeRows, OwnCandidates, Winners
 from fedmq.protocol.training.states import (
     BROADCAST,
     DIRECTIONS,
@@ -56,11 +57,10 @@ from fedmq.protocol.training.states import (
     OFFER,
     OWN_OFFERS,
     QUESTION,
-    WINNERS,
 )
 from fedmq.protocol.training.terms import Acceptances, TrainingTerms
 
-__all__ = ["ActiveGrowth", "Contests", "DecoyGrowth", "check_decoys"]
+__all__ = ["ActiveGrowth", "DecoyGrowth", "LevelRequests", "check_decoys", "decision"]
 
 
 class ActiveGrowth(Part):
@@ -160,7 +160,7 @@ class ActiveGrowth(Part):
         nodes = self._builder.level
         self._level = LevelRequests(self.tree, nodes, 1 + len(self._asked))
         if self.contests is not None:
-            self.contests.begin(self._level, self._asked, self._builder, self._terms.params)
+            self.contests.begin(nodes, self._asked, self._builder, self._terms.params)
         if self._asked:
             level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
             for question in self._engine.ask_level(level):
@@ -222,7 +222,7 @@ class ActiveGrowth(Part):
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         self._level.add_offers(nodes, owner, offers)
         if owner == LABEL_HOLDER and self.contests is not None:
-            self.contests.contest()
+            self.contests.offered(nodes, offers)
         self._split_when_scored()
 
     # Splits: the owner of the best offer for a node is asked who goes left.
@@ -230,7 +230,7 @@ class ActiveGrowth(Part):
     def _split_when_scored(self) -> None:
         if self._level.is_scored:
             self._move(LEVEL_SCORED)
-            self._choice.add(self._level)
+            self._choice.add(self._level.offers)
             self._split_next()
 
     def _split_next(self) -> None:
@@ -325,93 +325,275 @@ class ActiveGrowth(Part):
         self._ended(self._model.add(*self._builder.finish()), self._asked)
 
 
-class Contests(Part):
-    """Where sums are hidden: the nodes of a level are contested with each peer.
+@dataclass(slots=True)
+class _Asking:
+    """Who waits for the replies about ``nodes``, which are asked about at once, and those here."""
 
-    ``add_offers`` takes what is known of an owner's best candidates in some nodes.
+    running: PlanState
+    exchange: Exchange
+    nodes: int
+    replies: dict[int, Sequence[Values]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The exchanges with one peer about one node; ``open`` until a reply is complete.
+
+    ``sent`` pieces of a query are on their way, so many more follow ``later``.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        engine: ActiveHalf,
-        owners: Mapping[str, int],
-        add_offers: Callable[[Sequence[int], int, Sequence[SplitOffer]], None],
+    asking: _Asking
+    round: int
+    largest: SizeLimit
+    sent: int
+    later: int
+    open: bool = True
+    pieces: list[Values] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class _AwaitedSplit:
+    """A split that ``peer`` is asked for, by the ``pieces`` of a query about its directions.
+
+    ``running`` waits for the directions, once the pieces are here.
+    """
+
+    peer: str
+    best: SplitOffer
+    pieces: Sequence[Values] = ()
+    running: PlanState | None = None
+    sent: bool = False
+    record: int | None = None
+
+
+class LevelRequests:
+    """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
+
+    An offer is the best of an owner's candidates in a node. Then the owners of winning candidates
+    are asked for their splits.
+    """
+
+    def __init__(self, tree: int, nodes: Sequence[int], owners: int) -> None:
+        self.tree = tree
+        self.nodes = tuple(nodes)
+        self.offers: dict[int, dict[int, SplitOffer]] = {node: {} for node in nodes}
+        """Those for each node, by their owners."""
+        self._missing = len(nodes) * owners
+        self._conversations: dict[tuple[str, int], _Conversation] = {}
+        self._queries: dict[tuple[str, int, int], list[training.NodeQuery]] = defaultdict(list)
+        self._pieces: dict[tuple[str, int, int], list[training.QueryPiece]] = defaultdict(list)
+        self._parts: dict[int, dict[int, Sequence[Values]]] = defaultdict(dict)
+        """Parts of the questions about nodes that were made before those that come first."""
+        self._sent_parts: Counter[int] = Counter()
+        self._following: list[tuple[str, training.QueryPiece]] = []
+        self._splitting: dict[int, _AwaitedSplit] = {}
+
+    # Offers
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether every owner has made its offers."""
+        return self._missing == 0
+
+    def add_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
+        """The offers of ``owner`` for ``nodes``."""
+        for node, best in zip(nodes, offers, strict=True):
+            self.offers[node][owner] = best
+            self._missing -= 1
+
+    # Exchanges with a peer about a node
+
+    def ask(
+        self, peer: str, largest: Mapping[int, SizeLimit], exchange: Exchange, running: PlanState
     ) -> None:
-        super().__init__(machine)
-        self._engine = engine
-        self._owners = owners
-        self._add_offers = add_offers
-        self._level: LevelContests
-        self._circuits = Circuits(self._send, self._resume, opens=True)
-        self._handed = HandedOn(self._resume)
+        """Put queries to ``peer`` among the next requests; ``running`` waits for the replies.
 
-    def begin(
-        self, level: LevelRequests, peers: Sequence[str], builder: NodeRows, params: TrainParams
-    ) -> None:
-        """Nothing is known of the nodes of ``level`` yet."""
-        self._level = LevelContests(level, peers, builder, params)
+        They are about the nodes of ``largest``, which has the longest reply about each. Those whose
+        pieces are still made are a request of their own: it is answered as soon as all of them have
+        arrived.
+        """
+        asking = _Asking(running, exchange, len(largest))
+        first = next(iter(largest))
+        for node, most in largest.items():
+            before = self._conversations.get((peer, node))
+            number = 0 if before is None else before.round + 1
+            count, later = len(exchange.pieces), exchange.later.get(node, 0)
+            self._conversations[peer, node] = _Conversation(asking, number, most, count, later)
+            request = (peer, number, first if exchange.later else 0)
+            self._queries[request].append(training.NodeQuery(node=node, pieces=count + later))
+            self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
 
-    def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
-        """``peer`` has answered for so many candidates in each of ``nodes``."""
-        self._level.answered(peer, nodes, candidates)
-        self.contest()
+    def add_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
+        """Part ``number`` of the question about ``node`` is made: it follows on those before it."""
+        parts = self._parts[node]
+        parts[number] = pieces
+        asked = {
+            peer: conversation
+            for (peer, about), conversation in self._conversations.items()
+            if about == node
+        }
+        sent = self._sent_parts[node]
+        while (ready := parts.pop(sent, None)) is not None:
+            sent = self._sent_parts[node] = sent + 1
+            for peer, conversation in asked.items():
+                packed = self._packed(node, conversation.round, conversation.sent, ready)
+                self._following += ((peer, piece) for piece in packed)
+                conversation.sent += len(ready)
+                conversation.later -= len(ready)
 
-    def contest(self) -> None:
-        """Find the winners of all nodes about which everything is known that can be."""
-        for nodes, contests in self._level.next():
-            for peer in self._level.peers - set(contests):
-                self._with_winners(peer, nodes, np.zeros(len(nodes), np.bool_))
-            chain = tuple(contests)
-            for peer, (candidates, contest) in contests.items():
-                self._begin_contest(peer, chain, candidates, contest)
+    def _packed(
+        self, node: int, number: int, first: int, pieces: Sequence[Values]
+    ) -> list[training.QueryPiece]:
+        """``pieces`` of round ``number`` about ``node``, of which ``first`` have left."""
+        return [
+            training.QueryPiece(
+                tree=self.tree,
+                node=node,
+                round=number,
+                piece=index,
+                payload=pack_payload(piece),
+            )
+            for index, piece in enumerate(pieces, start=first)
+        ]
 
-    def _begin_contest(
-        self, peer: str, chain: tuple[str, ...], candidates: int, contest: Contest
-    ) -> None:
-        nodes, tree = contest.nodes, self._level.tree
-        limit = self._engine.contest_bytes(len(nodes), candidates, contest.place)
-        self._circuits.begin(peer, tree, nodes, limit, chain if len(chain) > 1 else ())
-        self._run(
-            WINNERS,
-            self._engine.find_winners(peer, contest),
-            partial(self._circuits_end, peer, nodes),
-            partial(self._follow_circuits, peer, chain[contest.place.number - 2], nodes[0]),
-            ConsistencyCheck(peer, tree, nodes[0]),
-        )
+    def requests(self) -> Sequence[tuple[str, training.HistogramRequest | training.QueryPiece]]:
+        """Recipient and body of what is to be asked: a request per peer and round, its pieces."""
+        bodies: list[tuple[str, training.HistogramRequest | training.QueryPiece]] = []
+        for request, nodes in self._queries.items():
+            peer, number, _ = request
+            body = training.HistogramRequest(tree=self.tree, round=number, nodes=tuple(nodes))
+            bodies += [(peer, body), *((peer, piece) for piece in self._pieces[request])]
+        bodies += self._following
+        self._queries.clear()
+        self._pieces.clear()
+        self._following.clear()
+        return bodies
 
-    def _follow_circuits(
-        self, peer: str, before: str, node: int, step: Exchange | Reply, run: PlanState
-    ) -> None:
-        """``before`` the first of a chain is the last one, which knows who won."""
-        if isinstance(step, HandOn):
-            self._handed.take(peer, node, step.pieces)
-        elif isinstance(step, Handed):
-            self._handed.wait(before, node, run)
-        else:
-            self._circuits.follow(peer, node, step, run)
-
-    @on_message(training.CircuitPiece)
-    def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
-        self._circuits.hear(peer, body)
-
-    def _circuits_end(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
-        self._circuits.end(peer, nodes[0])
-        self._with_winners(peer, nodes, won)
-
-    def _with_winners(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
-        """A peer's best candidate gains more than the active party's, or it does not."""
-        gains = np.where(won, np.inf, -np.inf).tolist()
-        offers = [SplitOffer(gain, np.empty(0, np.uint32)) for gain in gains]
-        self._add_offers(nodes, self._owners[peer], offers)
-
-    def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
-        """What ``node`` gained by a split of ``peer``, by which rows went left.
+    def reply(
+        self, peer: str, body: training.HistogramReply
+    ) -> tuple[PlanState, Sequence[Values] | Mapping[int, Sequence[Values]]] | None:
+        """Take a piece of a reply; after the last one, who waits for it, and what it waits for.
 
         Raises:
-            Inconsistent: so little that it cannot have won.
+            ProtocolError: it was not asked for.
+            Inconsistent: it is longer than all candidates of ``peer`` take.
         """
-        return self._level.gain(peer, node, left)
+        conversation = self._conversations.get((peer, body.node))
+        if (
+            conversation is None
+            or not conversation.open
+            or conversation.later
+            or (body.tree, body.round) != (self.tree, conversation.round)
+            or body.piece != len(conversation.pieces)
+        ):
+            raise ProtocolError(f"a reply about node {body.node} that was not asked for")
+        conversation.bytes += payload_bytes(body.payload)
+        sent = SizeLimit(body.pieces, conversation.bytes)
+        ConsistencyCheck(peer, self.tree, body.node).check_extent(sent, conversation.largest)
+        conversation.pieces.append(unpack_payload(body.payload))
+        if len(conversation.pieces) < body.pieces:
+            return None
+        conversation.open = False
+        asking = conversation.asking
+        asking.replies[body.node] = conversation.pieces
+        if len(asking.replies) < asking.nodes:
+            return None
+        return asking.running, asking.replies if asking.exchange.later else conversation.pieces
+
+    def decline(self, peer: str, owner: int, body: training.NodeDeclined) -> None:
+        """``peer``, which is ``owner``, makes no offer for a node; ProtocolError if not asked."""
+        conversation = self._conversations.get((peer, body.node))
+        if (
+            conversation is None
+            or not conversation.open
+            or conversation.later
+            or conversation.pieces
+            or body.tree != self.tree
+        ):
+            raise ProtocolError(f"node {body.node} was declined, but not asked about")
+        conversation.open = False
+        self.add_offers((body.node,), owner, (SplitOffer(-np.inf, np.empty(0, dtype=np.uint32)),))
+
+    # Splits
+
+    @property
+    def is_split(self) -> bool:
+        """Whether no split of another party is missing."""
+        return not self._splitting
+
+    def await_split(self, node: int, peer: str, best: SplitOffer) -> None:
+        """``peer`` is asked for its ``best`` split of ``node``, of this level or an earlier one."""
+        self._splitting[node] = _AwaitedSplit(peer, best)
+
+    def ask_directions(self, node: int, pieces: Sequence[Values], running: PlanState) -> None:
+        """Put the query about the directions of ``node`` among the decisions that are to go out."""
+        self._splitting[node].pieces = pieces
+        self._splitting[node].running = running
+
+    def decisions(self) -> Iterator[tuple[str, training.DirectionsQuery | training.SplitDecision]]:
+        """Recipient and body of the decisions that can be sent.
+
+        They go out in the order of nodes, for an owner numbers its records as decisions come.
+        """
+        for node, split in sorted(self._splitting.items()):
+            if split.running is None:
+                return
+            if split.sent:
+                continue
+            split.sent = True
+            for index, piece in enumerate(split.pieces):
+                payload = pack_payload(piece)
+                query = training.DirectionsQuery(
+                    tree=self.tree, node=node, piece=index, payload=payload
+                )
+                yield split.peer, query
+            yield split.peer, decision(self.tree, node, split.best)
+
+    def check_split(self, peer: str, body: training.SplitOutcome) -> None:
+        """Raise ProtocolError unless ``peer`` was asked for this split."""
+        split = self._splitting.get(body.node)
+        if (
+            body.tree != self.tree
+            or split is None
+            or split.peer != peer
+            or not split.sent
+            or split.record is not None
+        ):
+            raise ProtocolError(f"a split of node {body.node} that was not asked for")
+
+    def check_directions(self, body: training.SplitOutcome, rows: int) -> None:
+        """Raise ProtocolError unless ``body`` has a direction for each of the node's ``rows``."""
+        if body.left.count != rows:
+            raise ProtocolError(
+                f"directions for {body.left.count} rows, node {body.node} has {rows}"
+            )
+
+    def take_outcome(self, body: training.SplitOutcome) -> PlanState:
+        """Note the record of a split that was checked; who waits for its directions."""
+        split = self._splitting[body.node]
+        assert split.running is not None
+        split.record = body.record
+        return split.running
+
+    def end_split(self, node: int) -> tuple[str, int]:
+        """The directions of ``node`` are here; owner and record of its split."""
+        split = self._splitting.pop(node)
+        assert split.record is not None
+        return split.peer, split.record
+
+
+def decision(tree: int, node: int, best: SplitOffer) -> training.SplitDecision:
+    """What tells the owner of the ``best`` of ``node`` to split it."""
+    return training.SplitDecision(
+        tree=tree,
+        node=node,
+        candidates=Array.of(best.candidates.astype(np.uint32)),
+        sets=tuple(
+            training.CategorySplit(right=Array.of(split.right), default_left=split.default_left)
+            for split in best.sets
+        ),
+    )
 
 
 # Decoys hide splits from those who count messages. Messages are sealed, but the broker's operator

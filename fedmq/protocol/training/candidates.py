@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
-from fedmq.boosting.splits import ROOT, CandidateTable, depth, parent
+from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 
@@ -31,8 +32,11 @@ __all__ = [
     "Siblings",
     "count_cells",
     "kept_candidates",
+    "recorded",
     "shown_order",
+    "went_left",
 ]
+
 
 _FEW_CODES = 1 << 17  # a third of a millisecond, less than to read a piece of a broadcast
 _ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
@@ -414,3 +418,24 @@ def shown_order(
     places = np.argsort(smaller[order], kind="stable")
     order[places] = np.argsort(smaller, kind="stable")
     return order
+
+
+def recorded(
+    table: LookupTable, candidates: CandidateTable, split: int | CategorySet
+) -> tuple[LookupTable, int]:
+    """``table`` with a record of the ``split``, by a candidate or a set; and the record's id."""
+    candidate = split if isinstance(split, int) else int(split.right[0])
+    default_left = candidates.default_left[candidate]
+    sets: tuple[tuple[int, ...], ...] = ()
+    if not isinstance(split, int):
+        default_left = np.bool_(split.default_left)
+        sets = (tuple(candidates.feature[split.right].tolist()),)
+    feature, threshold = candidates.feature[candidate], candidates.threshold[candidate]
+    return table.appended(feature, threshold, default_left, sets), len(table)
+
+
+def went_left(
+    table: LookupTable, record: int, values: NDArray[np.float32], rows: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which of ``rows`` go left at ``record``: bool, of the length of ``rows``."""
+    return table.directions_at(values, rows, record)

@@ -25,9 +25,8 @@ from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.records import ActiveTree
-from fedmq.protocol.training.model import ModelBuilder
-from fedmq.protocol.training.node_rows import Residuals
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.model import ModelBuilder, Residuals
+from fedmq.protocol.training.terms import ActiveTable
 
 __all__ = ["FoldModels"]
 

@@ -13,21 +13,50 @@ from numpy.typing import NDArray
 from fedmq.boosting.callbacks import Callbacks, EarlyStopping
 from fedmq.boosting.dart import Dart
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.metrics import watched_maximizes
+from fedmq.boosting.metrics import metric_of, watched_maximizes
 from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.objectives.objective import BaseScore, quantile
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.records import ActiveTree, all_records
-from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
-from fedmq.protocol.training.node_rows import Residuals
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.candidates import recorded
+from fedmq.protocol.training.terms import ActiveTable
 
-__all__ = ["DartMargins", "DartRound", "ModelBuilder", "Round", "TreeIncrements"]
+__all__ = [
+    "DartMargins",
+    "DartRound",
+    "DeriveGradients",
+    "EstimateBaseScore",
+    "ModelBuilder",
+    "Residuals",
+    "Round",
+    "TreeIncrements",
+]
+
+
+# Of the largest gradient: the resolution is 2^-40 of it, and float32 has 24 bits.
+_NARROWEST = 2.0**-24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EstimateBaseScore:
+    """The prediction before the first tree, from the labels of the training rows of ``table``."""
+
+    label: ClassVar[str] = "EstimateBaseScore"
+    params: TrainParams
+    table: ActiveTable
+
+    def run(self) -> BaseScore:
+        training = ~self.table.evaluation
+        weight = self.table.weight
+        return (self.table.objective or objective_of(self.params)).base_scores(
+            self.table.label[training], None if weight is None else weight[training]
+        )
 
 
 class Round:
@@ -376,3 +405,89 @@ class ModelBuilder:
                     maximize=watched_maximizes(name, self._params, self._table.metric),
                 )
             self._stopping = self._stopping.after(trees // self._params.trees_per_round - 1, score)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeriveGradients:
+    """The gradients from which the next tree grows, and the metrics of the model so far.
+
+    The gradients are those of ``margins``, the metrics those of ``evaluated`` margins.
+
+    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; the last is the one
+    that early stopping watches. There are none while a round lacks trees. Raises
+    `DataError` where the labels span more than sums of the fixed resolution can keep.
+    """
+
+    label: ClassVar[str] = "DeriveGradients"
+    params: TrainParams
+    margins: NDArray[np.float32]
+    evaluated: NDArray[np.float32]
+    table: ActiveTable
+    tree: int
+
+    def run(self) -> tuple[Gradients, dict[str, float]]:
+        table = self.table
+        training = ~table.evaluation
+        gradients = Gradients.of(
+            self.margins,
+            table.label,
+            training,
+            self.params,
+            self.tree,
+            table.weight,
+            table.objective,
+        )
+        if self.tree == 0:
+            self._check_spread(training)
+        if self.tree % self.params.trees_per_round:
+            return gradients, {}  # the round is not complete
+        return gradients, self._metrics(training)
+
+    def _metrics(self, training: NDArray[np.bool_]) -> dict[str, float]:
+        table = self.table
+        evaluated = objective_of(self.params).evaluated(self.evaluated)
+        # As in XGBoost: a caller's metric takes margins where the objective is a caller's as well.
+        shown = evaluated if table.objective is None else self.evaluated
+        metrics: dict[str, float] = {}
+        for name, rows in {"train": training, **table.evaluation_sets}.items():
+            label, weight = table.label[rows], None if table.weight is None else table.weight[rows]
+            values = {
+                metric: metric_of(metric, self.params).of(label, evaluated[rows], weight)
+                for metric in self.params.eval_metric
+            }
+            if table.metric is not None:
+                values |= table.metric.of(label, shown[rows], weight)
+            metrics |= {f"{name}-{metric}": value for metric, value in values.items()}
+        return metrics
+
+    def _check_spread(self, training: NDArray[np.bool_]) -> None:
+        table = self.table
+        if table.objective is not None:
+            return  # a caller's own knows what it gives
+        objective = objective_of(self.params)
+        gradients = objective.gradients(self.margins, table.label, table.weight)
+        g = np.abs(gradients[training][..., 0])
+        most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
+        if usual < most * _NARROWEST:
+            what = "label" if table.weight is None else "label or weight"
+            raise DataError(
+                f"{what}: one lies {most:g} from base_score, and half of them within {usual:g}; "
+                "sums would lose the small ones: clip it, or take its logarithm"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """What labels are off by, ``values`` float32 (rows,): leaves are the ``quantile`` of them.
+
+    XGBoost's ``UpdateTreeLeaf``; ``weight`` (rows,) as in :class:`ActiveTable`.
+    """
+
+    values: NDArray[np.float32]
+    weight: NDArray[np.float32] | None
+    quantile: float
+
+    def leaf_weight(self, rows: NDArray[np.int32], eta: np.float32) -> np.float32:
+        """What a leaf of ``rows``, at least one, adds to the margin: a float32."""
+        weight = None if self.weight is None else self.weight[rows]
+        return quantile(self.values[rows], self.quantile, weight) * eta

@@ -1,33 +1,248 @@
-"""What is each party's best split of a node worth, and who wins?"""
+"""What is each party's best split of a node worth, and who wins?
+
+`NodeRows` knows which rows stand in each node, as the active party sees them, and makes the tree.
+The active party scores its own candidates (`OwnCandidates`) and the sums that others answer
+(`AnswerScorer`), unless these cannot be true. `Winners` chooses among the best of each party.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.gradients import FixedPoint, Gradients
+from fedmq.boosting.model.tree import LABEL_HOLDER, GrowingTree, Tree
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnsInPath, Driver, first_named
+from fedmq.boosting.splits import (
+    ROOT,
+    UNBOUNDED,
+    UNMARKED,
+    CandidateTable,
+    CategorySet,
+    ColumnMark,
+    ColumnsInPath,
+    Driver,
+    InteractionNode,
+    InteractionPath,
+    MonotoneNode,
+    SetScan,
+    WeightBounds,
+    best,
+    children,
+    first_named,
+    first_order_gains,
+    leaf_weights,
+    node_weights,
+    parent,
+    split_gains,
+    vector_leaf_weights,
+)
 from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan
 from fedmq.protocol.training.candidates import NodeCandidates
-from fedmq.protocol.training.columns import (
+from fedmq.protocol.training.claims import (
     CandidateCategories,
     CandidateConstraints,
     CandidateSigns,
+    ConsistencyCheck,
 )
-from fedmq.protocol.training.computations import ScoreCandidates, ScoreOwnCandidates
-from fedmq.protocol.training.consistency import ConsistencyCheck, ScoreAnswer, ScoreAnswers
-from fedmq.protocol.training.level import LevelRequests
-from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.model import Residuals
 
-__all__ = ["AnswerScorer", "OwnCandidates", "Winners"]
+__all__ = [
+    "AnswerScorer",
+    "NodeRows",
+    "OwnCandidates",
+    "ScoreAnswer",
+    "ScoreAnswers",
+    "ScoreCandidates",
+    "ScoreOwnCandidates",
+    "Winners",
+    "first_of_ties",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    owner: int
+    record: int
+    gain: float
+    cover: float
+
+
+class NodeRows:
+    """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
+
+    Nodes are known by their heap numbers, as the messages know them. ``constrained``: some column
+    of some party is under a monotone constraint. ``interacting``: there are interaction
+    constraints.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        params: TrainParams,
+        residuals: Residuals | None = None,
+        *,
+        constrained: bool = False,
+        interacting: bool = False,
+    ) -> None:
+        self.gradients = gradients
+        self.level: tuple[int, ...] = (ROOT,)
+        """The nodes of the current level that may still be split."""
+        self._params = params
+        self._residuals = residuals
+        self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
+        self.bounds = {ROOT: gradients.bounds(self._rows[ROOT])}
+        """What sums over some of a node's rows can be, by node: see `Gradients.bounds`."""
+        self._constrained = constrained
+        self._weight_bounds = {ROOT: UNBOUNDED}
+        self._paths = {ROOT: InteractionPath()} if interacting else {}
+        self._splits: dict[int, _Split] = {}
+        self._next: list[int] = []
+
+    def rows(self, node: int) -> NDArray[np.int32]:
+        """All rows in ``node``: training, left out by subsampling, and evaluation rows."""
+        return self._rows[node]
+
+    def carrying(self, node: int) -> NDArray[np.int32]:
+        """The rows in ``node`` that carry a gradient."""
+        rows = self._rows[node]
+        return rows[self.gradients.carried[rows]]
+
+    def totals(self, node: int) -> NDArray[np.int64]:
+        """The sums G and H of ``node``, in fixed point: int64 (2 * outputs,)."""
+        total: NDArray[np.int64] = self.bounds[node].sum(axis=0)
+        return total
+
+    def left_totals(self, node: int, left: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The sums of the rows of ``node`` that go left; ``left`` is over ``rows(node)``."""
+        below = children(node)
+        # Sums are integers: those of the child with fewer rows give the other's by subtraction.
+        counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
+        rows = self._rows[node][left if counted == 0 else ~left]
+        bounds = self.gradients.bounds(rows)
+        self.bounds[below[counted]] = bounds
+        self.bounds[below[1 - counted]] = self.bounds[node] - bounds
+        return self.totals(below[0])
+
+    def gain(self, node: int, left: NDArray[np.bool_]) -> float:
+        """What a split gains by which the rows of ``left``, over ``rows(node)``, go left."""
+        total = self.totals(node)
+        of_left = self.left_totals(node, left)
+        sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
+        return float(split_gains(sums[:1], sums[1:2], sums[2], self._params)[0])
+
+    def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
+        """How monotone constraints bound ``node``, for candidates of these signs; None without."""
+        if not self._constrained:
+            return None
+        return MonotoneNode(signs, self._weight_bounds[node], self._above(node))
+
+    def interactions(
+        self, node: int, owner: int, constraints: NDArray[np.uint64]
+    ) -> InteractionNode | None:
+        """How interaction constraints bound ``node``, for candidates of an ``owner``; None without.
+
+        ``constraints`` (candidates,) are those that hold their columns.
+        """
+        path = self._paths.get(node)
+        return None if path is None else InteractionNode(path, owner, constraints)
+
+    def split(
+        self,
+        node: int,
+        owner: int,
+        record: int,
+        gain: float,
+        left: NDArray[np.bool_],
+        column: ColumnMark = UNMARKED,
+        *,
+        expands: bool = True,
+    ) -> None:
+        """Split ``node`` by a column of an ``owner``; ``left`` is over ``rows(node)``.
+
+        ``expands``: whether the children may be split as well.
+        """
+        below, rows = children(node), self._rows[node]
+        self._splits[node] = _Split(owner, record, gain, cover=_cover(self._sums(node)))
+        if below[0] not in self.bounds:
+            self.left_totals(node, left)
+        del self._rows[node]
+        self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        bounds = self._weight_bounds[node]
+        if column.sign:
+            weights = (node_weights(self._sums(child), self._params, bounds) for child in below)
+            self._weight_bounds |= zip(below, bounds.below(column.sign, *weights), strict=True)
+        else:
+            self._weight_bounds |= dict.fromkeys(below, bounds)
+        if node in self._paths:
+            path = self._paths[node].below(owner, column.constraints)
+            self._paths |= dict.fromkeys(below, path)
+        if expands:
+            self._next.extend(below)
+
+    def next_level(self) -> bool:
+        """Go down one level; false when nothing is left to ask."""
+        self.level, self._next = tuple(sorted(self._next)), []
+        return bool(self.level)
+
+    def finish(self) -> tuple[Tree, NDArray[np.float32]]:
+        """The tree, and what it adds to the margin of each row: float32 (rows,).
+
+        Where leaves are vectors: to its margins, float32 (rows, outputs).
+        """
+        outputs = self.gradients.pairs.shape[1] // 2
+        tree, place = GrowingTree(outputs), {ROOT: 0}
+        # Level by level from left to right, whichever owner's split came in first.
+        for node, split in sorted(self._splits.items()):
+            places = tree.split(
+                place[node], split.owner, split.record, gain=split.gain, cover=split.cover
+            )
+            place |= zip(children(node), places, strict=True)
+        shape = (len(self.gradients.pairs), *((outputs,) if outputs > 1 else ()))
+        increments = np.zeros(shape, dtype=np.float32)
+        for node, rows in self._rows.items():
+            sums = self._sums(node)
+            weight = self._leaf_weight(node, sums)
+            tree.leaf(place[node], weight, cover=_cover(sums))
+            increments[rows] = weight
+        return tree.finished(), increments
+
+    def _leaf_weight(
+        self, node: int, sums: NDArray[np.float64]
+    ) -> np.float32 | NDArray[np.float32]:
+        if len(sums) > 2:
+            return vector_leaf_weights(sums, self._params, root=node == ROOT)
+        carrying = self.carrying(node)
+        if self._residuals is not None and len(carrying):
+            return self._residuals.leaf_weight(carrying, self._params.leaf_eta)
+        return np.float32(leaf_weights(sums, self._params, self._above(node)))
+
+    def check(self) -> None:
+        """Raise AssertionError unless leaves and open nodes partition the rows."""
+        together = np.sort(np.concatenate(list(self._rows.values())))
+        assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
+
+    def _above(self, node: int) -> WeightBounds:
+        """The bounds of a node's parent, within which its own weight lies."""
+        return UNBOUNDED if node == ROOT else self._weight_bounds[parent(node)]
+
+    def _sums(self, node: int) -> NDArray[np.float64]:
+        """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
+        exact = self.gradients.unrounded_totals(self._rows[node])
+        return self.gradients.scale.to_float(self.totals(node)) if exact is None else exact
+
+
+def _cover(sums: NDArray[np.float64]) -> float:
+    """The hessians of a node, those of all outputs together."""
+    return float(sums[1::2].sum())
 
 
 class OwnCandidates:
@@ -90,6 +305,40 @@ class OwnCandidates:
             ],
             self._first_order,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreOwnCandidates:
+    """The active party's own best of the ``candidates`` of nodes, given by rows and sums."""
+
+    label: ClassVar[str] = "ScoreOwnCandidates"
+    bins: BinMatrix
+    candidates: Sequence[CandidateTable]
+    gradients: Gradients
+    nodes: Sequence[NDArray[np.int32]]
+    totals: Sequence[NDArray[np.int64]]
+    params: TrainParams
+    monotone: Sequence[MonotoneNode | None]
+    interactions: Sequence[InteractionNode | None]
+    first_order: bool = False
+
+    def run(self) -> list[SplitOffer]:
+        sums = histograms(self.bins, self.gradients.pairs, self.nodes)
+        return [
+            ScoreCandidates(
+                candidates.left_sums(histogram),
+                total,
+                self.gradients.scale,
+                self.params,
+                self.first_order,
+                monotone,
+                interactions,
+                candidates.categories,
+            ).run()
+            for candidates, total, histogram, monotone, interactions in zip(
+                self.candidates, self.totals, sums, self.monotone, self.interactions, strict=True
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +444,154 @@ class AnswerScorer:
         return ScoreAnswer(score, bounds)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreAnswer:
+    """The best of a party's candidates, or how many of them lie outside of which bound.
+
+    ``bounds`` int64 (2, columns) as `Gradients.bounds` has them; None where sums are not exact. A
+    tie is then named once: see :func:`first_of_ties`.
+    """
+
+    score: ScoreCandidates
+    bounds: NDArray[np.int64] | None
+
+    def best(self) -> SplitOffer | dict[str, int]:
+        left = self.score.left
+        if self.bounds is None:
+            return self.score.run()
+        least, most = self.bounds
+        sums = np.concatenate((left, *(scan.left for scan in self.score.scans())))
+        if (sums < least).any() or (sums > most).any():
+            counts = np.stack((sums < least, sums > most)).sum(axis=1)
+            names = (("g below", "h below"), ("g above", "h above"))
+            return {
+                names[side][column]: int(counts[side, column::2].sum())
+                for side, column in np.argwhere(counts.reshape(2, -1, 2).sum(axis=1)).tolist()
+            }
+        best = self.score.run()
+        named = first_of_ties(best.candidates, left, self.score.total)
+        of_sets = [self.score.left_of(split)[np.newaxis] for split in best.sets]
+        known = np.concatenate((left[named], *of_sets))
+        return self.score.offer(best.gain, named, best.sets, known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreAnswers:
+    """What each of ``answers`` comes to: all take less time than to hand them over one by one."""
+
+    label: ClassVar[str] = "ScoreAnswer"
+    answers: Sequence[ScoreAnswer]
+
+    def run(self) -> list[SplitOffer | dict[str, int]]:
+        return [answer.best() for answer in self.answers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreCandidates:
+    """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
+
+    ``first_order``: by g alone, which takes every party's candidates to the same scale.
+    ``monotone``: the node as monotone constraints bound it, ``interactions``: the node as
+    interaction constraints do; None without any. ``categories``: the candidates of each column that
+    is split by sets; they are no splits by themselves.
+    """
+
+    label: ClassVar[str] = "ScoreCandidates"
+    left: NDArray[np.int64]
+    total: NDArray[np.int64]
+    scale: FixedPoint
+    params: TrainParams
+    first_order: bool = False
+    monotone: MonotoneNode | None = None
+    interactions: InteractionNode | None = None
+    categories: Sequence[NDArray[np.int64]] = ()
+
+    def run(self) -> SplitOffer:
+        scans = self.scans()
+        gain, tied = best(self._gains(scans))
+        sets: list[CategorySet] = []
+        start = len(self.left)
+        for scan in scans:
+            of_scan = tied[(tied >= start) & (tied < start + len(scan))]
+            sets += [scan.split(int(place) - start) for place in of_scan[:1]]
+            start += len(scan)
+        return self.offer(float(gain), tied[tied < len(self.left)].astype(np.uint32), sets)
+
+    def scans(self) -> Sequence[SetScan]:
+        """The sets of each column that is split by sets."""
+        return [
+            SetScan.of(candidates, self.left, self.total, self.scale, self.params)
+            for candidates in self.categories
+        ]
+
+    def offer(
+        self,
+        gain: float,
+        named: NDArray[np.uint32],
+        sets: Sequence[CategorySet] = (),
+        left: NDArray[np.int64] | None = None,
+    ) -> SplitOffer:
+        """The offer of the candidates ``named`` and of ``sets``, with what is known of them."""
+        columns = np.append(named, np.array([split.right[0] for split in sets], np.uint32))
+        signs = None if self.monotone is None else self.monotone.signs[columns]
+        interactions = self.interactions
+        constraints = None if interactions is None else interactions.constraints[columns]
+        return SplitOffer(gain, named, left, signs, constraints, tuple(sets))
+
+    def left_of(self, split: CategorySet) -> NDArray[np.int64]:
+        """What goes left of a set; int64 (columns,)."""
+        column = next(held for held in self.categories if split.right[0] in held)
+        if split.default_left:
+            return np.asarray(self.total - self._alone(split.right))
+        return self._alone(np.setdiff1d(column, split.right))
+
+    def _alone(self, candidates: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The sums of these categories together."""
+        return np.asarray((self.total - self.left[candidates]).sum(axis=0))
+
+    def _gains(self, scans: Sequence[SetScan]) -> NDArray[np.float32]:
+        """Of all candidates, and of the sets of each column after them; -inf of no splits."""
+        monotone, interactions = self.monotone, self.interactions
+        sums = np.concatenate((self.left, *(scan.left for scan in scans)))
+        left, right = self.scale.to_float(sums), self.scale.to_float(self.total - sums)
+        columns = np.arange(len(sums))  # a candidate of the same column
+        columns[len(self.left) :] = np.repeat(
+            [scan.candidates[0] for scan in scans], [len(scan) for scan in scans]
+        )
+        if self.first_order:
+            gains = first_order_gains(left, right, self.params)
+        else:
+            total = self.scale.to_float(self.total)
+            if monotone is not None:
+                monotone = replace(monotone, signs=monotone.signs[columns])
+            gains = split_gains(left, right, total, self.params, monotone)
+        if interactions is not None:
+            gains = np.where(interactions.allows()[columns], gains, np.float32(-np.inf))
+        for candidates in self.categories:
+            gains[candidates] = -np.inf
+        return gains
+
+
+def first_of_ties(
+    tied: NDArray[np.uint32], left: NDArray[np.int64], total: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """The lowest number of each group of ``tied`` candidates that part the rows alike.
+
+    Alike: they have the same sums, or those of one's left are those of the other's right. ``left``
+    int64 (candidates, columns), ``total`` (columns,); the result is ascending.
+    """
+    if len(tied) < 2:
+        return tied
+    sides = np.stack((left[tied], total - left[tied]), axis=1)
+    # The side that is less in the first column in which they differ comes first.
+    differ = np.argmax(sides[:, 0] != sides[:, 1], axis=1)[:, None, None]
+    deciding = np.take_along_axis(sides, differ, axis=2)[..., 0]
+    swapped = deciding[:, 0] > deciding[:, 1]
+    sides[swapped] = sides[swapped, ::-1]
+    _, first = np.unique(sides.reshape(len(tied), -1), axis=0, return_index=True)
+    return np.sort(tied[first])
+
+
 class Winners:
     """The best offer for each scored node of a tree, and its owner."""
 
@@ -202,10 +599,10 @@ class Winners:
         self._driver = Driver(params)
         self._winners: dict[int, tuple[int, SplitOffer]] = {}
 
-    def add(self, level: LevelRequests) -> None:
-        """Choose among the offers for each node of a level that is scored."""
-        for node in level.nodes:
-            self._winners[node] = _winner(level.offers(node))
+    def add(self, offers: Mapping[int, Mapping[int, SplitOffer]]) -> None:
+        """Choose among the ``offers`` for each node of a level that is scored, by their owners."""
+        for node, of_node in offers.items():
+            self._winners[node] = _winner(of_node)
             self._driver.push(node, self._winners[node][1].gain)
 
     def pop(self) -> Sequence[tuple[int, int, SplitOffer]]:

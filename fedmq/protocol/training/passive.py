@@ -17,54 +17,128 @@ another as a session does:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedmq.boosting.model.continued import continued_passive
 from fedmq.boosting.model.share import PassiveShare, Withheld
 from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
-from fedmq.messages.array import pack_payload, unpack_payload
+from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Abort, Body, SessionRefuse
-from fedmq.messages.inference import InferenceHop
-from fedmq.privacy.engine import Engine
+from fedmq.messages.inference import HopReply, InferenceHop
+from fedmq.messages.training import TrainingOpen
+from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.events import (
-    ComputationFailed,
-    Finish,
-    Interrupted,
-    Report,
-    Save,
+from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
+from fedmq.protocol.hops import AnswerHop
+from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
+from fedmq.protocol.records import (
+    AnsweredSums,
+    PassiveTree,
+    Signing,
+    SumLedger,
+    all_places,
+    all_records,
+    most_nodes,
 )
-from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Speaker, on_message
-from fedmq.protocol.records import AnsweredSums, PassiveTree, Signing, all_places, all_records
 from fedmq.protocol.training.candidates import DisclosureRules, RootCells
-from fedmq.protocol.training.columns import category_places, columns_by_sets, kept_constraints
-from fedmq.protocol.training.commitment import committed, noise_secret
-from fedmq.protocol.training.computations import BinTable
-from fedmq.protocol.training.continuation import kept_before
-from fedmq.protocol.training.passive_growth import OwnSplits, PassiveContests, PassiveGrowth
-from fedmq.protocol.training.passive_opening import (
-    EarlierDirections,
-    FindShare,
+from fedmq.protocol.training.passive_growth import (
+    OwnSplits,
+    PassiveContests,
+    PassiveGrowth,
     PassiveTerms,
     PreparedTraining,
 )
 from fedmq.protocol.training.states import (
+    EARLIER_DIRECTIONS,
     OUT_OF_REACH,
     PASSIVE_TRAINING,
     PREPARED,
     PassiveTrainingState,
 )
-from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
-from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.training.transcripts import Transcripts
+from fedmq.protocol.training.terms import (
+    BinTable,
+    PassiveTable,
+    category_places,
+    check_earlier,
+    columns_by_sets,
+    kept_before,
+    kept_constraints,
+)
+from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
 
-__all__ = ["PassiveTraining"]
+__all__ = [
+    "EarlierDirections",
+    "FindShare",
+    "PassiveTraining",
+    "check_sums_bytes",
+]
+
+
+FindShare = Callable[[str], Computation]
+"""Finds this party's share of a model by its name; None where there is none."""
+
 
 State = PassiveTrainingState
+
+
+class EarlierDirections(Part):
+    """Answers where rows go in the trees of an earlier model, before new trees grow."""
+
+    def __init__(self, machine: Machine, find_share: FindShare | None) -> None:
+        super().__init__(machine)
+        self._find_share = find_share
+        self._earlier: tuple[PassiveShare, PassiveTable] | None = None
+        self._ended = False
+
+    def find(self, party: str, table: PassiveTable, terms: TrainingOpen) -> Plan[None]:
+        """Find the share of ``party`` in the model that the terms name; Refused without it."""
+        model = terms.earlier_model
+        if not model:
+            return
+        if self._find_share is None:
+            raise Refused(f"{party} continues no models")
+        share: PassiveShare | None = yield from single(self._find_share(model))
+        if share is None:
+            raise Refused(f"{party} has no share of model {model!r}")
+        check_earlier(party, share, table, terms)
+        self._earlier = share, table
+
+    @on_message(InferenceHop)
+    def _on_hop(self, peer: str, hop: InferenceHop) -> None:
+        if self._earlier is None or self._ended:
+            raise ProtocolError("directions in trees of an earlier model, out of place")
+        share, table = self._earlier
+        rows, records = hop.rows.numpy(), hop.records.numpy()
+        if (len(rows) and int(rows.max()) >= len(table.values)) or (
+            len(records) and int(records.max()) >= len(share.lookup_table)
+        ):
+            raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
+        here = rows.astype(np.int64)
+        counts = hop.counts.numpy()
+        computation = AnswerHop(share.lookup_table, table.values, records, counts, here)
+        answer = partial(self._answer_hop, peer, hop.hop)
+        self._run(EARLIER_DIRECTIONS, single(computation), answer)
+
+    def _answer_hop(self, peer: str, hop: int, left: NDArray[np.bool_]) -> None:
+        self._send(peer, HopReply(hop=hop, left=Bitmap.of(left)))
+
+    def end(self) -> None:
+        """The first tree of this attempt begins: no directions are asked for any more."""
+        self._ended = True
+
+    def continued(self, share: PassiveShare, trees: int) -> PassiveShare:
+        """``share`` of the new trees, with the records of the ``trees`` that they continue."""
+        if self._earlier is not None:
+            return continued_passive(self._earlier[0], share, trees)
+        later = tuple((tree + trees, node) for tree, node in share.places)
+        return share.model_copy(update={"places": later})
 
 
 class PassiveTraining(Machine):
@@ -211,7 +285,7 @@ class PassiveTraining(Machine):
         bins = yield from single(BinTable(table.values, learning, asked.max_bin, columns, by_sets))
         candidates = len(CandidateTable.of(bins.cuts))
         answered = None if spec.hides_sums else self._answered
-        counter = SumsCounter(self._party, answered, table.row_set, int(learning.sum()))
+        counter = SumLedger(self._party, answered, table.row_set, int(learning.sum()))
         try:
             engine = spec.passive(unpack_payload(asked.public), bins, self._parallelism)
             secret = noise_secret(self._secret)
@@ -342,3 +416,16 @@ class PassiveTraining(Machine):
             withheld=self._withheld,
         )
         self._emit(Finish(self._earlier.continued(share, asked.earlier_trees)))
+
+
+def check_sums_bytes(
+    party: str, engine: PassiveHalf, terms: TrainingOpen, most: int | None
+) -> None:
+    """Raise Refused where the sums of a tree may take more than ``most`` bytes of memory."""
+    needed = engine.sums_bytes(most_nodes(terms.max_depth, terms.rows, terms.max_leaves))
+    if most is not None and needed > most:
+        raise Refused(
+            f"{party} takes {most / 1e9:,g} GB for the sums of a tree at most (most_sums_bytes), "
+            f"and depth {terms.max_depth} with max_bin = {terms.max_bin} may take "
+            f"{needed / 1e9:,.1f} GB"
+        )

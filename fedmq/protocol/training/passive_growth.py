@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.splits import (
     ROOT,
@@ -31,22 +32,22 @@ from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import TrainingOpen
-from fedmq.privacy.engine import ALONE, BroadcastPiece, Place, Query, SizeLimit
+from fedmq.privacy.engine import ALONE, BroadcastPiece, Engine, PassiveHalf, Place, Query, SizeLimit
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
-from fedmq.protocol.records import SumsAnswered, most_nodes
+from fedmq.protocol.records import Commitment, SumBudget, SumLedger, SumsAnswered, most_nodes
 from fedmq.protocol.training.candidates import (
     CandidateOrders,
     DisclosureRules,
     MergeCells,
     NodeCandidates,
     Siblings,
+    recorded,
+    went_left,
 )
-from fedmq.protocol.training.circuits import Circuits, HandedOn
-from fedmq.protocol.training.columns import ColumnMarks, shown_categories
-from fedmq.protocol.training.computations import recorded, went_left
-from fedmq.protocol.training.passive_opening import PassiveTerms, PreparedTraining
+from fedmq.protocol.training.claims import ColumnMarks, shown_categories
+from fedmq.protocol.training.contests import Circuits, HandedOn
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
     PIECE_TAKEN,
@@ -55,6 +56,7 @@ from fedmq.protocol.training.states import (
     SUMS,
     WINNERS,
 )
+from fedmq.protocol.training.terms import KeptConstraints, PassiveTable
 
 __all__ = [
     "AskedNodes",
@@ -65,7 +67,43 @@ __all__ = [
     "PassiveContests",
     "PassiveGrowth",
     "PassiveNodeRows",
+    "PassiveTerms",
+    "PreparedTraining",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveTerms:
+    """What holds for a whole session: the terms that the ``active`` party has ``asked`` for, and
+    what the owner of this ``party`` sets.
+
+    Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined.
+    """
+
+    party: str
+    active: str
+    asked: TrainingOpen
+    smallest_node: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedTraining:
+    """What stands from the setup to the end of a training.
+
+    ``constraints`` are those of the party's columns, ``agreed`` is to be recorded.
+    """
+
+    spec: Engine
+    engine: PassiveHalf
+    table: PassiveTable
+    bins: BinMatrix
+    candidates: int
+    constraints: KeptConstraints
+    setup: Sequence[Values]
+    rules: DisclosureRules
+    counter: SumLedger
+    agreed: Sequence[SumBudget]
+    commitment: Commitment | None
 
 
 class OwnSplits:

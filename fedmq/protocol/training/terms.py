@@ -1,24 +1,431 @@
-"""What is a training about, and what has each passive party accepted?"""
+"""What is a training about, and may it begin?
+
+The table of each side, what parameters ask of its columns, and the terms that follow from both.
+Then what each passive party has accepted, and with which trees a training may go on: those of an
+earlier attempt, or of an earlier model.
+
+Parameters name the active party's own columns, and another party's as ``party.column``. Interaction
+constraints may also name groups of columns that an owner's file defines, and ``*``, all of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import most_value_bits
-from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
+from fedmq.boosting.model.continued import places_digest
+from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, PassiveShare, Withheld
+from fedmq.boosting.objectives.custom import CustomMetric
+from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import Inconsistent, MessageError, ProtocolError
+from fedmq.errors import ConfigError, DataError, Inconsistent, MessageError, ProtocolError, Refused
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
-from fedmq.messages.training import SessionAccept, TrainingOpen
+from fedmq.messages.codec import pack_body
+from fedmq.messages.training import MOST_ROWS, SessionAccept, TrainingOpen
 from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
-from fedmq.protocol.training.columns import ColumnConstraints
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.records import PassiveTree, RowSet
 
-__all__ = ["Acceptances", "TrainingTerms"]
+__all__ = [
+    "ALL_COLUMNS",
+    "SCORED",
+    "Acceptances",
+    "ActiveTable",
+    "BinTable",
+    "ColumnConstraints",
+    "Fold",
+    "KeptConstraints",
+    "PassiveTable",
+    "TrainingTerms",
+    "category_places",
+    "check_earlier",
+    "columns_by_sets",
+    "continuing",
+    "kept_before",
+    "kept_constraints",
+    "terms_digest",
+]
+
+
+SCORED = "test"
+"""The set that the rows to score of a fold are, as ``xgb.cv`` names it."""
+_ALIGN = "find the people that all share with: fedmq align"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fold:
+    """One of a cross-validation: rows to learn from, and rows to score, both bool (rows,)."""
+
+    learning: NDArray[np.bool_]
+    scored: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTable:
+    """The active party's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2)
+    for bounds of times; ``evaluation`` bool (rows,): rows that are scored but not learned from, and
+    ``evaluation_sets`` how they are divided, "eval" being all of them where nothing is given;
+    ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
+    each row starts instead of at the base score; ``objective`` and ``metric``: a caller's own, the
+    first in place of the one that parameters name. None of them leaves this party.
+    ``held_out_ids`` are the ids of the rows of ``evaluation``, for whoever evaluates the model;
+    with ``folds`` those of all other rows.
+    ``alignment``: what tells the common rows from others, empty where rows are matched by position;
+    it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
+    table from any other, and never leaves its party; empty where no session outlives a crash.
+    ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it.
+    ``column_groups``: columns by the names that interaction constraints may give them together.
+    ``folds``: a model for each of them is trained and scored, in place of one of all rows; those of
+    ``evaluation`` are in none.
+    ``category_columns``: the features of each column of categories, 1 where a row has it, else 0.
+    Raises `DataError` for more rows than a training takes.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    label: NDArray[np.float32]
+    evaluation: NDArray[np.bool_]
+    alignment: str = ""
+    alignment_name: str = ""
+    digest: str = ""
+    signs: Mapping[str, int] = field(default_factory=dict)
+    weight: NDArray[np.float32] | None = None
+    base_margin: NDArray[np.float32] | None = None
+    objective: Objective | None = None
+    metric: CustomMetric | None = None
+    evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    held_out_ids: tuple[str, ...] = ()
+    column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folds: tuple[Fold, ...] = ()
+    category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.evaluation_sets and self.evaluation.any():
+            object.__setattr__(self, "evaluation_sets", {"eval": self.evaluation})
+        if len(self.label) > MOST_ROWS:
+            raise DataError(
+                f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"
+            )
+
+    @property
+    def turns(self) -> int:
+        """How many models grow on it in turns."""
+        return max(1, len(self.folds))
+
+    def of_fold(self, fold: Fold) -> Self:
+        """The table from which the model of ``fold`` is trained."""
+        return replace(
+            self,
+            evaluation=~fold.learning,
+            evaluation_sets={SCORED: fold.scored},
+            held_out_ids=(),
+            folds=(),
+        )
+
+    def check_engine(self, engine: Engine) -> None:
+        """Raise `ConfigError` where ``engine`` cannot train on these rows."""
+        if self.objective is not None and not engine.traits.takes_weights:
+            raise ConfigError(
+                f"engine {engine.name}: obj may give larger gradients than it is meant for"
+            )
+        if self.weight is not None and not engine.traits.takes_weights:
+            raise ConfigError(
+                f"engine {engine.name}: weights make gradients larger than it is meant for; leave "
+                "weight out"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveTable:
+    """A passive party's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
+    rows from others, empty where rows are matched by position; ``digest``, ``signs`` and
+    ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: whom it is
+    about, None where nobody counts what is answered.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    alignment: str = ""
+    digest: str = ""
+    row_set: RowSet | None = None
+    signs: Mapping[str, int] = field(default_factory=dict)
+    column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def check(
+        self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]
+    ) -> None:
+        """Raise `Refused` unless ``party`` can train with ``peer`` on it, and go on ``saved``."""
+        rows = len(self.values)
+        if terms.alignment_name and terms.alignment != self.alignment:
+            raise Refused(
+                f"alignment {terms.alignment_name!r} of {party} is another one than that of "
+                f"{peer}; make it anew with: fedmq align"
+            )
+        if terms.rows != rows or terms.evaluation.count != rows:
+            raise Refused(
+                f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}; {_ALIGN}"
+            )
+        if terms.alignment != self.alignment:
+            raise Refused(
+                f"the ids do not match: {party} and {peer} hold {rows} rows each, "
+                f"but not the same ids; {_ALIGN}"
+            )
+        for tree in saved:
+            if tree.records.feature_names != self.features:
+                raise Refused(f"the columns of {party} have changed since the session began")
+            if tree.table and tree.table != self.digest:
+                raise Refused(
+                    f"the table of {party} has other values than when the session began, so "
+                    "the session has ended; train anew with: fedmq train"
+                )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinTable:
+    """Cuts over the training rows of ``values`` (rows, features), and all rows as bins.
+
+    ``category_columns``: the features of columns of categories, which are split by sets where so
+    many as ``by_sets`` occur; None: none is.
+    """
+
+    label: ClassVar[str] = "BinTable"
+    values: NDArray[np.float32]
+    training: NDArray[np.bool_]
+    max_bin: int
+    category_columns: Sequence[Sequence[int]] = ()
+    by_sets: int | None = None
+
+    def run(self) -> BinMatrix:
+        cuts = Cuts.of(self.values[self.training], self.max_bin)
+        return BinMatrix.of(self.values, cuts.by_sets(self.category_columns, self.by_sets))
+
+
+def category_places(table: ActiveTable | PassiveTable) -> Mapping[str, tuple[int, ...]]:
+    """By column of categories, where its features stand; ascending."""
+    places = {name: place for place, name in enumerate(table.features)}
+    columns = {
+        column: tuple(sorted(places[name] for name in names if name in places))
+        for column, names in table.category_columns.items()
+    }
+    return {column: held for column, held in columns.items() if held}
+
+
+def columns_by_sets(table: ActiveTable | PassiveTable, cuts: Cuts) -> dict[str, tuple[int, ...]]:
+    """The columns that ``cuts`` of ``table`` split by sets, as a `LookupTable` has them."""
+    chosen = {}
+    for column, held in category_places(table).items():
+        if held in cuts.category_columns:
+            occurring = cuts.categories(held)
+            chosen[column] = (*occurring, *sorted(set(held) - set(occurring)))
+    return chosen
+
+
+ALL_COLUMNS = "*"
+
+
+class ColumnConstraints:
+    """The constraints of a training of ``party`` with ``peers``, over its own ``table``.
+
+    Raises:
+        ConfigError: a column does not exist, or ``engine`` cannot keep a constraint.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        peers: Sequence[str],
+        table: ActiveTable,
+        params: TrainParams,
+        engine: Engine,
+    ) -> None:
+        self._party = party
+        self._table = table
+        self._asked: dict[str, dict[str, int]] = {name: {} for name in (party, *peers)}
+        for name, sign in params.monotone_constraints.items():
+            owner, column = self._owner(name, "monotone_constraints")
+            if sign:
+                self._asked[owner][column] = sign
+        self._together = self._parted(params.interaction_constraints)
+        self.signs = _signs(party, table.features, table.signs, self._asked[party])
+        """Of the own columns: int8 (columns,)."""
+        self.interactions = _interactions(party, table, self._together[party])
+        """Of the own columns, which interaction constraints hold them: uint64 (columns,)."""
+        if params.max_cat_to_onehot is not None:
+            _check_categories(party, table, self.signs, self.interactions)
+        if self.signs.any() and not engine.shows_exact_sums:
+            raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
+
+    def hold(self, signed: Sequence[str]) -> bool:
+        """Whether some column is under a monotone constraint, here or at ``signed`` peers."""
+        return bool(signed) or bool(self.signs.any())
+
+    def opening(self, peer: str, terms: TrainingOpen) -> TrainingOpen:
+        """``terms`` for ``peer``: what others are asked of their columns is not for it."""
+        asked = {"signs": self._asked[peer], "together": self._together[peer]}
+        return terms.model_copy(update=asked)
+
+    def _parted(
+        self, constraints: Sequence[Sequence[str | int]]
+    ) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Of each party the names in each interaction constraint."""
+        named = [
+            [self._owner(name, "interaction_constraints") for name in constraint]
+            for constraint in constraints
+        ]
+        return {
+            party: tuple(
+                tuple(name for owner, name in constraint if owner == party) for constraint in named
+            )
+            for party in self._asked
+        }
+
+    def _owner(self, name: str | int, parameter: str) -> tuple[str, str]:
+        own = self._table.features
+        if isinstance(name, int):
+            if not 0 <= name < len(own):
+                raise ConfigError(
+                    f"{parameter}: {self._party} has no column number {name}, it has {len(own)}; "
+                    "another party's is named as party.column"
+                )
+            return self._party, own[name]
+        if name in own or (parameter == "interaction_constraints" and self._is_group(name)):
+            return self._party, name
+        party, _, column = name.partition(".")
+        if column and party in self._asked and party != self._party:
+            return party, column
+        raise ConfigError(
+            f"{parameter}: {self._party} has no column {name!r}; another party's is named as "
+            "party.column"
+        )
+
+    def _is_group(self, name: str) -> bool:
+        """Whether it is a group of own columns, or an own column of categories."""
+        categories = any(feature.startswith(f"{name}=") for feature in self._table.features)
+        return categories or name in (ALL_COLUMNS, *self._table.column_groups)
+
+
+def _signs(
+    party: str, columns: Sequence[str], own: Mapping[str, int], asked: Mapping[str, int]
+) -> NDArray[np.int8]:
+    """The sign of each of the ``columns`` of ``party``: int8 (columns,).
+
+    ``own`` signs are those of its file, ``asked`` those of the training's parameters.
+
+    Raises:
+        ConfigError: a column does not exist, or has two signs.
+    """
+    signs = np.zeros(len(columns), np.int8)
+    for where, named in (("monotone", own), ("monotone_constraints", asked)):
+        for column, sign in named.items():
+            place = _place(party, columns, column, where)
+            if signs[place] == -sign:
+                raise ConfigError(
+                    f"{where}: column {column!r} has sign {sign}, and {-sign} in the file of "
+                    f"{party}"
+                )
+            signs[place] = sign
+    return signs
+
+
+def _interactions(
+    party: str, table: ActiveTable | PassiveTable, constraints: Sequence[Sequence[str]]
+) -> NDArray[np.uint64]:
+    """Which of the ``constraints`` hold each column of ``party``, as bits: uint64 (columns,).
+
+    Raises:
+        ConfigError: a column or group does not exist, or a column has the name of a group.
+    """
+    columns = table.features
+    groups: dict[str, Sequence[str]] = {ALL_COLUMNS: columns, **table.column_groups}
+    bits = np.zeros(len(columns), np.uint64)
+    for number, names in enumerate(constraints):
+        for name in names:
+            if name in groups and name in columns:
+                raise ConfigError(f"column_groups: {party} has a column {name!r}, too")
+            where = "column_groups" if name in groups else "interaction_constraints"
+            for column in groups.get(name, (name,)):
+                bits[_places(party, columns, column, where)] |= np.uint64(1 << number)
+    return bits
+
+
+def _check_categories(
+    party: str,
+    table: ActiveTable | PassiveTable,
+    signs: NDArray[np.int8],
+    interactions: NDArray[np.uint64],
+) -> None:
+    """Raise `ConfigError` where categories of a column that may be split by sets are set apart."""
+    for column, held in category_places(table).items():
+        places = list(held)
+        if signs[places].any():
+            raise ConfigError(
+                f"monotone_constraints: {column!r} of {party} holds categories, which "
+                "max_cat_to_onehot splits by sets: a set neither rises nor falls"
+            )
+        if len(np.unique(interactions[places])) > 1:
+            raise ConfigError(
+                f"interaction_constraints: {column!r} of {party} holds categories, which "
+                "max_cat_to_onehot splits by sets: name the column, not some of them"
+            )
+
+
+def _places(party: str, columns: Sequence[str], column: str, where: str) -> list[int]:
+    """Where ``column`` stands; of a column of categories, where each of them does."""
+    categories = [
+        place for place, feature in enumerate(columns) if feature.startswith(f"{column}=")
+    ]
+    if column not in columns and categories:
+        return categories
+    return [_place(party, columns, column, where)]
+
+
+def _place(party: str, columns: Sequence[str], column: str, where: str) -> int:
+    if column not in columns:
+        raise ConfigError(f"{where}: {party} trains with no column {column!r}")
+    return columns.index(column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptConstraints:
+    """Of a passive party's columns: ``signs`` int8 and ``interactions`` uint64 (columns,).
+
+    ``count``: how many interaction constraints the training has.
+    """
+
+    signs: NDArray[np.int8]
+    interactions: NDArray[np.uint64]
+    count: int
+
+
+def kept_constraints(
+    party: str, table: PassiveTable, terms: TrainingOpen, engine: Engine
+) -> KeptConstraints:
+    """What ``party`` keeps of its columns; Refused where they cannot be kept."""
+    try:
+        signs = _signs(party, table.features, table.signs, terms.signs)
+        interactions = _interactions(party, table, terms.together)
+        if terms.max_cat_to_onehot:
+            _check_categories(party, table, signs, interactions)
+    except ConfigError as error:
+        raise Refused(str(error)) from None
+    if (signs.any() or terms.together) and not engine.shows_exact_sums:
+        kind = "a monotone constraint" if signs.any() else "interaction constraints"
+        raise Refused(f"{party} has columns under {kind}, which engine {engine.name!r} cannot keep")
+    return KeptConstraints(signs, interactions, len(terms.together))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +615,93 @@ class Acceptances:
             if (body := self.of.get(peer)) is not None
         }
         return {peer: withheld for peer, withheld in held.items() if withheld != WITHHELD_NOTHING}
+
+
+_REGROWN = 1
+"""No two parties are further apart, so nobody needs more of another's trees grown again."""
+
+
+def terms_digest(terms: TrainingOpen) -> str:
+    """What tells ``terms`` from others: 16 bytes of BLAKE2b (RFC 7693), in hex.
+
+    Keys are not among them: an engine makes new ones for each attempt.
+    """
+    lasting = {"public": pack_payload({}), "signs": dict(sorted(terms.signs.items()))}
+    packed = pack_body(terms.model_copy(update=lasting))
+    return hashlib.blake2b(packed, digest_size=16).hexdigest()
+
+
+def kept_before(
+    tree: int, saved: Sequence[PassiveTree], *, finished: bool
+) -> tuple[PassiveTree, ...]:
+    """Those of ``saved`` before ``tree``, with which the session goes on.
+
+    ``finished``: an earlier attempt has finished at this party, and so all trees are everywhere.
+    Raises ProtocolError where more trees would grow again than a crash can cost.
+    """
+    kept = tuple(earlier for earlier in saved if earlier.number < tree)
+    if len(saved) - len(kept) > (0 if finished else _REGROWN):
+        raise ProtocolError(
+            f"tree {tree} was to grow again after {saved[-1].number + 1} were saved everywhere"
+        )
+    return kept
+
+
+def continuing(
+    earlier: ActiveShare, params: TrainParams, parties: Sequence[str], table: ActiveTable
+) -> TrainParams:
+    """``params``, beginning where ``earlier`` does; ``parties`` train on the active party's table.
+
+    Raises:
+        ConfigError: the trees of both cannot make one model.
+    """
+    model = earlier.model_id
+    if table.folds:
+        raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
+    if "dart" in (earlier.params.booster, params.booster):
+        raise ConfigError("continue_from: trees of dart are weighed anew, so they end with a model")
+    own = OBJECTIVES[params.objective].own_parameters
+    same = ("objective", "num_parallel_tree", "multi_strategy", *own)
+    for name in same:
+        before, now = getattr(earlier.params, name), getattr(params, name)
+        if before != now:
+            raise ConfigError(f"continue_from: {name} = {now}, model {model!r} has {before}")
+    if params.base_score not in (None, earlier.base_score):
+        raise ConfigError(
+            f"continue_from: base_score = {params.base_score}, model {model!r} has "
+            f"{earlier.base_score}; leave it out"
+        )
+    if params.active_only_trees:
+        raise ConfigError(
+            "continue_from: active_only_trees are a model's first, and these are not; leave it out"
+        )
+    away = [party for party in earlier.parties if party not in parties]
+    if away:
+        raise ConfigError(
+            f"continue_from: {', '.join(away)} holds a share of model {model!r}, and takes no part"
+        )
+    if earlier.lookup_table.feature_names != table.features:
+        raise ConfigError(
+            f"continue_from: model {model!r} was trained on other columns of {parties[0]}"
+        )
+    begun = {
+        "base_score": earlier.base_score,
+        # All trees of a model are of one XGBoost, as its share says.
+        "xgboost_arithmetic": earlier.params.xgboost_arithmetic,
+    }
+    return params.model_copy(update=begun)
+
+
+def check_earlier(
+    party: str, share: PassiveShare, table: PassiveTable, terms: TrainingOpen
+) -> None:
+    """Raise Refused unless ``share`` is what ``party`` holds of the model that ``terms`` name."""
+    model = terms.earlier_model
+    if share.lookup_table.feature_names != table.features:
+        raise Refused(f"model {model!r} was trained on other columns of {party}")
+    whole = len(share.places) == len(share.lookup_table)
+    if not whole or places_digest(share.places) != terms.earlier_places:
+        raise Refused(
+            f"the share of model {model!r} at {party} is of another training of that name, or of "
+            "an earlier version of fedmq"
+        )

@@ -13,7 +13,7 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.data.table import ReadTable, Table
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
 

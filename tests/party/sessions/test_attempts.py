@@ -19,7 +19,7 @@ from fedmq.protocol.records import Record
 from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 
 
 class SlowDisk(Journal):

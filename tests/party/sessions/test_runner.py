@@ -22,7 +22,7 @@ from fedmq.protocol.session import Address, Mailbox, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.states import PassiveTrainingState
-from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.terms import ActiveTable
 
 
 class RefusingDisk(NullJournal):

@@ -24,7 +24,7 @@ from fedmq.privacy.masking import (
     splitting_matrix,
 )
 from fedmq.privacy.plan import PIECE_BYTES, Reply
-from fedmq.protocol.training.computations import ScoreCandidates
+from fedmq.protocol.training.offers import ScoreCandidates
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 

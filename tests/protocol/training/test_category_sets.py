@@ -13,7 +13,7 @@ from fedmq.errors import FedmqError, Inconsistent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.training import HistogramReply
 from fedmq.protocol.training.candidates import count_cells, kept_candidates
-from fedmq.protocol.training.columns import CandidateCategories, shown_categories
+from fedmq.protocol.training.claims import CandidateCategories, shown_categories
 
 
 def numbers(*values: int) -> Array:

@@ -11,7 +11,7 @@ from fedmq.messages.array import pack_payload
 from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.plan import Exchange, single
 from fedmq.protocol.machine import PlanState
-from fedmq.protocol.training.level import LevelRequests
+from fedmq.protocol.training.active_growth import LevelRequests
 from fedmq.protocol.training.states import OFFER
 
 NODES = (4, 6)

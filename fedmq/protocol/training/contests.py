@@ -1,0 +1,351 @@
+"""How are winners found where sums are hidden?
+
+The nodes of a level are contested with each peer (`Contests`, of the active party), once all is
+known of them (`LevelContests`). The two halves of the engine find who wins by circuits: parcels,
+one after the other, each in pieces that are messages (`Circuits`, of both parties). A half sends
+and waits as its plan says. What has come of a parcel lies in memory alone, until the half reads it.
+Where several parties compete, each hands the best so far on to the next in the chain (`HandedOn`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import SMALLEST_GAIN
+from fedmq.errors import ProtocolError
+from fedmq.messages import training
+from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
+from fedmq.privacy.engine import ActiveHalf, Contest, Place, SplitOffer
+from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Handed, HandOn, Reply, Values
+from fedmq.protocol.machine import Machine, Part, PlanState, on_message
+from fedmq.protocol.training.claims import ConsistencyCheck
+from fedmq.protocol.training.offers import NodeRows
+from fedmq.protocol.training.states import WINNERS
+
+__all__ = ["Circuits", "Contests", "HandedOn", "LevelContests"]
+
+
+class Contests(Part):
+    """Where sums are hidden: the nodes of a level are contested with each peer.
+
+    ``add_offers`` takes what is known of an owner's best candidates in some nodes.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        engine: ActiveHalf,
+        owners: Mapping[str, int],
+        add_offers: Callable[[Sequence[int], int, Sequence[SplitOffer]], None],
+    ) -> None:
+        super().__init__(machine)
+        self._engine = engine
+        self._owners = owners
+        self._add_offers = add_offers
+        self._level: LevelContests
+        self._circuits = Circuits(self._send, self._resume, opens=True)
+        self._handed = HandedOn(self._resume)
+
+    def begin(
+        self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
+    ) -> None:
+        """Nothing is known of ``nodes`` yet, a level of the tree of ``builder``."""
+        self._level = LevelContests(nodes, peers, builder, params)
+
+    def offered(self, nodes: Sequence[int], offers: Sequence[SplitOffer]) -> None:
+        """The active party's own best of each of ``nodes``, with which all others are compared."""
+        self._level.own_gains |= zip(nodes, (offer.gain for offer in offers), strict=True)
+        self._contest()
+
+    def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
+        """``peer`` has answered for so many candidates in each of ``nodes``."""
+        self._level.answered(peer, nodes, candidates)
+        self._contest()
+
+    def _contest(self) -> None:
+        """Find the winners of all nodes about which everything is known that can be."""
+        for nodes, contests in self._level.next():
+            for peer in self._level.peers - set(contests):
+                self._with_winners(peer, nodes, np.zeros(len(nodes), np.bool_))
+            chain = tuple(contests)
+            for peer, (candidates, contest) in contests.items():
+                self._begin_contest(peer, chain, candidates, contest)
+
+    def _begin_contest(
+        self, peer: str, chain: tuple[str, ...], candidates: int, contest: Contest
+    ) -> None:
+        nodes, tree = contest.nodes, self._level.tree
+        limit = self._engine.contest_bytes(len(nodes), candidates, contest.place)
+        self._circuits.begin(peer, tree, nodes, limit, chain if len(chain) > 1 else ())
+        self._run(
+            WINNERS,
+            self._engine.find_winners(peer, contest),
+            partial(self._circuits_end, peer, nodes),
+            partial(self._follow_circuits, peer, chain[contest.place.number - 2], nodes[0]),
+            ConsistencyCheck(peer, tree, nodes[0]),
+        )
+
+    def _follow_circuits(
+        self, peer: str, before: str, node: int, step: Exchange | Reply, run: PlanState
+    ) -> None:
+        """``before`` the first of a chain is the last one, which knows who won."""
+        if isinstance(step, HandOn):
+            self._handed.take(peer, node, step.pieces)
+        elif isinstance(step, Handed):
+            self._handed.wait(before, node, run)
+        else:
+            self._circuits.follow(peer, node, step, run)
+
+    @on_message(training.CircuitPiece)
+    def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
+        self._circuits.hear(peer, body)
+
+    def _circuits_end(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
+        self._circuits.end(peer, nodes[0])
+        self._with_winners(peer, nodes, won)
+
+    def _with_winners(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
+        """A peer's best candidate gains more than the active party's, or it does not."""
+        gains = np.where(won, np.inf, -np.inf).tolist()
+        offers = [SplitOffer(gain, np.empty(0, np.uint32)) for gain in gains]
+        self._add_offers(nodes, self._owners[peer], offers)
+
+    def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
+        """What ``node`` gained by a split of ``peer``, by which rows went left.
+
+        Raises:
+            Inconsistent: so little that it cannot have won.
+        """
+        return self._level.gain(peer, node, left)
+
+
+class LevelContests:
+    """Where sums are hidden: which of ``nodes`` are contested with ``peers``, and when.
+
+    Once all were asked about. A contest takes nodes with as many candidates each: all of a level,
+    or each alone where nodes draw their columns. It takes the active party's own best of each, too.
+    """
+
+    def __init__(
+        self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
+    ) -> None:
+        self.tree = builder.gradients.tree
+        self.own_gains: dict[int, float] = {}
+        """What the best of the active party's own candidates gains, by node."""
+        self._nodes = tuple(nodes)
+        self._builder = builder
+        self._least_gain = max(float(np.nextafter(SMALLEST_GAIN, np.float32(1))), params.gamma)
+        self._together = params.colsample_bylevel == params.colsample_bynode == 1
+        self._candidates: dict[str, dict[int, int]] = {peer: {} for peer in peers}
+        """How many were answered for, by node."""
+        self._begun = False
+
+    @property
+    def peers(self) -> set[str]:
+        """All who were asked."""
+        return set(self._candidates)
+
+    def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
+        """``peer`` has answered for so many candidates in each of ``nodes``."""
+        self._candidates[peer] |= zip(nodes, candidates, strict=True)
+
+    def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Contest]]]]:
+        """Groups of nodes, once all is known of the level: candidates of a node, and contest.
+
+        By peer, in the order of the chain, in which nobody stands without a candidate.
+        """
+        nodes, counts = self._nodes, self._candidates
+        own = all(node in self.own_gains for node in nodes)
+        if self._begun or not own or any(len(count) < len(nodes) for count in counts.values()):
+            return
+        self._begun = True
+        for group in [nodes] if self._together else [(node,) for node in nodes]:
+            counted = {peer: self._count(peer, group) for peer in counts}
+            chain = [peer for peer, count in counted.items() if count]
+            yield (
+                group,
+                {
+                    peer: (counted[peer], self._contest(group, Place(number, len(chain))))
+                    for number, peer in enumerate(chain, start=1)
+                },
+            )
+
+    def _count(self, peer: str, nodes: Sequence[int]) -> int:
+        """Candidates of ``peer`` in each of ``nodes``."""
+        counts = [self._candidates[peer][node] for node in nodes]
+        claim = ConsistencyCheck(peer, self.tree, nodes[0])
+        claim.check_count(max(counts), min(counts))
+        return counts[0]
+
+    def _contest(self, nodes: tuple[int, ...], place: Place) -> Contest:
+        best = [self.own_gains[node] for node in nodes]
+        totals = np.stack([self._builder.totals(node) for node in nodes])
+        return Contest(nodes, totals, np.array(best, np.float32), place)
+
+    def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
+        """What ``node`` gained by a split of ``peer``, by which rows went left.
+
+        Raises:
+            Inconsistent: so little that it cannot have won.
+        """
+        gain, best = self._builder.gain(node, left), self.own_gains[node]
+        ConsistencyCheck(peer, self.tree, node).check_gain(gain, best, self._least_gain)
+        return gain
+
+
+_MOST_UNREAD = 2**10  # contests; one at a time is begun unless nodes draw their columns
+
+
+@dataclass(slots=True)
+class _Talk:
+    """About ``nodes`` of a tree with one peer, who may send so many bytes of parcels in all."""
+
+    tree: int
+    nodes: Sequence[int]
+    most_bytes: int
+    chain: tuple[str, ...]
+    sent: int = 0
+    heard: int = 0
+    bytes: int = 0
+    pieces: list[Values] = field(default_factory=list)
+    unread: deque[list[Values]] = field(default_factory=deque)
+    waiting: PlanState | None = None
+
+
+class Circuits:
+    """The talks by peer and first node; the active party ``opens`` them.
+
+    ``send`` takes a recipient and a body, ``resume`` a plan and what it waits for.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[str, training.CircuitPiece], None],
+        resume: Callable[[PlanState, Any], None],
+        *,
+        opens: bool,
+    ) -> None:
+        self._send = send
+        self._resume = resume
+        self._opens = opens
+        self._talks: dict[tuple[str, int], _Talk] = {}
+
+    def begin(
+        self,
+        peer: str,
+        tree: int,
+        nodes: Sequence[int],
+        most_bytes: int,
+        chain: tuple[str, ...] = (),
+    ) -> None:
+        """A talk about ``nodes`` with ``peer``, who sends so many bytes at most.
+
+        ``chain``: all peers with whom there is one, if they are several.
+        """
+        talk = _Talk(tree, nodes, most_bytes, chain)
+        talk.heard = 0 if self._opens else 1  # what opens it was heard
+        self._talks[peer, nodes[0]] = talk
+
+    def end(self, peer: str, node: int) -> None:
+        """The winners are known. Raises ProtocolError where ``peer`` has said more."""
+        talk = self._talks.pop((peer, node))
+        if talk.unread or talk.pieces:
+            raise ProtocolError(f"circuits of node {node} go on after their end")
+
+    def follow(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
+        """The plan ``run`` of this party's half wants to send a parcel, or waits for one."""
+        talk = self._talks[peer, node]
+        if step.pieces:
+            self._say(peer, node, talk, step.pieces)
+        if isinstance(step, Exchange):
+            if talk.unread:
+                self._resume(run, talk.unread.popleft())
+            else:
+                talk.waiting = run
+
+    def _say(self, peer: str, node: int, talk: _Talk, pieces: Sequence[Values]) -> None:
+        opening = self._opens and not talk.sent
+        for index, values in enumerate(pieces):
+            piece = training.CircuitPiece(
+                tree=talk.tree,
+                node=node,
+                parcel=talk.sent,
+                piece=index,
+                pieces=len(pieces),
+                payload=pack_payload(values),
+                level=tuple(talk.nodes) if opening else (),
+                chain=talk.chain if opening else (),
+            )
+            self._send(peer, piece)
+        talk.sent += 1
+
+    def hear(self, peer: str, body: training.CircuitPiece) -> None:
+        """Take a piece of a parcel of ``peer``; who waits for the parcel goes on after the last.
+
+        Raises:
+            ProtocolError: it is out of place, or all parcels together are longer than they can be.
+        """
+        talk = self._talks.get((peer, body.node))
+        if (
+            talk is None
+            or body.tree != talk.tree
+            or body.level
+            or (body.parcel, body.piece) != (talk.heard, len(talk.pieces))
+            or len(talk.unread) >= PARCELS_AHEAD
+        ):
+            raise ProtocolError(f"a piece of circuits of node {body.node}, out of place")
+        talk.bytes += payload_bytes(body.payload)
+        if talk.bytes > talk.most_bytes or body.pieces > talk.most_bytes + 1:
+            raise ProtocolError(
+                f"circuits of {talk.bytes:,} bytes or more about node {body.node}, they take "
+                f"{talk.most_bytes:,}"
+            )
+        talk.pieces.append(unpack_payload(body.payload))
+        if len(talk.pieces) < body.pieces:
+            return
+        parcel, talk.pieces = talk.pieces, []
+        talk.heard += 1
+        if talk.waiting is None:
+            talk.unread.append(parcel)
+        else:
+            run, talk.waiting = talk.waiting, None
+            self._resume(run, parcel)
+
+
+Key = tuple[str, int]
+"""Who hands on, and the first node of a contest."""
+
+
+class HandedOn:
+    """What came, and who waits, in one tree; ``resume`` takes a plan and what it waits for."""
+
+    def __init__(self, resume: Callable[[PlanState, Any], None]) -> None:
+        self._resume = resume
+        self._unread: dict[Key, Sequence[Values]] = {}
+        self._waiting: dict[Key, PlanState] = {}
+
+    def wait(self, sender: str, node: int, run: PlanState) -> None:
+        """The plan ``run`` goes on with what ``sender`` hands on, when it has come."""
+        key = (sender, node)
+        if key in self._unread:
+            self._resume(run, self._unread.pop(key))
+        else:
+            self._waiting[key] = run
+
+    def take(self, sender: str, node: int, pieces: Sequence[Values]) -> None:
+        """``sender`` hands on ``pieces``. Raises ProtocolError where it has done so before."""
+        key = (sender, node)
+        if key in self._waiting:
+            self._resume(self._waiting.pop(key), pieces)
+        elif key in self._unread or len(self._unread) >= _MOST_UNREAD:
+            raise ProtocolError(f"shares of node {node}, which nobody waits for")
+        else:
+            self._unread[key] = pieces
