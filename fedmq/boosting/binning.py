@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from fedmq.boosting.model.numpy_field import Bools, Float32s
+from fedmq.boosting.model.tree import Bools, Float32s
 
 __all__ = ["BinMatrix", "Cuts", "histograms"]
 

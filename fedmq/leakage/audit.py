@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
-from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.attacks.finding import Finding

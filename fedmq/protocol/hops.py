@@ -12,8 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import LABEL_HOLDER, Forest
+from fedmq.boosting.model.tree import LABEL_HOLDER, Forest, LookupTable
 from fedmq.messages.array import Array
 from fedmq.messages.inference import InferenceHop
 

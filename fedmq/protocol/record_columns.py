@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import ValidationError
 
-from fedmq.boosting.model.lookup_table import ShownColumns
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.body import RecordColumns

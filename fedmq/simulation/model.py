@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.gradients import first_margins
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_model import importance, importance_kind
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_tree import (
     PooledTree,

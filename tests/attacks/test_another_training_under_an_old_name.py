@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.array import pack_payload
 from fedmq.messages.envelope import Header

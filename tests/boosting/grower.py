@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import GrowingTree, Tree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable, Tree
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 

@@ -17,9 +17,8 @@ from pydantic import BaseModel
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.tree import LEAF, LookupTable
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import encode

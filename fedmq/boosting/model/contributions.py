@@ -22,9 +22,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import ShownColumns, text_of
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, ShownColumns, Tree, text_of
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import ConfigError
 

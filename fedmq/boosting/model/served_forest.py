@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, Forest
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, Forest, LookupTable
+from fedmq.boosting.objectives.objective import FirstMargin, Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.splits import ROOT
 from fedmq.errors import DataError
@@ -173,6 +173,16 @@ class ServedForest:
         return len(self.forest.roots)
 
     @cached_property
+    def objective(self) -> Objective:
+        """The objective of the model's parameters."""
+        return objective_of(self.share.params)
+
+    @cached_property
+    def first_margin(self) -> FirstMargin:
+        """The margin, or those of all classes, that every row starts from."""
+        return self.objective.first_margin(self.share.base_score)
+
+    @cached_property
     def asked(self) -> dict[int, str]:
         """The other parties whose records the trees use, by index of the owner."""
         owners = np.unique(self.forest.owner[self.forest.owner > LABEL_HOLDER]).tolist()
@@ -254,10 +264,8 @@ class ServedForest:
 
         ``base_margin``, of their shape, is where rows start instead of at the base score.
         """
-        objective = objective_of(self.share.params)
         if base_margin is not None:
             margins = self.forest.added(leaves, base_margin)
         else:
-            base = objective.first_margin(self.share.base_score)
-            margins = self.forest.margins(leaves, base)
-        return margins, objective.predictions(margins)
+            margins = self.forest.margins(leaves, self.first_margin)
+        return margins, self.objective.predictions(margins)

@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, LookupTable, Tree
 from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 

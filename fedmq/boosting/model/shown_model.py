@@ -14,9 +14,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import LookupTable, ShownColumns
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, LookupTable, ShownColumns, Tree
 from fedmq.errors import ConfigError, DataError
 
 __all__ = [

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.contributions import TreeShap
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LEAF, Tree, walk
+from fedmq.boosting.model.tree import LEAF, LookupTable, Tree, walk
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from fedmq.boosting.model.lookup_table import Explain
+from fedmq.boosting.model.tree import Explain
 from fedmq.errors import ConfigError
 from fedmq.messages.body import LONGEST_CONSENT
 from fedmq.messages.envelope import PartyName

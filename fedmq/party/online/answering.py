@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.served_forest import Chains, RecordPlaces, is_below
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.boosting.splits import ROOT
 from fedmq.errors import DaemonError, ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import Agreed
 from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.online.answering import Answering, LoadedShare, LoadShare

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.contributions import Explainer, Player
-from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import Agreed
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, ProtocolError, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -45,8 +45,7 @@ from fedmq.protocol.events import (
     TimerFired,
 )
 from fedmq.protocol.machine import run_inline
-from fedmq.protocol.online.active import OnlineBatch
-from fedmq.protocol.online.computations import OnlineScores
+from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
 from fedmq.transport.background_tasks import end
 from fedmq.transport.link import PriorityGate

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import first_margins
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.envelope import Envelope

@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header

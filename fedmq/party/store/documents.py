@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.cross_validated import CrossValidated
-from fedmq.boosting.model.lookup_table import Agreed, ShownColumns
 from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import Agreed, ShownColumns
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically

@@ -25,9 +25,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
-from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.tree import LookupTable, Tree
 from fedmq.errors import Aborted, ConfigError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically

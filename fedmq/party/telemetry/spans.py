@@ -22,7 +22,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineHop, OnlineRefusal, OnlineRows
 from fedmq.party.telemetry.timeline import Span
-from fedmq.protocol.online.computations import OnlineScores
+from fedmq.protocol.online.active import OnlineScores
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session import Address
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedmq.boosting.model.lookup_table import Agreed, ShownColumns
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import Agreed, ShownColumns
 from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse

@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import Forest
+from fedmq.boosting.model.tree import Forest, ShownColumns
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.contributions import Explainer, Player
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import Forest
+from fedmq.boosting.model.tree import Forest, ShownColumns
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.messages.array import Bitmap

@@ -17,9 +17,8 @@ from fedmq.boosting.callbacks import EarlyStopping
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics import watched_maximizes
 from fedmq.boosting.model.cross_validated import CrossValidated
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import Withheld
-from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.tree import LookupTable, Tree
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.privacy.engine import Engine

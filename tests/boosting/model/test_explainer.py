@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 import fedmq
 from fedmq.boosting.model.contributions import Explainer, Player
-from fedmq.boosting.model.lookup_table import LookupTable, ShownColumns, text_of
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.tree import LEAF, LookupTable, ShownColumns, text_of
 from tests.boosting.tables import scattered
 
 ROWS = 250

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.shown_model import owned_importance
-from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.boosting.params import TrainParams
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from fedmq.boosting.model.numpy_field import Bools, Float32s, Int16s, Leaves
+from fedmq.boosting.model.tree import Bools, Float32s, Int16s, Leaves
 
 
 class Document(BaseModel):

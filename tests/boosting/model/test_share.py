@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
 from tests.boosting.model.test_tree import small_tree

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import LEAF, GrowingTree, Tree, walk
+from fedmq.boosting.model.tree import LEAF, GrowingTree, LookupTable, Tree, walk
 from fedmq.errors import DataError
 
 

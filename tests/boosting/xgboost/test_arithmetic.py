@@ -11,8 +11,8 @@ import pytest
 from fedmq.boosting import params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.dart import Dart
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import Arithmetic, TrainParams, arithmetic_of, default_arithmetic
 from fedmq.boosting.splits import leaf_weights, split_gains, vector_leaf_weights

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names

@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 from fedmq import Client
-from fedmq.boosting.model.lookup_table import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, ShownColumns
 from fedmq.client import ScoreList
 from fedmq.party.http.predict import ARROW
 from fedmq.protocol.online.options import Mode

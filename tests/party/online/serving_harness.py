@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import RecordPlaces
+from fedmq.boosting.model.tree import Agreed
 from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header

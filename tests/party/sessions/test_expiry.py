@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.party.store import transcripts
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
 from fedmq.protocol.records import PassiveTree

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.errors import Aborted, DataError, Refused, SourceAway
 from fedmq.messages.body import SessionUnknown
 from fedmq.party.sessions import recovery

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.store.documents import ModelStore

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import Withheld
-from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.database import Database

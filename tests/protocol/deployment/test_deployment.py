@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.lookup_table import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, ShownColumns
 from fedmq.computation import Given
 from fedmq.errors import Aborted, DataError, Refused
 from fedmq.messages.array import Array

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xgboost
 
-from fedmq.boosting.model.lookup_table import ShownColumns
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.computation import Given

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.computation import Given
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceAccept

@@ -15,8 +15,7 @@ from fedmq.errors import PeerSilent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineExits, OnlineHop, OnlineRows
 from fedmq.protocol.events import Received, Start
-from fedmq.protocol.online.active import OnlineBatch
-from fedmq.protocol.online.computations import OnlineScores
+from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.how_often import each_seed
