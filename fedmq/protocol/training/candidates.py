@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
 from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent
 from fedmq.privacy.histogram_subtraction import plan_level
