@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import LookupTable, Tree
-from fedmq.errors import DataError
+from fedmq.errors import DataError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen

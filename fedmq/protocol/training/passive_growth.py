@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.splits import (
     ROOT,
