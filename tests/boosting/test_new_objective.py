@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.objectives.objective import GradientBounds, Untransformed, pairs
+from fedmq.boosting.objectives.objective import GradientBounds, Objective, pairs
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
@@ -21,7 +21,7 @@ Y = (X[:, 0] - X[:, 3] + RANDOM.normal(size=120)).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class LogCosh(Untransformed):
+class LogCosh(Objective):
     """The logarithm of the hyperbolic cosine of the residual, ``huber_slope`` times as steep."""
 
     slope: float = 1.0

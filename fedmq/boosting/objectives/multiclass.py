@@ -53,10 +53,6 @@ class SoftProb(Objective):
         mean = np.cumsum(logs / np.float32(self.classes), dtype=np.float32)[-1]
         return tuple((logs - mean).astype(np.float32).tolist())
 
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
     def first_margin(self, base_score: BaseScore) -> FirstMargin:
         """A margin for each class: float32 (classes,)."""
         return np.full(self.classes, base_score, np.float32)

@@ -21,10 +21,9 @@ __all__ = [
     "BaseScore",
     "FirstMargin",
     "GradientBounds",
+    "LinkFunction",
     "Objective",
     "RegressionLoss",
-    "Untransformed",
-    "check_positive",
     "newton_step",
     "pairs",
     "quantile",
@@ -57,6 +56,25 @@ class GradientBounds(NamedTuple):
     h: tuple[float, float]
 
 
+class LinkFunction:
+    """How predictions become margins, and margins predictions; here they are the same."""
+
+    def check(self, score: float, objective: str) -> None:
+        """Raise ConfigError where ``objective`` cannot begin at the prediction ``score``."""
+
+    def reached(self, score: np.float32) -> np.float32:
+        """An estimated prediction, as far from its limits as the margin takes it."""
+        return score
+
+    def margin(self, score: float) -> np.float32:
+        """The margin of a prediction: ``score`` itself."""
+        return np.float32(score)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The margins themselves, of any shape."""
+        return margins
+
+
 # Metrics with an argument, as in tweedie-nloglik@1.5: least and most of it, and whether it must be
 # given.
 _ARGUMENTS: Mapping[str, tuple[float, float, bool]] = {
@@ -80,6 +98,8 @@ class Objective(ABC):
     """Training parameters that mean something for it, and not for all: its fields, in order."""
     parameter_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Defaults of parameters that are otherwise than those of all."""
+    link: ClassVar[LinkFunction] = LinkFunction()
+    """Between predictions and margins; without one of its own, predictions are the margins."""
     default_metric: ClassVar[str]
     """XGBoost's metric where none is asked for, with own parameters in braces."""
     metrics: ClassVar[tuple[str, ...]] = (
@@ -113,7 +133,7 @@ class Objective(ABC):
     @classmethod
     def check_base_score(cls, score: float) -> None:
         """Raise ConfigError where nothing can begin at this prediction."""
-        return
+        cls.link.check(score, cls.name)
 
     @classmethod
     def check_metric(cls, metric: str) -> None:
@@ -158,7 +178,17 @@ class Objective(ABC):
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
-        """What XGBoost predicts before the first tree where nobody says: the mean label."""
+        """What XGBoost predicts before the first tree where nobody says.
+
+        Raises:
+            DataError: the labels are such that no margin belongs to it.
+        """
+        return self.link.reached(self._estimate(labels, weight))
+
+    def _estimate(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The mean label."""
         return sample_mean(labels, weight)
 
     def base_scores(
@@ -172,13 +202,13 @@ class Objective(ABC):
         assert not isinstance(base_score, tuple)
         return self.base_margin(base_score)
 
-    @abstractmethod
     def base_margin(self, base_score: float) -> np.float32:
         """The margin that every row starts from."""
+        return self.link.margin(base_score)
 
-    @abstractmethod
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """Margins as predictions, float32 of the same shape."""
+        return self.link.predictions(margins)
 
     def evaluated(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """Margins as metrics take them: as predictions, unless an objective says otherwise."""
@@ -202,28 +232,6 @@ class Objective(ABC):
         return np.float32(self.predictions(step)[0])
 
 
-def check_positive(score: float, objective: str) -> None:
-    """Raise ConfigError where ``objective`` predicts positive numbers, and ``score`` is none."""
-    if np.float32(score) <= 0:
-        raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
-
-
-class Untransformed(Objective):
-    """Predictions are the margins, and the base score is one of them."""
-
-    @classmethod
-    def check_base_score(cls, score: float) -> None:
-        """Any number is a margin."""
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins
-
-
 @dataclass(frozen=True)
 class RegressionLoss(Objective):
     """One of XGBoost's ``RegLossObj``: rows of label 1 count ``scale_pos_weight`` times."""
@@ -233,7 +241,7 @@ class RegressionLoss(Objective):
     own_parameters = ("scale_pos_weight",)
     export_section = "reg_loss_param"
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """The mean label; one step of Newton's method where label 1 has a scale of its own."""

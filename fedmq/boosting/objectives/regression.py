@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.objective import (
     GradientBounds,
+    LinkFunction,
     Objective,
     RegressionLoss,
-    Untransformed,
-    check_positive,
     newton_step,
     pairs,
     quantile,
@@ -29,6 +28,7 @@ __all__ = [
     "AbsoluteError",
     "BinaryLogistic",
     "Gamma",
+    "LogLink",
     "LogitRaw",
     "Poisson",
     "PseudoHuberError",
@@ -47,7 +47,7 @@ _LEAST_HESSIAN = np.float32(1e-6)
 
 
 @dataclass(frozen=True)
-class SquaredError(Untransformed, RegressionLoss):
+class SquaredError(RegressionLoss):
     """Half the squared error of real labels; predictions are the margins."""
 
     name = "reg:squarederror"
@@ -65,8 +65,8 @@ class SquaredError(Untransformed, RegressionLoss):
         return np.stack((margins - labels, np.ones_like(margins)), axis=1)
 
 
-class _FromZero(Untransformed):
-    def base_score(
+class _FromZero(Objective):
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """One step of Newton's method from 0."""
@@ -137,64 +137,66 @@ class PseudoHuberError(_FromZero):
 
 
 _SMALLEST_HESSIAN = np.float32(1e-16)
-_BASE_SCORE_MARGIN = np.float32(1e-6)  # XGBoost's kRtEps
+_LEAST_PROBABILITY = np.float32(1e-6)  # XGBoost's kRtEps
 
 
-def _within(score: np.float32) -> np.float32:
-    return np.float32(np.clip(score, _BASE_SCORE_MARGIN, _ONE - _BASE_SCORE_MARGIN))
+class _LogitLink(LinkFunction):
+    """Predictions are probabilities."""
 
-
-@dataclass(frozen=True)
-class RegLogistic(RegressionLoss):
-    """Log loss of shares between 0 and 1; predictions are probabilities."""
-
-    name = "reg:logistic"
-    wanted = "reg:logistic takes shares from 0 to 1"
-    default_metric = "rmse"
-    metrics = ("logloss", "auc", "error", "aucpr", "ks", "rmse", "mae")
-    ldp_bounds = GradientBounds(1.0, (0.0, 0.25))  # p (1 - p) is no larger
-
-    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
-        return (labels >= 0) & (labels <= 1)
-
-    def base_score(
-        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
-    ) -> np.float32:
-        """As all regression losses have it, but as far from 0 and 1 as the margin takes it."""
-        return _within(super().base_score(labels, weight))
-
-    @classmethod
-    def check_base_score(cls, score: float) -> None:
-        """A probability."""
+    def check(self, score: float, objective: str) -> None:
         if not 0 < score < 1:
             raise ConfigError(
                 f"base_score = {score}: a probability strictly between 0 and 1 "
-                f"is needed for {cls.name}"
+                f"is needed for {objective}"
             )
 
-    def base_margin(self, base_score: float) -> np.float32:
-        """``logit(base_score)``, kept 1e-6 away from 0 and 1 as XGBoost does."""
-        score = _within(np.float32(base_score))
-        return -single_precision.log_of(_ONE / score - _ONE)
+    def reached(self, score: np.float32) -> np.float32:
+        """At least 1e-6 away from 0 and 1, as XGBoost has it."""
+        return np.float32(np.clip(score, _LEAST_PROBABILITY, _ONE - _LEAST_PROBABILITY))
+
+    def margin(self, score: float) -> np.float32:
+        """``logit(score)``."""
+        return -single_precision.log_of(_ONE / self.reached(np.float32(score)) - _ONE)
 
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """``1 / (1 + exp(-margin))``."""
         return single_precision.sigmoid(margins)
 
+
+class _LogLoss:
+    """What the log losses share, whatever their labels and predictions are."""
+
+    metrics: ClassVar[tuple[str, ...]] = ("logloss", "auc", "error", "aucpr", "ks", "rmse", "mae")
+    ldp_bounds = GradientBounds(1.0, (0.0, 0.25))  # p (1 - p) is no larger
+
     def _derivatives(
         self, margins: NDArray[np.float32], labels: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """g = p - y and h = max(p (1 - p), 1e-16)."""
+        """g = p - y and h = max(p (1 - p), 1e-16), of the probability p."""
         p = single_precision.sigmoid(margins)
         return np.stack((p - labels, np.maximum(p * (_ONE - p), _SMALLEST_HESSIAN)), axis=1)
 
 
 @dataclass(frozen=True)
-class BinaryLogistic(RegLogistic):
+class RegLogistic(_LogLoss, RegressionLoss):
+    """Log loss of shares between 0 and 1; predictions are probabilities."""
+
+    name = "reg:logistic"
+    wanted = "reg:logistic takes shares from 0 to 1"
+    link = _LogitLink()
+    default_metric = "rmse"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return (labels >= 0) & (labels <= 1)
+
+
+@dataclass(frozen=True)
+class BinaryLogistic(_LogLoss, RegressionLoss):
     """Log loss of labels 0 and 1; predictions are probabilities."""
 
     name = "binary:logistic"
     wanted = "binary:logistic takes 0 and 1"
+    link = _LogitLink()
     default_metric = "logloss"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -202,46 +204,40 @@ class BinaryLogistic(RegLogistic):
 
 
 @dataclass(frozen=True)
-class LogitRaw(Untransformed, BinaryLogistic):
-    """Log loss of labels 0 and 1; predictions are the margins, and so is the base score."""
+class LogitRaw(_LogLoss, RegressionLoss):
+    """Log loss of labels 0 and 1; predictions are the margins, and so is the base score.
+
+    The mean label is taken for a margin, as XGBoost takes it.
+    """
 
     name = "binary:logitraw"
     wanted = "binary:logitraw takes 0 and 1"
-
-    def base_score(
-        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
-    ) -> np.float32:
-        """The mean label, as if it were a margin; XGBoost has it so."""
-        return RegressionLoss.base_score(self, labels, weight)
-
-
-class _LogLink(Objective):
-    """Predictions are the exponential of the margin."""
-
-    @classmethod
-    def check_base_score(cls, score: float) -> None:
-        """A number that has a logarithm."""
-        check_positive(score, cls.name)
+    default_metric = "logloss"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
-        return np.isfinite(labels) & (labels >= 0)
+        return np.isin(labels, (0, 1))
 
-    def base_score(
-        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
-    ) -> np.float32:
-        """As other objectives have it.
+
+class LogLink(LinkFunction):
+    """Predictions are positive numbers."""
+
+    def check(self, score: float, objective: str) -> None:
+        if np.float32(score) <= 0:
+            raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
+
+    def reached(self, score: np.float32) -> np.float32:
+        """``score``.
 
         Raises:
             DataError: all labels are 0, which has no logarithm.
         """
-        score = super().base_score(labels, weight)
         if not score > 0:
             raise DataError("label: all are 0, so there is nothing to learn")
         return score
 
-    def base_margin(self, base_score: float) -> np.float32:
-        """``log(base_score)``."""
-        return single_precision.log_of(base_score)
+    def margin(self, score: float) -> np.float32:
+        """``log(score)``."""
+        return single_precision.log_of(score)
 
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """``exp(margin)``."""
@@ -249,13 +245,14 @@ class _LogLink(Objective):
 
 
 @dataclass(frozen=True)
-class Poisson(_LogLink):
+class Poisson(Objective):
     """Negative log likelihood of counts; ``max_delta_step`` makes h larger, and steps smaller."""
 
     max_delta_step: float = 0.7
 
     name = "count:poisson"
     wanted = "count:poisson takes finite numbers from 0 on"
+    link = LogLink()
     default_metric = "poisson-nloglik"
     parameter_defaults = MappingProxyType({"max_delta_step": 0.7})
     export_section = "poisson_regression_param"
@@ -270,6 +267,9 @@ class Poisson(_LogLink):
         """With a parameter that all objectives have."""
         return {"max_delta_step": str(params.max_delta_step)}
 
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels >= 0)
+
     def gradients(
         self,
         margins: NDArray[np.float32],
@@ -282,11 +282,12 @@ class Poisson(_LogLink):
 
 
 @dataclass(frozen=True)
-class Gamma(_LogLink, RegressionLoss):
+class Gamma(RegressionLoss):
     """Deviance of the gamma distribution."""
 
     name = "reg:gamma"
     wanted = "reg:gamma takes finite numbers above 0"
+    link = LogLink()
     default_metric = "gamma-deviance"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -301,16 +302,20 @@ class Gamma(_LogLink, RegressionLoss):
 
 
 @dataclass(frozen=True)
-class Tweedie(_LogLink):
+class Tweedie(Objective):
     """Negative log likelihood of a Tweedie distribution of this ``variance_power``, 1 to 2."""
 
     variance_power: float = 1.5
 
     name = "reg:tweedie"
     wanted = "reg:tweedie takes finite numbers from 0 on"
+    link = LogLink()
     default_metric = "tweedie-nloglik@{tweedie_variance_power:g}"
     own_parameters = ("tweedie_variance_power",)
     export_section = "tweedie_regression_param"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels >= 0)
 
     def gradients(
         self,
@@ -329,7 +334,7 @@ class Tweedie(_LogLink):
 _MEDIAN = 0.5
 
 
-class _Adaptive(Untransformed):
+class _Adaptive(Objective):
     """Absolute and quantile errors of XGBoost 3.2, whose leaves are quantiles of residuals.
 
     h is a constant here, so that a leaf's weight from sums would be a poor one. XGBoost refreshes
@@ -342,7 +347,7 @@ class _Adaptive(Untransformed):
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """The quantile of the labels."""
@@ -369,12 +374,12 @@ class AbsoluteError(_Adaptive):
             else SmoothAbsoluteError.of(params)
         )
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """The median label, times the sum of weights and divided by it, in float32 each."""
         total = float(len(labels)) if weight is None else float(np.sum(weight, dtype=np.float64))
-        median = float(super().base_score(labels, weight))
+        median = float(super()._estimate(labels, weight))
         return np.float32(float(np.float32(median * total)) * (1.0 / total))
 
     def gradients(
@@ -432,7 +437,7 @@ _LEAST_RATIO = np.float32(3e-4)  # XGBoost's kMinSurrogateRatio
 _NO_WEIGHT = 1e-6  # XGBoost's kRtEps
 
 
-class _Smoothed(Untransformed):
+class _Smoothed(Objective):
     """Absolute and quantile errors of XGBoost 3.4: smooth, so that g and h make the leaves.
 
     Both are as wide as residuals are off in the mean: their mean root squared, over all rows and
@@ -452,7 +457,7 @@ class SmoothAbsoluteError(_Smoothed):
     default_metric = "mae"
     ldp_bounds = GradientBounds(None, (0.0, 1.0))
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """One step of Newton's method from the mean label."""
@@ -488,7 +493,7 @@ class SmoothQuantileError(_Smoothed):
     export_section = "quantile_loss_param"
     ldp_bounds = GradientBounds(None, (0.00375, 12.5))
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """The quantile of the labels."""

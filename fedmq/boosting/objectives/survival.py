@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting import single_precision
-from fedmq.boosting.objectives.objective import Objective, check_positive, pairs
+from fedmq.boosting.objectives.objective import Objective, pairs
+from fedmq.boosting.objectives.regression import LogLink
 from fedmq.errors import DataError
 
 __all__ = ["AcceleratedFailureTime", "AftDistribution", "survival_loss"]
@@ -148,15 +148,11 @@ class AcceleratedFailureTime(Objective):
 
     name = "survival:aft"
     wanted = "survival:aft takes times from 0 on, with an upper bound that is no smaller"
+    link = LogLink()
     own_parameters = ("aft_loss_distribution", "aft_loss_distribution_scale")
     default_metric = "aft-nloglik"
     metrics = ("aft-nloglik", "interval-regression-accuracy")
     export_section = "aft_loss_param"
-
-    @classmethod
-    def check_base_score(cls, score: float) -> None:
-        """A time."""
-        check_positive(score, cls.name)
 
     def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
         """``values`` (rows,) or (rows, 2) as bounds: float32 (rows, 2).
@@ -181,19 +177,11 @@ class AcceleratedFailureTime(Objective):
         fits: NDArray[np.bool_] = np.isfinite(low) & (low >= 0) & (high >= low) & (high > 0)
         return fits
 
-    def base_score(
+    def _estimate(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """0.5, for XGBoost does not estimate it here."""
         return _DEFAULT_SCORE
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``log(base_score)``."""
-        return single_precision.log_of(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``exp(margin)``."""
-        return single_precision.exp(margins)
 
     def evaluated(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """The margins themselves: the metrics of survival take logarithms of times."""
