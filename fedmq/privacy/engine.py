@@ -26,7 +26,6 @@ from fedmq.privacy.plan import Exchange, Plan, Values
 __all__ = [
     "ALONE",
     "NOT_AN_OPTION",
-    "ActiveContestant",
     "ActiveHalf",
     "Answer",
     "AskedNode",
@@ -36,7 +35,6 @@ __all__ = [
     "Engine",
     "HiddenSums",
     "Leakage",
-    "PassiveContestant",
     "PassiveHalf",
     "Place",
     "Query",
@@ -87,43 +85,6 @@ class Contest:
     totals: NDArray[np.int64]
     best: NDArray[np.float32]
     place: Place = ALONE
-
-
-class ActiveContestant:
-    """What the active party's half of an engine does in contests; most engines have none."""
-
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        """What a passive half sends about nodes with so many candidates each, at most."""
-        return 0
-
-    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
-        """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
-
-        `Reply` sends the passive half a parcel, `Exchange` waits for the next one of the passive
-        half; before it, it sends one if it has pieces. The first parcel leaves at once. The plan
-        of the last of a chain hands on to that of the first.
-        """
-        raise MessageError("an engine that has no contests")
-        yield
-
-
-class PassiveContestant:
-    """What a passive party's half of an engine does in contests."""
-
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        """What the active half sends about nodes with so many candidates each, at most."""
-        return 0
-
-    def find_winners(
-        self, nodes: Sequence[int], place: Place
-    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
-        """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
-
-        Candidates are counted in the order of the answers. The other side of
-        `ActiveContestant.find_winners`; it begins when the first parcel has come.
-        """
-        raise MessageError("an engine that has no contests")
-        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +244,7 @@ class Question:
         return answers
 
 
-class ActiveHalf(ActiveContestant, ABC):
+class ActiveHalf(ABC):
     """The active party's half of an engine, for one session."""
 
     def start_session(
@@ -347,8 +308,24 @@ class ActiveHalf(ActiveContestant, ABC):
         shown: Directions = yield Exchange()
         return shown
 
+    # Contests, which most engines have none of.
 
-class PassiveHalf(PassiveContestant, ABC):
+    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+        """What a passive half sends about nodes with so many candidates each, at most."""
+        return 0
+
+    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
+        """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
+
+        `Reply` sends the passive half a parcel, `Exchange` waits for the next one of the passive
+        half; before it, it sends one if it has pieces. The first parcel leaves at once. The plan
+        of the last of a chain hands on to that of the first.
+        """
+        raise MessageError("an engine that has no contests")
+        yield
+
+
+class PassiveHalf(ABC):
     """A passive party's half of an engine, for one session."""
 
     nodes_per_query: int = 1
@@ -419,6 +396,23 @@ class PassiveHalf(PassiveContestant, ABC):
     @abstractmethod
     def forget_tree(self) -> None:
         """The tree is finished: drop its gradients and sums."""
+
+    # Contests, which most engines have none of.
+
+    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+        """What the active half sends about nodes with so many candidates each, at most."""
+        return 0
+
+    def find_winners(
+        self, nodes: Sequence[int], place: Place
+    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
+
+        Candidates are counted in the order of the answers. The other side of
+        `ActiveHalf.find_winners`; it begins when the first parcel has come.
+        """
+        raise MessageError("an engine that has no contests")
+        yield
 
 
 NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
