@@ -403,9 +403,10 @@ def checked_beside(
     return values.astype(np.float32) if check is None else check(values, where)
 
 
-class BesideColumn(LabelColumn):
+class BesideColumn(NumberColumn):
     """A column of numbers that is read with the label, float64 (rows,)."""
 
+    _dtype = np.float64
     _remedy = "write it as a number"
 
 
