@@ -405,10 +405,6 @@ class SessionRunner:
             error.args = (f"{error} ({self._link_trouble})",)
         return error
 
-    def _computed(self, what: str, asked: float, span: Span) -> None:
-        for see in self._seen.computed:
-            see(what, asked, span)
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work``, which raises nothing, beside the session; asyncio itself may forget it."""
         task = self._loop.create_task(work)
@@ -538,7 +534,11 @@ class SessionRunner:
         try:
             try:
                 if self._seen.computed:
-                    on_done = partial(self._computed, what, asked)
+
+                    def on_done(span: Span) -> None:
+                        for see in self._seen.computed:
+                            see(what, asked, span)
+
                     result = await self._pool.run(computation, on_done)
                 else:
                     result = await self._pool.run(computation)
