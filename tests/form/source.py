@@ -57,13 +57,16 @@ def _is_method(member: object) -> bool:
 
 
 def levels() -> dict[str, int]:
-    """How many classes of fedmq stand above one another in each class, itself included."""
+    """How many steps of inheritance lead from each class to a class of fedmq without an own base.
+
+    0 where a class has no base in fedmq.
+    """
     return {_name(kind): _levels(kind) for kind in classes()}
 
 
 def _levels(kind: type) -> int:
     own = [base for base in kind.__bases__ if base.__module__.partition(".")[0] == "fedmq"]
-    return 1 + max(map(_levels, own), default=0)
+    return max((1 + _levels(base) for base in own), default=0)
 
 
 def _name(kind: type) -> str:

@@ -30,6 +30,14 @@ def test_files_and_classes_grow_no_larger(name: str) -> None:
     assert of_source()[name] <= ALLOWED["source"][name]
 
 
+def test_levels_are_steps_of_inheritance_between_classes_of_fedmq() -> None:
+    levels = source.levels()
+    objectives = "fedmq.boosting.objectives"
+    assert levels[f"{objectives}.objective.Objective"] == 0
+    assert levels[f"{objectives}.objective.RegressionLoss"] == 1
+    assert levels[f"{objectives}.regression.SquaredError"] == 2
+
+
 def test_commands_import_no_more_modules_than_before() -> None:
     imported = of_imports()
     for command, allowed in ALLOWED["modules imported"].items():
