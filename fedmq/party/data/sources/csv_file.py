@@ -15,7 +15,7 @@ from fedmq.party.data.sources.source import Batch, Source, mistaken_for
 
 __all__ = ["CsvFile"]
 
-_BATCH = 10_000
+_BATCH_ROWS = 10_000
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -65,7 +65,7 @@ class CsvFile(Source):
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
         places = [self.columns.index(column) for column in columns]
         rows = self._numbered()
-        while batch := list(itertools.islice(rows, _BATCH)):
+        while batch := list(itertools.islice(rows, _BATCH_ROWS)):
             numbers, cells = zip(*batch, strict=True)
             by_column = list(zip(*cells, strict=True))
             yield Batch(

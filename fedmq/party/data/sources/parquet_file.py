@@ -12,7 +12,7 @@ from fedmq.party.data.sources.source import Batch, Cells, Source, mistaken_for
 
 __all__ = ["ParquetFile"]
 
-_BATCH = 65_536
+_BATCH_ROWS = 65_536
 
 
 class ParquetFile(Source):
@@ -60,7 +60,7 @@ class ParquetFile(Source):
 
         first = 1
         try:
-            for batch in self._file.iter_batches(batch_size=_BATCH, columns=list(columns)):
+            for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns)):
                 cells = {name: _cells(batch.column(name)) for name in columns}
                 yield Batch(range(first, first + batch.num_rows), cells)
                 first += batch.num_rows

@@ -186,7 +186,7 @@ def test_a_source_without_rows_is_refused(stored: Stored) -> None:
 
 def test_rows_come_in_batches(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (csv_file, parquet_file, sql_query):
-        monkeypatch.setattr(module, "_BATCH", 2)
+        monkeypatch.setattr(module, "_BATCH_ROWS", 2)
     rows = [(f"p{number}", number, None if number < 3 else "red") for number in range(7)]
     section = stored(("id", "x", "colour"), rows)
     with source_of("bank", section) as source:
