@@ -5,12 +5,7 @@ This is a section of a party's file too: every command reads it, so it imports n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["RetryPolicy"]
 
@@ -34,8 +29,3 @@ class RetryPolicy(BaseModel):
         default=86400.0, gt=0, description="longest wait for peers that are there, but do nothing"
     )
     acknowledge: float = Field(default=0.2, gt=0, description="longest wait to acknowledge")
-
-    def wait(self, retry: int, random: np.random.Generator, at_least: float = 0.0) -> float:
-        """Seconds to wait before resend number ``retry`` + 1; ``at_least`` if the link is slow."""
-        wait = min(max(self.first * self.factor**retry, at_least), self.ceiling)
-        return float(wait * (1 + self.jitter * random.random()))

@@ -62,6 +62,7 @@ __all__ = [
     "Stall",
     "StoredState",
     "decide",
+    "resend_wait",
 ]
 
 
@@ -99,6 +100,14 @@ class RoundTrip:
         """Seconds after which a message of ``size`` bytes should be acknowledged."""
         measured = (self.smoothed or 0.0) + _DEVIATIONS * self.deviation
         return measured + size / _SLOWEST
+
+
+def resend_wait(
+    policy: RetryPolicy, retry: int, random: np.random.Generator, at_least: float = 0.0
+) -> float:
+    """Seconds to wait before resend number ``retry`` + 1; ``at_least`` if the link is slow."""
+    wait = min(max(policy.first * policy.factor**retry, at_least), policy.ceiling)
+    return float(wait * (1 + policy.jitter * random.random()))
 
 
 # The mail: how a message arrives once and in order.
@@ -373,7 +382,7 @@ class Mailbox:
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
         _, size = peer.confirmed.get(next(iter(peer.unacknowledged)), (0.0, 0))
         due = peer.round_trip.due(size)
-        return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random, due))
+        return SetTimer(Resend(recipient), resend_wait(self.policy, peer.retry, self._random, due))
 
     def _transmit(
         self, recipient: str, peer: _Peer, sequence: int, body: Body, *, again: bool = False

@@ -9,7 +9,7 @@
 ``terms``           the tables that a training begins with, what it is about, and may it begin?
 ``model``           the gradients, the trees and the margins so far
 ``folds``           those of each fold of a cross-validation
-``offers``          the rows of each node, the best split of each party, and which of them wins
+``offers``          the rows of each node, and what each party's best split of it is worth
 ``candidates``      which candidates a node has, and how their owner shows them
 ``claims``          what a party says of its candidates, and can it be true?
 ``contests``        how winners are found where sums are hidden

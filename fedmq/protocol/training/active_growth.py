@@ -2,8 +2,9 @@
 
 `ActiveGrowth` has the gradients broadcast. The nodes of a level are summed by every party and
 scored; the winner of each node is split by its owner; the others learn who goes left. What is
-asked about a level, and what is still missing, stands in `LevelRequests`. With decoys
-(`DecoyGrowth`) nobody who counts messages learns whose columns split.
+asked about a level, and what is still missing, stands in `LevelRequests`; `Winners` chooses among
+the best of each party. With decoys (`DecoyGrowth`) nobody who counts messages learns whose columns
+split.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
-from fedmq.boosting.splits import UNMARKED, ColumnMark
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import UNMARKED, ColumnMark, Driver
 from fedmq.errors import ConfigError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, payload_bytes, unpack_payload
@@ -47,7 +49,7 @@ from fedmq.protocol.training.claims import (
 from fedmq.protocol.training.contests import Contests
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
-from fedmq.protocol.training.offers import AnswerScorer, NodeRows, OwnCandidates, Winners
+from fedmq.protocol.training.offers import AnswerScorer, NodeRows, OwnCandidates
 from fedmq.protocol.training.states import (
     BROADCAST,
     DIRECTIONS,
@@ -60,7 +62,7 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.terms import Acceptances, TrainingTerms
 
-__all__ = ["ActiveGrowth", "DecoyGrowth", "LevelRequests", "check_decoys", "decision"]
+__all__ = ["ActiveGrowth", "DecoyGrowth", "LevelRequests", "Winners", "check_decoys", "decision"]
 
 
 class ActiveGrowth(Part):
@@ -83,7 +85,8 @@ class ActiveGrowth(Part):
     ) -> None:
         super().__init__(machine)
         params, constraints = terms.params, terms.constraints
-        signed, interactions = acceptances.signed, len(params.interaction_constraints)
+        interactions, signed = len(params.interaction_constraints), acceptances.signed
+        constrained = constraints.hold(signed)
         self._terms = terms
         self._engine = engine
         self._accepted = acceptances.of
@@ -92,14 +95,15 @@ class ActiveGrowth(Part):
         self.tree = model.next_tree
         self._asked = terms.peers if self.tree >= terms.trees_alone else ()
         """The peers that take part in this tree."""
-        self._records = RecordNumbers(model.next_records(terms.parties))
+        following, residuals = model.next_records(terms.parties), model.residuals()
         self._builder = NodeRows(
             gradients,
             params,
-            model.residuals(),
-            constrained=constraints.hold(signed),
+            residuals,
+            constrained=constrained,
             interacting=interactions > 0,
         )
+        self._records = RecordNumbers(following)
         self._answers = AnswerScorer(
             self._builder,
             params,
@@ -108,6 +112,7 @@ class ActiveGrowth(Part):
             CandidateSigns(signed),
             CandidateConstraints(interactions),
             CandidateCategories(acceptances.by_sets if terms.category_sets else ()),
+            terms.first_order,
         )
         self._candidates = OwnCandidates(
             bins,
@@ -115,8 +120,8 @@ class ActiveGrowth(Part):
             constraints.interactions,
             params,
             self._builder,
-            terms.engine.first_order,
-            terms.table.turns,
+            terms.first_order,
+            terms.turns,
         )
         self._choice = Winners(params)
         self._to_broadcast = 0
@@ -171,6 +176,7 @@ class ActiveGrowth(Part):
 
     def _ask(self, question: Question) -> None:
         nodes = [asked.node for asked in question.nodes]
+        rows = {asked.node: len(asked.rows) for asked in question.nodes}
         for owner, peer in enumerate(self._asked, start=1):
             limit = self._accepted[peer].candidates
             about = ConsistencyCheck(peer, self.tree, nodes[0])
@@ -179,16 +185,19 @@ class ActiveGrowth(Part):
             if self.contests is not None:
                 plan = self._answers.counted(question, peer, limit)
                 then = partial(self.contests.answered, peer, nodes)
-            self._run(OFFER, plan, then, partial(self._on_exchange, peer, nodes[0]), about)
+            self._run(OFFER, plan, then, partial(self._on_exchange, peer, rows), about)
         for node, parts in question.parts().items():
             for number, part in enumerate(parts):
                 self._run(QUESTION, part, partial(self._with_part, node, number))
 
-    def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
+    def _on_exchange(
+        self, peer: str, rows: Mapping[int, int], step: Exchange | Reply, run: PlanState
+    ) -> None:
+        """``rows``: how many carry a gradient, by node of the question."""
         assert isinstance(step, Exchange)
-        limit = self._accepted[peer].candidates
-        rows = {asked: len(self._builder.carrying(asked)) for asked in step.later or (node,)}
-        largest = {asked: self._engine.largest_reply(limit, held) for asked, held in rows.items()}
+        limit, largest_reply = self._accepted[peer].candidates, self._engine.largest_reply
+        nodes = step.later or (next(iter(rows)),)
+        largest = {node: largest_reply(limit, rows[node]) for node in nodes}
         self._level.ask(peer, largest, step, run)
         self._at_end(self._send_requests)
 
@@ -247,7 +256,7 @@ class ActiveGrowth(Part):
 
     def _ask_split(self, node: int, peer: str, best: SplitOffer) -> None:
         self._level.await_split(node, peer, best)
-        reading = self._engine.read_directions(peer, self.tree, node, self._builder.rows(node))
+        reading = self._engine.read_directions(peer, self.tree, node, self._builder.rows[node])
         then, ask = partial(self._with_directions, node), partial(self._ask_directions, node)
         self._run(DIRECTIONS, reading, then, ask)
 
@@ -262,21 +271,21 @@ class ActiveGrowth(Part):
     def _split_own(self, node: int, best: SplitOffer) -> None:
         candidates, split = self._candidates.split(node, best)
         record = self._model.record(candidates, split)
-        rows = self._builder.rows(node)
+        rows = self._builder.rows[node]
         left = went_left(self._model.records, record, self._terms.table.values, rows)
         self._split(node, LABEL_HOLDER, record, left, best.mark_of(split), best.gain)
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         self._level.check_split(peer, body)
-        rows = self._terms.table.label if self._terms.hides_rows else self._builder.rows(body.node)
+        rows = self._terms.table.label if self._terms.hides_rows else self._builder.rows[body.node]
         self._level.check_directions(body, len(rows))
         self._records.check(ConsistencyCheck(peer, self.tree, body.node), body.record)
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._terms.hides_rows:
-            left = left[self._builder.rows(node)]
+            left = left[self._builder.rows[node]]
         best = self._choice.best(node)
         peer, record = self._level.end_split(node)
         column, gain = UNMARKED, best.gain
@@ -596,6 +605,38 @@ def decision(tree: int, node: int, best: SplitOffer) -> training.SplitDecision:
     )
 
 
+class Winners:
+    """The best offer for each scored node of a tree, and its owner."""
+
+    def __init__(self, params: TrainParams) -> None:
+        self._driver = Driver(params)
+        self._winners: dict[int, tuple[int, SplitOffer]] = {}
+
+    def add(self, offers: Mapping[int, Mapping[int, SplitOffer]]) -> None:
+        """Choose among the ``offers`` for each node of a level that is scored, by their owners."""
+        for node, of_node in offers.items():
+            self._winners[node] = _winner(of_node)
+            self._driver.push(node, self._winners[node][1].gain)
+
+    def pop(self) -> Sequence[tuple[int, int, SplitOffer]]:
+        """Node, owner and offer of what is split next; nothing when the tree has grown."""
+        return [(node, *self._winners[node]) for node in self._driver.pop()]
+
+    def best(self, node: int) -> SplitOffer:
+        """The offer for ``node``."""
+        return self._winners[node][1]
+
+    def expands_below(self, node: int) -> bool:
+        """Whether the children of ``node``, which was popped, may be split."""
+        return self._driver.expands_below(node)
+
+
+def _winner(offers: Mapping[int, SplitOffer]) -> tuple[int, SplitOffer]:
+    """The owner of the best offer, and the offer; the first owner wins ties."""
+    owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
+    return owner, offers[owner]
+
+
 # Decoys hide splits from those who count messages. Messages are sealed, but the broker's operator
 # counts them: each decision to a party is a split that its columns won. With decoys all parties get
 # a decision about a node, of the same length, and answer it. When all have answered, all get the
@@ -668,7 +709,7 @@ class DecoyGrowth(ActiveGrowth):
             self._split_own(node, best)
 
     def _send_decoy(self, peer: str, node: int, nothing: SplitOffer) -> None:
-        self._decoys[peer, node] = len(self._builder.rows(node))
+        self._decoys[peer, node] = len(self._builder.rows[node])
         self._send(peer, decision(self.tree, node, nothing))
 
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:

@@ -76,6 +76,7 @@ class NodeCandidates:
         self.narrows = self._sampler.narrows
         """Whether a node may have fewer candidates than its tree."""
         self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
+        self._places = np.arange(len(self.of_tree))
 
     def of_node(self, node: int) -> CandidateTable:
         """Those of a node by its heap number."""
@@ -88,7 +89,7 @@ class NodeCandidates:
     def places(self, node: int) -> NDArray[np.intp]:
         """Where those of a node stand among the tree's."""
         if not self.narrows:
-            return np.arange(len(self.of_tree))
+            return self._places
         drawn = self._features(self._sampler.of_node(node, depth(node)))
         return np.flatnonzero(np.isin(self.of_tree.feature, drawn))
 

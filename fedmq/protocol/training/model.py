@@ -69,6 +69,8 @@ class Round:
     def __init__(self, margin: NDArray[np.float32], params: TrainParams) -> None:
         self.margin = margin
         self._params = params
+        self._outputs = [params.output_of(tree) for tree in range(params.trees_per_round)]
+        """The margin to which each tree of a round adds."""
         self._added: list[NDArray[np.float32]] = []
 
     @property
@@ -91,11 +93,12 @@ class Round:
         (rows,), or (rows, outputs) where leaves are vectors.
         """
         self._added.append(increments)
-        if len(self._added) < self._params.trees_per_round:
+        if len(self._added) < len(self._outputs):
             return
         columns = self.margin.reshape(len(self.margin), -1).copy()
-        for tree, added in enumerate(self._added):  # one by one, as XGBoost adds them
-            first, vectors = self._params.output_of(tree), added.reshape(len(added), -1)
+        # One by one, as XGBoost adds them.
+        for first, added in zip(self._outputs, self._added, strict=True):
+            vectors = added.reshape(len(added), -1)
             columns[:, first : first + vectors.shape[1]] += vectors
         self.margin = columns.reshape(self.margin.shape)
         self._added = []
@@ -106,7 +109,7 @@ class Round:
         float32 (rows,) where a round is one tree with a number in each leaf, else (rows, outputs +
         what leaves have of the trees so far).
         """
-        if self._params.trees_per_round == 1:
+        if len(self._outputs) == 1:
             return self.margin
         return np.column_stack((self.margin, *self._added))
 
@@ -248,6 +251,10 @@ class ModelBuilder:
         self.saved = tuple(saved)
         self._table = table
         self._params = params
+        self._trees_per_round = params.trees_per_round
+        self.total_trees = params.total_trees
+        """So many trees at most."""
+        self._leaf_quantile = (table.objective or objective_of(params)).leaf_quantile
         self._engine = engine
         self.before: Mapping[str, float] = {}
         """The metrics of the model before the next tree."""
@@ -301,7 +308,7 @@ class ModelBuilder:
             self.before = metrics
             self._remember(len(self.trees), metrics)
         if metrics:
-            self._ask_callbacks(len(self.trees) // self._params.trees_per_round)
+            self._ask_callbacks(len(self.trees) // self._trees_per_round)
 
     def derive(self) -> Plan[tuple[Gradients, dict[str, float]]]:
         """The gradients from which the next tree grows, and the metrics of the model so far."""
@@ -317,11 +324,6 @@ class ModelBuilder:
         return len(self.trees)
 
     @property
-    def total_trees(self) -> int:
-        """So many trees at most."""
-        return self._params.total_trees
-
-    @property
     def trees_alone(self) -> int:
         """So many first trees are the active party's alone."""
         return self._params.trees_alone
@@ -330,15 +332,14 @@ class ModelBuilder:
     def is_complete(self) -> bool:
         """Whether all trees have grown, or early stopping is due."""
         stopped = self._stopping is not None and self._stopping.is_due
-        return self._ended or stopped or len(self.trees) == self._params.total_trees
+        return self._ended or stopped or len(self.trees) == self.total_trees
 
     def residuals(self) -> Residuals | None:
         """What labels are off by, where leaves are made of it; None where sums make them."""
-        objective = self._table.objective or objective_of(self._params)
-        quantile = objective.leaf_quantile
-        if quantile is None:
+        if self._leaf_quantile is None:
             return None
-        return Residuals(self._table.label - self._round.margin, self._table.weight, quantile)
+        off = self._table.label - self._round.margin
+        return Residuals(off, self._table.weight, self._leaf_quantile)
 
     def begin_tree(self) -> None:
         """What is recorded from here on belongs to the next tree."""
@@ -404,7 +405,7 @@ class ModelBuilder:
                     rounds=self._params.early_stopping_rounds,
                     maximize=watched_maximizes(name, self._params, self._table.metric),
                 )
-            self._stopping = self._stopping.after(trees // self._params.trees_per_round - 1, score)
+            self._stopping = self._stopping.after(trees // self._trees_per_round - 1, score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,8 @@
-"""What is each party's best split of a node worth, and who wins?
+"""What is each party's best split of a node worth?
 
 `NodeRows` knows which rows stand in each node, as the active party sees them, and makes the tree.
 The active party scores its own candidates (`OwnCandidates`) and the sums that others answer
-(`AnswerScorer`), unless these cannot be true. `Winners` chooses among the best of each party.
+(`AnswerScorer`), unless these cannot be true.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from fedmq.boosting.splits import (
     CategorySet,
     ColumnMark,
     ColumnsInPath,
-    Driver,
     InteractionNode,
     InteractionPath,
     MonotoneNode,
@@ -63,7 +62,6 @@ __all__ = [
     "ScoreAnswers",
     "ScoreCandidates",
     "ScoreOwnCandidates",
-    "Winners",
     "first_of_ties",
 ]
 
@@ -98,8 +96,9 @@ class NodeRows:
         """The nodes of the current level that may still be split."""
         self._params = params
         self._residuals = residuals
-        self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
-        self.bounds = {ROOT: gradients.bounds(self._rows[ROOT])}
+        self.rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
+        """All rows by node: training, left out by subsampling, and evaluation rows."""
+        self.bounds = {ROOT: gradients.bounds(self.rows[ROOT])}
         """What sums over some of a node's rows can be, by node: see `Gradients.bounds`."""
         self._constrained = constrained
         self._weight_bounds = {ROOT: UNBOUNDED}
@@ -107,13 +106,9 @@ class NodeRows:
         self._splits: dict[int, _Split] = {}
         self._next: list[int] = []
 
-    def rows(self, node: int) -> NDArray[np.int32]:
-        """All rows in ``node``: training, left out by subsampling, and evaluation rows."""
-        return self._rows[node]
-
     def carrying(self, node: int) -> NDArray[np.int32]:
         """The rows in ``node`` that carry a gradient."""
-        rows = self._rows[node]
+        rows = self.rows[node]
         return rows[self.gradients.carried[rows]]
 
     def totals(self, node: int) -> NDArray[np.int64]:
@@ -122,18 +117,18 @@ class NodeRows:
         return total
 
     def left_totals(self, node: int, left: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The sums of the rows of ``node`` that go left; ``left`` is over ``rows(node)``."""
+        """The sums of the rows of ``node`` that go left; ``left`` is over ``rows[node]``."""
         below = children(node)
         # Sums are integers: those of the child with fewer rows give the other's by subtraction.
         counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
-        rows = self._rows[node][left if counted == 0 else ~left]
+        rows = self.rows[node][left if counted == 0 else ~left]
         bounds = self.gradients.bounds(rows)
         self.bounds[below[counted]] = bounds
         self.bounds[below[1 - counted]] = self.bounds[node] - bounds
         return self.totals(below[0])
 
     def gain(self, node: int, left: NDArray[np.bool_]) -> float:
-        """What a split gains by which the rows of ``left``, over ``rows(node)``, go left."""
+        """What a split gains by which the rows of ``left``, over ``rows[node]``, go left."""
         total = self.totals(node)
         of_left = self.left_totals(node, left)
         sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
@@ -166,16 +161,16 @@ class NodeRows:
         *,
         expands: bool = True,
     ) -> None:
-        """Split ``node`` by a column of an ``owner``; ``left`` is over ``rows(node)``.
+        """Split ``node`` by a column of an ``owner``; ``left`` is over ``rows[node]``.
 
         ``expands``: whether the children may be split as well.
         """
-        below, rows = children(node), self._rows[node]
+        below, rows = children(node), self.rows[node]
         self._splits[node] = _Split(owner, record, gain, cover=_cover(self._sums(node)))
         if below[0] not in self.bounds:
             self.left_totals(node, left)
-        del self._rows[node]
-        self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        del self.rows[node]
+        self.rows |= zip(below, (rows[left], rows[~left]), strict=True)
         bounds = self._weight_bounds[node]
         if column.sign:
             weights = (node_weights(self._sums(child), self._params, bounds) for child in below)
@@ -208,7 +203,7 @@ class NodeRows:
             place |= zip(children(node), places, strict=True)
         shape = (len(self.gradients.pairs), *((outputs,) if outputs > 1 else ()))
         increments = np.zeros(shape, dtype=np.float32)
-        for node, rows in self._rows.items():
+        for node, rows in self.rows.items():
             sums = self._sums(node)
             weight = self._leaf_weight(node, sums)
             tree.leaf(place[node], weight, cover=_cover(sums))
@@ -227,7 +222,7 @@ class NodeRows:
 
     def check(self) -> None:
         """Raise AssertionError unless leaves and open nodes partition the rows."""
-        together = np.sort(np.concatenate(list(self._rows.values())))
+        together = np.sort(np.concatenate(list(self.rows.values())))
         assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
 
     def _above(self, node: int) -> WeightBounds:
@@ -236,8 +231,8 @@ class NodeRows:
 
     def _sums(self, node: int) -> NDArray[np.float64]:
         """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
-        exact = self.gradients.unrounded_totals(self._rows[node])
-        return self.gradients.scale.to_float(self.totals(node)) if exact is None else exact
+        totals, exact = self.totals(node), self.gradients.unrounded_totals(self.rows[node])
+        return self.gradients.scale.to_float(totals) if exact is None else exact
 
 
 def _cover(sums: NDArray[np.float64]) -> float:
@@ -353,6 +348,7 @@ class AnswerScorer:
     signs: CandidateSigns
     constraints: CandidateConstraints
     categories: CandidateCategories
+    first_order: bool
 
     def take_marks(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
         """Note what a reply of ``peer`` says of the columns of its candidates.
@@ -429,16 +425,24 @@ class AnswerScorer:
     def _score(
         self, claim: ConsistencyCheck, sums: Sums, most_candidates: int, shown_in: int
     ) -> ScoreAnswer:
-        claim.check_count(len(sums.left), most_candidates)
-        builder, scale = self.builder, self.builder.gradients.scale
-        total, first_order = builder.totals(claim.node), self.engine.first_order
-        signs = self.signs.of(claim.peer, shown_in, len(sums.left))
-        monotone = builder.monotone(claim.node, signs)
-        constraints = self.constraints.of(claim.peer, shown_in, len(sums.left))
-        interactions = builder.interactions(claim.node, self.owners[claim.peer], constraints)
-        categories = self.categories.of(claim.peer, shown_in, len(sums.left))
+        shown = len(sums.left)
+        claim.check_count(shown, most_candidates)
+        signs = self.signs.of(claim.peer, shown_in, shown)
+        constraints = self.constraints.of(claim.peer, shown_in, shown)
+        categories = self.categories.of(claim.peer, shown_in, shown)
+        builder, node = self.builder, claim.node
+        total, scale = builder.totals(node), builder.gradients.scale
+        monotone = builder.monotone(node, signs)
+        interactions = builder.interactions(node, self.owners[claim.peer], constraints)
         score = ScoreCandidates(
-            sums.left, total, scale, self.params, first_order, monotone, interactions, categories
+            sums.left,
+            total,
+            scale,
+            self.params,
+            self.first_order,
+            monotone,
+            interactions,
+            categories,
         )
         bounds = builder.bounds[claim.node] if self.engine.traits.exact else None
         return ScoreAnswer(score, bounds)
@@ -590,35 +594,3 @@ def first_of_ties(
     sides[swapped] = sides[swapped, ::-1]
     _, first = np.unique(sides.reshape(len(tied), -1), axis=0, return_index=True)
     return np.sort(tied[first])
-
-
-class Winners:
-    """The best offer for each scored node of a tree, and its owner."""
-
-    def __init__(self, params: TrainParams) -> None:
-        self._driver = Driver(params)
-        self._winners: dict[int, tuple[int, SplitOffer]] = {}
-
-    def add(self, offers: Mapping[int, Mapping[int, SplitOffer]]) -> None:
-        """Choose among the ``offers`` for each node of a level that is scored, by their owners."""
-        for node, of_node in offers.items():
-            self._winners[node] = _winner(of_node)
-            self._driver.push(node, self._winners[node][1].gain)
-
-    def pop(self) -> Sequence[tuple[int, int, SplitOffer]]:
-        """Node, owner and offer of what is split next; nothing when the tree has grown."""
-        return [(node, *self._winners[node]) for node in self._driver.pop()]
-
-    def best(self, node: int) -> SplitOffer:
-        """The offer for ``node``."""
-        return self._winners[node][1]
-
-    def expands_below(self, node: int) -> bool:
-        """Whether the children of ``node``, which was popped, may be split."""
-        return self._driver.expands_below(node)
-
-
-def _winner(offers: Mapping[int, SplitOffer]) -> tuple[int, SplitOffer]:
-    """The owner of the best offer, and the offer; the first owner wins ties."""
-    owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
-    return owner, offers[owner]

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.continued import continued_passive
+from fedmq.boosting.model.continued import continued_passive, places_digest
 from fedmq.boosting.model.share import PassiveShare, Withheld
 from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Computation
@@ -66,9 +66,7 @@ from fedmq.protocol.training.terms import (
     BinTable,
     PassiveTable,
     category_places,
-    check_earlier,
     columns_by_sets,
-    kept_before,
     kept_constraints,
 )
 from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
@@ -77,7 +75,9 @@ __all__ = [
     "EarlierDirections",
     "FindShare",
     "PassiveTraining",
+    "check_earlier",
     "check_sums_bytes",
+    "kept_before",
 ]
 
 
@@ -86,6 +86,9 @@ FindShare = Callable[[str], Computation]
 
 
 State = PassiveTrainingState
+
+_REGROWN = 1
+"""No two parties are further apart, so nobody needs more of another's trees grown again."""
 
 
 class EarlierDirections(Part):
@@ -139,6 +142,21 @@ class EarlierDirections(Part):
             return continued_passive(self._earlier[0], share, trees)
         later = tuple((tree + trees, node) for tree, node in share.places)
         return share.model_copy(update={"places": later})
+
+
+def check_earlier(
+    party: str, share: PassiveShare, table: PassiveTable, terms: TrainingOpen
+) -> None:
+    """Raise Refused unless ``share`` is what ``party`` holds of the model that ``terms`` name."""
+    model = terms.earlier_model
+    if share.lookup_table.feature_names != table.features:
+        raise Refused(f"model {model!r} was trained on other columns of {party}")
+    whole = len(share.places) == len(share.lookup_table)
+    if not whole or places_digest(share.places) != terms.earlier_places:
+        raise Refused(
+            f"the share of model {model!r} at {party} is of another training of that name, or of "
+            "an earlier version of fedmq"
+        )
 
 
 class PassiveTraining(Machine):
@@ -429,3 +447,19 @@ def check_sums_bytes(
             f"and depth {terms.max_depth} with max_bin = {terms.max_bin} may take "
             f"{needed / 1e9:,.1f} GB"
         )
+
+
+def kept_before(
+    tree: int, saved: Sequence[PassiveTree], *, finished: bool
+) -> tuple[PassiveTree, ...]:
+    """Those of ``saved`` before ``tree``, with which the session goes on.
+
+    ``finished``: an earlier attempt has finished at this party, and so all trees are everywhere.
+    Raises ProtocolError where more trees would grow again than a crash can cost.
+    """
+    kept = tuple(earlier for earlier in saved if earlier.number < tree)
+    if len(saved) - len(kept) > (0 if finished else _REGROWN):
+        raise ProtocolError(
+            f"tree {tree} was to grow again after {saved[-1].number + 1} were saved everywhere"
+        )
+    return kept

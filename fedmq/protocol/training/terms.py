@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import most_value_bits
-from fedmq.boosting.model.continued import places_digest
-from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, PassiveShare, Withheld
+from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, Withheld
 from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import OBJECTIVES
@@ -47,10 +46,8 @@ __all__ = [
     "PassiveTable",
     "TrainingTerms",
     "category_places",
-    "check_earlier",
     "columns_by_sets",
     "continuing",
-    "kept_before",
     "kept_constraints",
     "terms_digest",
 ]
@@ -452,6 +449,10 @@ class TrainingTerms:
     """So many first trees are the active party's alone."""
     hides_rows: bool
     hides_sums: bool
+    first_order: bool
+    """Whether candidates are scored by g alone."""
+    turns: int
+    """So many models grow a tree each in turns."""
     category_sets: bool
     """Whether peers split columns of categories by sets, where these agree."""
     decoys: bool
@@ -488,6 +489,8 @@ class TrainingTerms:
             params.trees_alone * table.turns,
             engine.traits.hides_rows,
             engine.hides_sums,
+            engine.first_order,
+            table.turns,
             category_sets and params.max_cat_to_onehot is not None,
             decoys,
         )
@@ -617,10 +620,6 @@ class Acceptances:
         return {peer: withheld for peer, withheld in held.items() if withheld != WITHHELD_NOTHING}
 
 
-_REGROWN = 1
-"""No two parties are further apart, so nobody needs more of another's trees grown again."""
-
-
 def terms_digest(terms: TrainingOpen) -> str:
     """What tells ``terms`` from others: 16 bytes of BLAKE2b (RFC 7693), in hex.
 
@@ -629,22 +628,6 @@ def terms_digest(terms: TrainingOpen) -> str:
     lasting = {"public": pack_payload({}), "signs": dict(sorted(terms.signs.items()))}
     packed = pack_body(terms.model_copy(update=lasting))
     return hashlib.blake2b(packed, digest_size=16).hexdigest()
-
-
-def kept_before(
-    tree: int, saved: Sequence[PassiveTree], *, finished: bool
-) -> tuple[PassiveTree, ...]:
-    """Those of ``saved`` before ``tree``, with which the session goes on.
-
-    ``finished``: an earlier attempt has finished at this party, and so all trees are everywhere.
-    Raises ProtocolError where more trees would grow again than a crash can cost.
-    """
-    kept = tuple(earlier for earlier in saved if earlier.number < tree)
-    if len(saved) - len(kept) > (0 if finished else _REGROWN):
-        raise ProtocolError(
-            f"tree {tree} was to grow again after {saved[-1].number + 1} were saved everywhere"
-        )
-    return kept
 
 
 def continuing(
@@ -690,18 +673,3 @@ def continuing(
         "xgboost_arithmetic": earlier.params.xgboost_arithmetic,
     }
     return params.model_copy(update=begun)
-
-
-def check_earlier(
-    party: str, share: PassiveShare, table: PassiveTable, terms: TrainingOpen
-) -> None:
-    """Raise Refused unless ``share`` is what ``party`` holds of the model that ``terms`` name."""
-    model = terms.earlier_model
-    if share.lookup_table.feature_names != table.features:
-        raise Refused(f"model {model!r} was trained on other columns of {party}")
-    whole = len(share.places) == len(share.lookup_table)
-    if not whole or places_digest(share.places) != terms.earlier_places:
-        raise Refused(
-            f"the share of model {model!r} at {party} is of another training of that name, or of "
-            "an earlier version of fedmq"
-        )
