@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -25,8 +25,10 @@ from pydantic import (
     model_validator,
 )
 
-from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
+
+if TYPE_CHECKING:
+    from fedmq.boosting.params import TrainParams
 
 __all__ = [
     "LABEL_HOLDER",
