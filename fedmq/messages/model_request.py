@@ -1,10 +1,13 @@
 """What the label holder asks of one other party about a model that they have made together.
 
-One question, in pieces where it is long, opens a session, and one answer, or a refusal, ends it.
+One question, in pieces where it is long, opens a session, and one answer, or a refusal, ends it:
+``ANSWERS`` says which answer belongs to which question.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import chain
 from typing import Annotated, ClassVar
 
 from pydantic import FailFast, Field
@@ -14,6 +17,7 @@ from fedmq.messages.body import Body, Index, ModelId, RecordColumns
 from fedmq.messages.inference import SampleId
 
 __all__ = [
+    "ANSWERS",
     "BODIES",
     "MOST_PEOPLE",
     "ModelCardOffer",
@@ -25,18 +29,24 @@ __all__ = [
     "ModelGroupPiece",
     "ModelGroupSums",
     "ModelGroups",
+    "ModelQuestion",
 ]
 
 MOST_PEOPLE = 100_000
 """Of one question about groups."""
 
 
-class ModelCardOffer(Body):
+class ModelQuestion(Body):
+    """Active to passive: a question about the model."""
+
+    model: ModelId
+
+
+class ModelCardOffer(ModelQuestion):
     """Active to passive: do you sign this card of the model?"""
 
     kind: ClassVar[str] = "model card offer"
 
-    model: ModelId
     card: Annotated[str, Field(min_length=1, max_length=500_000)]
     """The card's content, as canonical JSON."""
 
@@ -50,12 +60,10 @@ class ModelCardSigned(Body):
     """As it is kept with the card, as JSON."""
 
 
-class ModelDelete(Body):
+class ModelDelete(ModelQuestion):
     """Active to passive: delete your share of the model."""
 
     kind: ClassVar[str] = "model delete"
-
-    model: ModelId
 
 
 class ModelDeleted(Body):
@@ -64,12 +72,10 @@ class ModelDeleted(Body):
     kind: ClassVar[str] = "model deleted"
 
 
-class ModelColumns(Body):
+class ModelColumns(ModelQuestion):
     """Active to passive: what are the names of the columns that your records split?"""
 
     kind: ClassVar[str] = "model columns"
-
-    model: ModelId
 
 
 class ModelColumnNames(Body):
@@ -80,12 +86,11 @@ class ModelColumnNames(Body):
     columns: RecordColumns
 
 
-class ModelGroups(Body):
+class ModelGroups(ModelQuestion):
     """Active to passive: what are the sums of these encrypted numbers, by group of your column?"""
 
     kind: ClassVar[str] = "model groups"
 
-    model: ModelId
     column: Annotated[str, Field(min_length=1, max_length=256)]
     people: Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
     public: Payload
@@ -117,14 +122,12 @@ class ModelGroupSums(Body):
     """uint8 (groups, bytes)."""
 
 
-BODIES: tuple[type[Body], ...] = (
-    ModelCardOffer,
-    ModelCardSigned,
-    ModelDelete,
-    ModelDeleted,
-    ModelColumns,
-    ModelColumnNames,
-    ModelGroups,
-    ModelGroupPiece,
-    ModelGroupSums,
-)
+ANSWERS: Mapping[type[ModelQuestion], type[Body]] = {
+    ModelCardOffer: ModelCardSigned,
+    ModelDelete: ModelDeleted,
+    ModelColumns: ModelColumnNames,
+    ModelGroups: ModelGroupSums,
+}
+"""The answer to each question."""
+
+BODIES: tuple[type[Body], ...] = (*chain.from_iterable(ANSWERS.items()), ModelGroupPiece)

@@ -33,7 +33,6 @@ from fedmq.party.operations.record_commands import RecordCommands
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
-from fedmq.party.services.group_sums import GroupSumsService
 from fedmq.party.services.inference import InferenceService
 from fedmq.party.services.model_request import ModelRequestService
 from fedmq.party.services.service import Command, KeptModelsService, PartyContext, Service
@@ -69,7 +68,6 @@ SERVICES: list[Callable[[PartyContext], Service]] = [
     InferenceService,
     KeptModelsService,
     ModelRequestService,
-    GroupSumsService,
 ]
 """The services that need nothing but the party's context; a new session kind adds its own."""
 

@@ -35,10 +35,8 @@ from fedmq.protocol.inference.states import (
 from fedmq.protocol.machine import Table
 from fedmq.protocol.model_request.states import (
     ACTIVE_MODEL_REQUEST,
-    PASSIVE_GROUPS,
     PASSIVE_MODEL_REQUEST,
     ActiveModelRequestState,
-    PassiveGroupsState,
     PassiveModelRequestState,
 )
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
@@ -136,11 +134,6 @@ SESSION_KINDS: dict[str, SessionKind] = {
                     "A request about a model: a passive party",
                     PASSIVE_MODEL_REQUEST,
                     PassiveModelRequestState,
-                ),
-                Side(
-                    "Sums by group of a column: a passive party",
-                    PASSIVE_GROUPS,
-                    PassiveGroupsState,
                 ),
             ),
         ),

@@ -148,26 +148,26 @@ B = TypeVar("B", bound=Body)
 
 Handler = Callable[..., None]
 
-_EVENTS: dict[Handler, type] = {}
+_EVENTS: dict[Handler, tuple[type, ...]] = {}
 
 
 def on(event: type[E]) -> Callable[[Callable[[M, E], None]], Callable[[M, E], None]]:
     """Mark the method that handles events of this class, wherever the table allows them."""
 
     def mark(handler: Callable[[M, E], None]) -> Callable[[M, E], None]:
-        _EVENTS[handler] = event
+        _EVENTS[handler] = (event,)
         return handler
 
     return mark
 
 
 def on_message(
-    body: type[B],
+    *bodies: type[B],
 ) -> Callable[[Callable[[M, str, B], None]], Callable[[M, str, B], None]]:
-    """Mark the method that takes the sender and the body of messages of this class."""
+    """Mark the method that takes the sender and the body of messages of these classes."""
 
     def mark(handler: Callable[[M, str, B], None]) -> Callable[[M, str, B], None]:
-        _EVENTS[handler] = body
+        _EVENTS[handler] = bodies
         return handler
 
     return mark
@@ -176,10 +176,11 @@ def on_message(
 def handlers_of(machine: type[Any]) -> Mapping[type, Handler]:
     """The handlers of ``machine`` by event; a method that is overridden handles what it did."""
     names = {
-        _EVENTS[method]: name
+        event: name
         for base in reversed(machine.__mro__)
         for name, method in vars(base).items()
         if callable(method) and method in _EVENTS
+        for event in _EVENTS[method]
     }
     return {event: getattr(machine, name) for event, name in names.items()}
 

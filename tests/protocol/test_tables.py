@@ -40,7 +40,6 @@ from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.passive import PassiveInference
 from fedmq.protocol.machine import REFUSES, Done, Key, Machine, Transition, When, Yields, event_type
 from fedmq.protocol.model_request.active import ActiveModelRequest
-from fedmq.protocol.model_request.groups_passive import PassiveGroups
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.training.active import ActiveTraining
@@ -67,7 +66,6 @@ SERVING: list[type[Machine]] = [
     PassiveDeployment,
     ActiveModelRequest,
     PassiveModelRequest,
-    PassiveGroups,
 ]
 """Their own tests drive these; here their tables are looked at."""
 LOCAL: list[Event] = [

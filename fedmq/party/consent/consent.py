@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -190,49 +190,31 @@ class Consent:
         await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
         self._check_peer(header, "inference")
 
-    async def column_names(self, header: Header, model: str) -> None:
-        """Raises Refused if this party keeps the names of its columns to itself."""
-        await self._ask(header, model=model)
-        self._check_peer(header)
-        if self._policy.column_names != "shared":
-            raise self._refusal(
-                'share the names of its columns; column_names = "shared" in its [policy] would '
-                "allow it"
-            )
-        await self.audit.record("agreed", header, column_names=model)
+    async def question(
+        self,
+        header: Header,
+        key: str,
+        does: str,
+        terms: Mapping[str, Any],
+        agreed: Mapping[str, Any],
+    ) -> None:
+        """Raises Refused unless ``key`` of the policy allows a question about a model.
 
-    async def groups(self, header: Header, model: str, column: str, people: int) -> None:
-        """Raises Refused if this party adds nothing up by groups of ``column``."""
-        await self._ask(header, model=model, column=column, people=people)
+        ``does``: what this party does not do without it; ``terms`` and ``agreed``: what the audit
+        log says of the question, and of the yes.
+        """
+        await self._ask(header, **terms)
         self._check_peer(header)
-        if column not in self._policy.groups:
-            # The same whether or not there is such a column.
-            raise self._refusal(
-                f"add up by groups of {column!r}; groups of its [policy] would allow it"
-            )
-        await self.audit.record("agreed", header, groups=column, people=people)
-
-    async def card(self, header: Header, model: str) -> None:
-        """Raises Refused if this party does not sign cards of models at once."""
-        await self._ask(header, model=model)
-        self._check_peer(header)
-        if not self._policy.sign_cards:
-            raise self._refusal(
-                "sign cards by itself: pass the file on to its owner, who signs it with: "
-                "fedmq models card --sign; sign_cards = true in its [policy] would allow it"
-            )
-        await self.audit.record("agreed", header, card=model)
-
-    async def deletion(self, header: Header, model: str) -> None:
-        """Raises Refused if this party does not delete its share of ``model`` when asked."""
-        await self._ask(header, model=model)
-        self._check_peer(header)
-        if not self._policy.delete_models:
-            raise self._refusal(
-                "delete its share when others ask; its owner does with: fedmq models delete; "
-                "delete_models = true in its [policy] would allow it"
-            )
-        await self.audit.record("agreed", header, deleted=model)
+        setting = getattr(self._policy, key)
+        if isinstance(setting, bool):
+            allowed, remedy = setting, f"{key} = true in its [policy]"
+        elif isinstance(setting, str):
+            allowed, remedy = setting == "shared", f'{key} = "shared" in its [policy]'
+        else:  # columns; the same words whether or not there is such a column
+            allowed, remedy = terms["column"] in setting, f"{key} of its [policy]"
+        if not allowed:
+            raise self._refusal(f"{does}; {remedy} would allow it")
+        await self.audit.record("agreed", header, **agreed)
 
     def answering(self, header: Header) -> None:
         """Raises Refused if policy no longer allows answers to questions for scores; not audited.

@@ -1,44 +1,69 @@
-"""What the active party asks of the others about a model: a signature, names, a deletion."""
+"""What does the active party ask another about a model, and what does that party answer?
+
+``QUESTIONS`` has an entry for each question: the key of the policy that allows it, what the audit
+log says of it, and the function that answers it. The question's body and its answer's body are a
+pair in `fedmq.messages.model_request`; asking, deciding and answering are the same for all.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.tree import ShownColumns
-from fedmq.errors import FedmqError, ProtocolError, Refused
+from fedmq.errors import DaemonError, DataError, FedmqError, MessageError, ProtocolError, Refused
+from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.model_request import (
+    MOST_PEOPLE,
     ModelCardOffer,
     ModelCardSigned,
     ModelColumnNames,
     ModelColumns,
     ModelDelete,
     ModelDeleted,
+    ModelGroupPiece,
+    ModelGroups,
+    ModelGroupSums,
+    ModelQuestion,
 )
 from fedmq.party.card.model_card import card_in
 from fedmq.party.card.signed_card import endorse
-from fedmq.party.services.service import Command, Service
+from fedmq.party.data.group_sums import AddGroups
+from fedmq.party.data.id_column import check_lengths, comparable
+from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.documents import check_unserved, delete_model, keep_column_names
+from fedmq.party.store.group_questions import GroupQuestions
+from fedmq.privacy.homomorphic import SAFE_KEY_BITS
+from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, MakeGroupKey
+from fedmq.privacy.homomorphic.paillier import PublicKey, check_public
+from fedmq.privacy.plan import PIECE_BYTES
 from fedmq.protocol.model_request.active import ActiveModelRequest
-from fedmq.protocol.model_request.passive import PassiveModelRequest
+from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
 from fedmq.protocol.record_columns import columns_of, record_columns
 
-__all__ = ["ModelRequestService"]
+__all__ = ["QUESTIONS", "ModelRequestService", "Question"]
 
 log = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 60.0
+_GROUPS_WAIT_SECONDS = 600.0
 _LONGEST_NAME = 200  # characters of a column's name; the rest is left out
+_ID_BYTES = 256
 
-Question = ModelCardOffer | ModelDelete | ModelColumns
+Answer = Body | GroupPieces
 
 
 class ModelRequestService(Service):
@@ -46,7 +71,7 @@ class ModelRequestService(Service):
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
-        return dict.fromkeys((ModelCardOffer, ModelDelete, ModelColumns), self._join)
+        return dict.fromkeys(QUESTIONS, self._join)
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -54,6 +79,7 @@ class ModelRequestService(Service):
             "sign_card": self._sign_card,
             "delete_everywhere": self._delete_everywhere,
             "column_names": self._column_names,
+            "group_sums": self._group_sums,
         }
 
     # The active party's side
@@ -63,7 +89,7 @@ class ModelRequestService(Service):
         self.context.require_active("have a card signed")
         card = card_in(str(request["card"]))
         question = ModelCardOffer(model=card.model, card=str(request["card"]))
-        return await self._ask(card.parties[1:], question, request)
+        return await self._ask_all(card.parties[1:], question, request)
 
     async def _delete_everywhere(
         self, request: Mapping[str, Any], on_progress: OnProgress
@@ -73,7 +99,7 @@ class ModelRequestService(Service):
         model, state = str(request["model"]), self.context.config.state
         share = await asyncio.to_thread(self.context.model_store.active, model)
         await asyncio.to_thread(check_unserved, state, model)
-        answers = await self._ask(share.parties[1:], ModelDelete(model=model), request)
+        answers = await self._ask_all(share.parties[1:], ModelDelete(model=model), request)
         if all("refused" not in answer for answer in answers.values()):
             await asyncio.to_thread(delete_model, state, model)
         return answers
@@ -83,7 +109,7 @@ class ModelRequestService(Service):
         self.context.require_active("ask for the names of columns")
         model, state = str(request["model"]), self.context.config.state
         share = await asyncio.to_thread(self.context.model_store.active, model)
-        answers = await self._ask(share.parties[1:], ModelColumns(model=model), request)
+        answers = await self._ask_all(share.parties[1:], ModelColumns(model=model), request)
         shared = {}
         for owner, party in enumerate(share.parties):
             if "columns" in (answer := answers.get(party, {})):
@@ -98,23 +124,82 @@ class ModelRequestService(Service):
         await asyncio.to_thread(keep_column_names, state, model, shared)
         return answers
 
-    async def _ask(
-        self,
-        parties: tuple[str, ...],
-        question: Question,
-        request: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        seconds = float(request.get("seconds") or _WAIT_SECONDS)
-        answers = await asyncio.gather(
-            *(self._answer(party, question, seconds) for party in parties)
+    async def _group_sums(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
+        """By group of another party's column: its name, how many people it has, its figures."""
+        context = self.context
+        context.require_active("ask for groups")
+        model, party = str(request["model"]), str(request["party"])
+        share = await asyncio.to_thread(context.model_store.active, model)
+        if party not in context.federation.parties or party not in share.parties[1:]:
+            raise DaemonError(f"{party} is no party that model {model} was trained with")
+        ids = tuple(comparable(request["ids"], context.config.serving or context.config.data))
+        check_lengths(ids, lambda place: f"ids, row {place + 1}")
+        if not 0 < len(ids) <= MOST_PEOPLE:
+            raise DataError(f"groups of {len(ids):,} people: {MOST_PEOPLE:,} is the most")
+        pool = context.pool
+        bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
+        key = await pool.run(MakeGroupKey(bits))
+        ones, selected = (np.array(request[name], np.bool_) for name in ("ones", "selected"))
+        score = np.array(request["score"], np.float64)
+        ciphertexts = await pool.run(EncryptPeople(key, ones, selected, score))
+        question = ModelGroups(
+            model=model,
+            column=str(request["column"]),
+            people=len(ids),
+            public=pack_payload(
+                {
+                    "n": _to_bytes(key.public.n),
+                    "noise": _to_bytes(key.public.noise_base),
+                    "noise_bits": key.public.noise_bits,
+                }
+            ),
         )
+        pieces = _pieces(ids, ciphertexts)
+        body = await self._ask(party, question, _GROUPS_WAIT_SECONDS, pieces)
+        if body is None:
+            raise DaemonError(f"{party} has not answered within {_GROUPS_WAIT_SECONDS:g} s")
+        assert isinstance(body, ModelGroupSums)
+        counts, sums = body.counts.numpy(), body.ciphertexts.numpy()
+        if not len(body.groups) == len(counts) == len(sums) or int(counts.sum()) != len(ids):
+            raise MessageError(f"{party}: its groups are not those of {len(ids):,} people")
+        figures = await pool.run(DecryptGroupSums(key, sums, len(ids)))
+        return [
+            {"group": name, "people": count, **asdict(found)}
+            for name, count, found in zip(body.groups, counts.tolist(), figures, strict=True)
+        ]
+
+    async def _ask_all(
+        self, parties: Sequence[str], question: ModelQuestion, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """By party, the fields of its answer, or why there is none."""
+        seconds = float(request.get("seconds") or _WAIT_SECONDS)
+
+        async def answered(party: str) -> dict[str, Any]:
+            if party not in self.context.federation.parties:
+                return {"refused": f"{party} is no party of the federation any more"}
+            try:
+                body = await self._ask(party, question, seconds)
+            except FedmqError as error:
+                return {"refused": str(error)}
+            if body is None:
+                return {
+                    "refused": f"{party} has not answered within {seconds:g} s; what was asked may "
+                    "still be done when it is back"
+                }
+            return dict(body)
+
+        answers = await asyncio.gather(*(answered(party) for party in parties))
         return dict(zip(parties, answers, strict=True))
 
-    async def _answer(self, party: str, question: Question, seconds: float) -> dict[str, Any]:
-        """What ``party`` answers within so many seconds, or why it does not."""
-        if party not in self.context.federation.parties:
-            return {"refused": f"{party} is no party of the federation any more"}
-        machine = ActiveModelRequest(party, question)
+    async def _ask(
+        self,
+        party: str,
+        question: ModelQuestion,
+        seconds: float,
+        pieces: Sequence[ModelGroupPiece] = (),
+    ) -> Body | None:
+        """What ``party`` answers within so many seconds; None where it does not."""
+        machine = ActiveModelRequest(party, question, pieces)
         running = self.context.sessions.open(
             secrets.token_hex(8), 1, "model request", question.model, machine
         )
@@ -123,67 +208,175 @@ class ModelRequestService(Service):
         await asyncio.wait({runner.outcome}, timeout=seconds)
         if not runner.outcome.done():
             runner.cancel(f"{self.context.party} does not wait any longer")
-            return {
-                "refused": f"{party} has not answered within {seconds:g} s; what was asked may "
-                "still be done when it is back"
-            }
-        try:
-            body = await runner.outcome
-        except FedmqError as error:
-            return {"refused": str(error)}
-        if isinstance(body, ModelColumnNames):
-            return {"columns": body.columns}
-        return {"endorsement": body.endorsement} if isinstance(body, ModelCardSigned) else {}
+            return None
+        body = await runner.outcome
+        assert isinstance(body, Body)
+        return body
 
     # The side of a party that is asked
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, body = envelope.header, envelope.body
-        assert isinstance(body, Question)
-        answer = await self._decided(header, body)
-        return self.context.sessions.open(
-            header.session,
-            header.attempt,
-            "model request",
-            body.model,
-            PassiveModelRequest(header.sender, answer),
+        assert isinstance(body, ModelQuestion)
+        question = QUESTIONS[type(body)]
+        machine = PassiveModelRequest(header.sender, await self._decided(header, question, body))
+        running = self.context.sessions.open(
+            header.session, header.attempt, "model request", body.model, machine
         )
+        if question.end_recorded:
+            self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        return running
 
     async def _decided(
-        self, header: Header, body: Question
-    ) -> ModelCardSigned | ModelDeleted | ModelColumnNames | Refused:
-        """The answer of this party, once it has done what it says."""
+        self, header: Header, question: Question, body: ModelQuestion
+    ) -> Answer | Refused:
+        """The answer of this party, once it has done what it says; or what it comes from."""
+        context = self.context
+        agreed = {entry: getattr(body, field) for entry, field in question.agreed.items()}
+        terms = {field: getattr(body, field) for field in ("model", *question.agreed.values())}
         try:
-            if isinstance(body, ModelDelete):
-                await self.context.consent.deletion(header, body.model)
-                await asyncio.to_thread(delete_model, self.context.config.state, body.model)
-                return ModelDeleted()
-            if isinstance(body, ModelColumns):
-                await self.context.consent.column_names(header, body.model)
-                return await asyncio.to_thread(self._named, body)
-            await self.context.consent.card(header, body.model)
-            return await asyncio.to_thread(self._signed, body)
+            await context.consent.question(
+                header, question.policy, question.does.format_map(terms), terms, agreed
+            )
+            return await asyncio.to_thread(question.answer, context, header, body)
         except Refused as error:
             return error
         except FedmqError as error:  # it may quote this party's files
             log.warning("%s of model %s: %s", body.kind, body.model, error)
-            return Refused(f"{self.context.party} could not do it; its log says why")
+            return Refused(f"{context.party} could not do it; its log says why")
 
-    def _named(self, body: ModelColumns) -> ModelColumnNames:
-        table = self._share(body.model).lookup_table
-        names = {name: name[:_LONGEST_NAME] for name in table.columns}
-        shown = ShownColumns.of(table, len(table), names)
-        return ModelColumnNames(columns=record_columns(shown))
 
-    def _share(self, model: str) -> PassiveShare:
-        context = self.context
-        if not context.model_store.path(model).exists():
-            raise Refused(f"{context.party} has no share of model {model}")
-        return context.model_store.passive(model)
+# What the party that is asked answers; each function runs in a thread, after the policy's yes.
 
-    def _signed(self, body: ModelCardOffer) -> ModelCardSigned:
-        context, share = self.context, self._share(body.model)
-        signed = endorse(
-            card_in(body.card), share, context.party, context.consent.audit.log, context.sealer.sign
+
+def _sign(context: PartyContext, _: Header, asked: ModelCardOffer) -> ModelCardSigned:
+    signed = endorse(
+        card_in(asked.card),
+        _share(context, asked.model),
+        context.party,
+        context.consent.audit.log,
+        context.sealer.sign,
+    )
+    return ModelCardSigned(endorsement=signed.model_dump_json())
+
+
+def _delete(context: PartyContext, _: Header, asked: ModelDelete) -> ModelDeleted:
+    delete_model(context.config.state, asked.model)
+    return ModelDeleted()
+
+
+def _name_columns(context: PartyContext, _: Header, asked: ModelColumns) -> ModelColumnNames:
+    table = _share(context, asked.model).lookup_table
+    names = {name: name[:_LONGEST_NAME] for name in table.columns}
+    shown = ShownColumns.of(table, len(table), names)
+    return ModelColumnNames(columns=record_columns(shown))
+
+
+def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:
+    """What adds up, once all ids and ciphertexts have come."""
+    policy = context.config.policy
+    _require_share(context, asked.model)
+    smallest_key = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
+    public = _public_key(unpack_payload(asked.public), smallest_key, context.federation.active)
+
+    def addition(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> AddGroups:
+        return AddGroups(
+            context.party,
+            context.config.serving or context.config.data,
+            asked.column,
+            ids,
+            public,
+            ciphertexts,
+            header.session,
+            GroupQuestions(context.config.state),
+            policy.smallest_group,
+            policy.most_group_questions_per_day,
+            policy.group_names == "shared",
         )
-        return ModelCardSigned(endorsement=signed.model_dump_json())
+
+    return GroupPieces(asked.people, addition)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How a party decides on a question about a model, and what it does then."""
+
+    policy: str
+    """The key of the policy that allows it."""
+    does: str
+    """What the party does not do without it; names in braces are fields of the question."""
+    agreed: Mapping[str, str]
+    """What the audit log says of a yes: names of its entry, and the fields that they show."""
+    answer: Callable[[PartyContext, Header, Any], Answer]
+    """Does what is asked. Raises Refused; what another error says stays in this party's log."""
+    end_recorded: bool = False
+    """Whether the audit log also says how the session ended."""
+
+
+QUESTIONS: Mapping[type[ModelQuestion], Question] = {
+    ModelCardOffer: Question(
+        policy="sign_cards",
+        does="sign cards by itself: pass the file on to its owner, who signs it with: "
+        "fedmq models card --sign",
+        agreed={"card": "model"},
+        answer=_sign,
+    ),
+    ModelDelete: Question(
+        policy="delete_models",
+        does="delete its share when others ask; its owner does with: fedmq models delete",
+        agreed={"deleted": "model"},
+        answer=_delete,
+    ),
+    ModelColumns: Question(
+        policy="column_names",
+        does="share the names of its columns",
+        agreed={"column_names": "model"},
+        answer=_name_columns,
+    ),
+    ModelGroups: Question(
+        policy="groups",
+        does="add up by groups of {column!r}",
+        agreed={"groups": "column", "people": "people"},
+        answer=_add_groups,
+        end_recorded=True,
+    ),
+}
+"""Every question by its body."""
+
+
+def _share(context: PartyContext, model: str) -> PassiveShare:
+    _require_share(context, model)
+    return context.model_store.passive(model)
+
+
+def _require_share(context: PartyContext, model: str) -> None:
+    if not context.model_store.path(model).exists():
+        raise Refused(f"{context.party} has no share of model {model}")
+
+
+# Groups on the wire: people in pieces, and the key of a question
+
+
+def _pieces(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> list[ModelGroupPiece]:
+    size = max(1, PIECE_BYTES // (ciphertexts.shape[1] + _ID_BYTES))
+    return [
+        ModelGroupPiece(
+            start=start,
+            ids=ids[start : start + size],
+            ciphertexts=Array.of(ciphertexts[start : start + size]),
+        )
+        for start in range(0, len(ids), size)
+    ]
+
+
+def _public_key(public: Mapping[str, Any], smallest: int, owner: str) -> PublicKey:
+    """The key of a question; Refused if it is none, or too short."""
+    try:
+        n, noise = (int.from_bytes(public[name].tobytes(), "little") for name in ("n", "noise"))
+        return check_public(n, noise, int(public["noise_bits"]), smallest, owner)
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise Refused(f"{owner}: its public key is malformed") from None
+
+
+def _to_bytes(number: mpz) -> NDArray[np.uint8]:
+    return np.frombuffer(number.to_bytes(-(-number.bit_length() // 8), "little"), np.uint8)

@@ -1,58 +1,118 @@
-"""How does a party answer what it is asked about a model?"""
+"""How does a party answer what it is asked about a model?
+
+It has decided before it takes the question: it knows the answer, or why it gives none, or it
+gathers the pieces of the question first and computes.
+"""
 
 from __future__ import annotations
 
-from fedmq.errors import Refused
-from fedmq.messages.body import SessionRefuse
-from fedmq.messages.model_request import (
-    ModelCardOffer,
-    ModelCardSigned,
-    ModelColumnNames,
-    ModelColumns,
-    ModelDelete,
-    ModelDeleted,
-)
-from fedmq.protocol.events import Finish
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.computation import Computation
+from fedmq.errors import FedmqError, ProtocolError, Refused
+from fedmq.messages.array import Array
+from fedmq.messages.body import Body, SessionRefuse
+from fedmq.messages.model_request import ANSWERS, ModelGroupPiece, ModelGroupSums, ModelQuestion
+from fedmq.privacy.plan import single
+from fedmq.protocol.events import ComputationFailed, Finish
 from fedmq.protocol.machine import REFUSES, Machine, on_message
 from fedmq.protocol.model_request.states import (
-    ANSWERS,
+    KNOWS,
     PASSIVE_MODEL_REQUEST,
+    SUMS,
     PassiveModelRequestState,
 )
 
-__all__ = ["PassiveModelRequest"]
+__all__ = ["GroupPieces", "MakeAddition", "PassiveModelRequest"]
+
+_MOST_BYTES = 2**27  # of 100,000 people under a key of 5,000 bits
+
+MakeAddition = Callable[[tuple[str, ...], NDArray[np.uint8]], Computation]
+"""Of ids and their ciphertexts (ids, bytes): the computation of ModelGroupSums' three fields."""
+
+
+class GroupPieces:
+    """The ids and ciphertexts of so many ``people``, as they come in, and what adds them up."""
+
+    def __init__(self, people: int, addition: MakeAddition) -> None:
+        self._people = people
+        self._addition = addition
+        self._ids: list[str] = []
+        self._ciphertexts: list[NDArray[np.uint8]] = []
+
+    def take(self, piece: ModelGroupPiece) -> Computation | None:
+        """The addition, once all are there; ProtocolError if ``piece`` is not the next."""
+        known, people = len(self._ids), self._people
+        numbers = piece.ciphertexts
+        if piece.start != known or known + len(piece.ids) > people:
+            raise ProtocolError(f"people from {piece.start} on, {known} of {people} was next")
+        if numbers.dtype != "|u1" or len(numbers.shape) != 2 or numbers.shape[0] != len(piece.ids):
+            raise ProtocolError("one ciphertext for each person is needed")
+        if people * numbers.shape[1] > _MOST_BYTES:
+            raise ProtocolError(f"ciphertexts of more than {_MOST_BYTES:,} bytes together")
+        if self._ciphertexts and self._ciphertexts[0].shape[1] != numbers.shape[1]:
+            raise ProtocolError("ciphertexts of different lengths")
+        self._ids.extend(piece.ids)
+        self._ciphertexts.append(numbers.numpy())
+        if len(self._ids) < people:
+            return None
+        return self._addition(tuple(self._ids), np.concatenate(self._ciphertexts))
 
 
 class PassiveModelRequest(Machine):
-    """The side of a party that has decided: ``answer`` is what it did, or why it does not."""
+    """The side of a party that has decided: ``answer``, what it comes from, or why there is none.
+
+    The service that decides gives an answer that fits the question.
+    """
 
     TABLE = PASSIVE_MODEL_REQUEST
     failed_state = PassiveModelRequestState.FAILED
 
-    def __init__(
-        self, peer: str, answer: ModelCardSigned | ModelDeleted | ModelColumnNames | Refused
-    ) -> None:
+    def __init__(self, peer: str, answer: Body | GroupPieces | Refused) -> None:
         super().__init__(PassiveModelRequestState.READY, (peer,))
         self._answer = answer
 
-    @on_message(ModelCardOffer)
-    def _on_card(self, peer: str, _: ModelCardOffer) -> None:
-        self._reply(peer)
-
-    @on_message(ModelDelete)
-    def _on_delete(self, peer: str, _: ModelDelete) -> None:
-        self._reply(peer)
-
-    @on_message(ModelColumns)
-    def _on_columns(self, peer: str, _: ModelColumns) -> None:
-        self._reply(peer)
-
-    def _reply(self, peer: str) -> None:
+    @on_message(*ANSWERS)
+    def _on_question(self, _: str, __: ModelQuestion) -> None:
         if isinstance(self._answer, Refused):
-            self._move(REFUSES)
-            self._send(peer, SessionRefuse(reason=str(self._answer)[:2000]))
-            self._fail(self._answer, except_for=peer)
-        else:
-            self._move(ANSWERS)
-            self._send(peer, self._answer)
-            self._emit(Finish(self._answer))
+            self._refuse(self._answer, str(self._answer))
+        elif isinstance(self._answer, Body):
+            self._move(KNOWS)
+            self._reply(self._answer)
+
+    @on_message(ModelGroupPiece)
+    def _on_piece(self, _: str, body: ModelGroupPiece) -> None:
+        assert isinstance(self._answer, GroupPieces)  # else it has answered already
+        addition = self._answer.take(body)
+        if addition is not None:
+            self._run(SUMS, single(addition), self._reply_sums)
+
+    def _reply_sums(
+        self, sums: tuple[Sequence[str], NDArray[np.uint32], NDArray[np.uint8]]
+    ) -> None:
+        names, counts, ciphertexts = sums
+        self._reply(
+            ModelGroupSums(
+                groups=tuple(names), counts=Array.of(counts), ciphertexts=Array.of(ciphertexts)
+            )
+        )
+
+    def _reply(self, answer: Body) -> None:
+        self._send(self.peers[0], answer)
+        self._emit(Finish(answer))
+
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        if self.state is not PassiveModelRequestState.DECIDED:
+            super()._on_computation_failed(event)
+        elif isinstance(event.error, Refused):
+            self._refuse(event.error, str(event.error))
+        else:  # it may quote this party's data
+            self._refuse(event.error, "it could not be done; the log of this party says why")
+
+    def _refuse(self, error: FedmqError, reason: str) -> None:
+        self._move(REFUSES)
+        self._send(self.peers[0], SessionRefuse(reason=reason[:2000]))
+        self._fail(error, except_for=self.peers[0])

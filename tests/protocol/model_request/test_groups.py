@@ -18,7 +18,7 @@ from fedmq.messages.model_request import ModelGroupPiece, ModelGroups, ModelGrou
 from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, add_by_group
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.protocol.model_request.active import ActiveModelRequest
-from fedmq.protocol.model_request.groups_passive import PassiveGroups
+from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
 from tests.protocol.inspection import Bits, Numbers, Texts, leaks
 from tests.simulator import Link, Simulation
 
@@ -76,19 +76,14 @@ def asked(
         for start in range(0, PEOPLE, 16)
     ]
 
-    def consent(_: ModelGroups) -> None:
-        if refusal:
-            raise Refused(refusal)
-
-    def addition(
-        question: ModelGroups, ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]
-    ) -> Computation:
-        assert (question.column, ids) == ("gender", IDS)
+    def addition(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> Computation:
+        assert ids == IDS
         return computation or Added(key, ciphertexts)
 
+    answer = Refused(refusal) if refusal else GroupPieces(PEOPLE, addition)
     machines = {
         "bank": ActiveModelRequest("telco", question, pieces),
-        "telco": PassiveGroups("bank", consent, addition),
+        "telco": PassiveModelRequest("bank", answer),
     }
     simulation = Simulation(machines, link=link, tap=tap)
     simulation.run()
