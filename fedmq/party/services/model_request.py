@@ -18,8 +18,8 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.tree import ShownColumns
 from fedmq.errors import DaemonError, DataError, FedmqError, MessageError, ProtocolError, Refused
 from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.messages.body import Body
