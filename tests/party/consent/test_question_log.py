@@ -66,7 +66,7 @@ async def test_questions_are_entries_of_a_log_that_can_be_verified(tmp_path: Pat
 async def test_it_is_written_soon_and_in_order_while_questions_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WRITE_EVERY", 0.01)
+    monkeypatch.setattr(module, "_WRITE_SECONDS", 0.01)
     audit = QuestionLog(tmp_path)
     for number in range(40):
         ask(audit, f"P{number}")
@@ -96,7 +96,7 @@ async def test_it_goes_on_after_a_restart_with_the_same_key(tmp_path: Path) -> N
 async def test_a_day_that_is_deleted_leaves_the_others_sound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WRITE_EVERY", 0.001)
+    monkeypatch.setattr(module, "_WRITE_SECONDS", 0.001)
     monkeypatch.setattr(module, "datetime", Calendar)
     audit = QuestionLog(tmp_path)
     for day in (1, 2, 3):
