@@ -75,5 +75,5 @@ def _drawn(
     for node in nodes:
         seed = np.random.SeedSequence(orders._secret, spawn_key=(orders._tree, node))
         random = np.random.Generator(np.random.Philox(seed))
-        orders.keep(node, shown[node][random.permutation(len(shown[node]))])
+        orders.by_node[node] = shown[node][random.permutation(len(shown[node]))]
     yield from ()

@@ -302,7 +302,6 @@ class Rounds(Part):
         self._move(TREE_BEGINS)
         assert self._derived is not None
         gradients, self._derived = self._derived[0], None
-        self._model.begin_tree()
         self._training.grow(gradients)
 
     def end_tree(self, saved: ActiveTree, peers: Sequence[str]) -> None:

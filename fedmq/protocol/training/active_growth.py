@@ -42,6 +42,7 @@ from fedmq.protocol.training.candidates import went_left
 from fedmq.protocol.training.claims import (
     CandidateCategories,
     CandidateConstraints,
+    CandidateMarks,
     CandidateSigns,
     ConsistencyCheck,
     RecordNumbers,
@@ -104,14 +105,17 @@ class ActiveGrowth(Part):
             interacting=interactions > 0,
         )
         self._records = RecordNumbers(following)
+        self._marks = CandidateMarks(
+            CandidateSigns(signed),
+            CandidateConstraints(interactions),
+            CandidateCategories(acceptances.by_sets if terms.category_sets else ()),
+        )
         self._answers = AnswerScorer(
             self._builder,
             params,
             terms.engine,
             terms.owners,
-            CandidateSigns(signed),
-            CandidateConstraints(interactions),
-            CandidateCategories(acceptances.by_sets if terms.category_sets else ()),
+            self._marks,
             terms.first_order,
         )
         self._candidates = OwnCandidates(
@@ -213,7 +217,7 @@ class ActiveGrowth(Part):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
-        self._answers.take_marks(peer, body, self._accepted[peer].candidates)
+        self._marks.take(peer, body, self._accepted[peer].candidates)
         if (complete := self._level.reply(peer, body)) is not None:
             self._resume(*complete)
 

@@ -272,7 +272,8 @@ class CountLeft:
     @property
     def codes(self) -> int:
         """How many bins of rows are looked at."""
-        return sum(map(len, self.nodes)) * self.bins.cuts.n_features
+        features: int = self.bins.codes.shape[1]
+        return sum(map(len, self.nodes)) * features
 
     def run(self) -> NDArray[np.int64]:
         return count_cells(self.bins, self.candidates, self.nodes)
@@ -347,28 +348,10 @@ class CandidateOrders:
         self._candidates = candidates
         self._secret = secret
         self._root = root
-        self._orders: dict[int, NDArray[np.int64]] = {}
+        self.by_node: dict[int, NDArray[np.int64]] = {}
+        """Those of all nodes whose candidates were shown."""
         self._cells: dict[int, NDArray[np.int64]] = {}
         """Rows of a node by cell."""
-
-    def __contains__(self, node: int) -> bool:
-        return node in self._orders
-
-    def __getitem__(self, node: int) -> NDArray[np.int64]:
-        return self._orders[node]
-
-    def get(self, node: int) -> NDArray[np.int64] | None:
-        """The order of ``node``; None where its candidates were never shown."""
-        return self._orders.get(node)
-
-    @property
-    def lengths(self) -> Sequence[int]:
-        """How many candidates were shown of each node."""
-        return [len(order) for order in self._orders.values()]
-
-    def keep(self, node: int, shown: NDArray[np.int64]) -> None:
-        """Show those of the candidates of ``node`` in their canonical order."""
-        self._orders[node] = shown
 
     def draw(
         self, nodes: Mapping[int, NDArray[np.int32]], shown: Mapping[int, NDArray[np.int64]]
@@ -386,7 +369,7 @@ class CandidateOrders:
             seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
             random = np.random.Generator(np.random.Philox(seed))
             shown_left = left[self._candidates.places(node)][shown[node]]
-            self._orders[node] = shown[node][shown_order(shown_left, len(rows), random)]
+            self.by_node[node] = shown[node][shown_order(shown_left, len(rows), random)]
 
     def _count(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
         candidates = self._candidates.of_tree

@@ -3,7 +3,7 @@
 With the sums of a node, an owner tells of each opaque candidate its sign, which constraints hold
 its column, and which candidates are categories of one column: neither columns nor categories have
 names. `ColumnMarks` is what an owner shows; `CandidateSigns`, `CandidateConstraints` and
-`CandidateCategories` are what the active party keeps of it.
+`CandidateCategories`, together `CandidateMarks`, are what the active party keeps of it.
 
 The active party knows the gradient of every row, so that it can tell sums which no rows of a node
 have (`ConsistencyCheck`). Sums are integers in fixed point here, and whatever is compared is
@@ -29,6 +29,7 @@ from fedmq.protocol.training.terms import KeptConstraints
 __all__ = [
     "CandidateCategories",
     "CandidateConstraints",
+    "CandidateMarks",
     "CandidateSigns",
     "ColumnMarks",
     "ConsistencyCheck",
@@ -223,6 +224,26 @@ class CandidateCategories:
         if any(int(column.max()) >= candidates for column in columns):
             raise ProtocolError(f"categories of node {node} beyond its {candidates} candidates")
         return columns
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateMarks:
+    """All that peers have said of the columns of their candidates, while a tree grows."""
+
+    signs: CandidateSigns
+    constraints: CandidateConstraints
+    categories: CandidateCategories
+
+    def take(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
+        """Note what a reply of ``peer`` says of the columns of its candidates.
+
+        Raises:
+            ProtocolError: it says what was not to be said, or does not say what was.
+            Inconsistent: it says more than there are candidates.
+        """
+        self.signs.take(peer, body, most_candidates)
+        self.constraints.take(peer, body, most_candidates)
+        self.categories.take(peer, body, most_candidates)
 
 
 _IMPOSSIBLE = "sums that no rows of the node have"

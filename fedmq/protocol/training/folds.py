@@ -132,9 +132,12 @@ class FoldModels:
         return [known] if self.next_tree >= self._round_trees else []
 
     def add_metrics(self, _: Metrics) -> None:
-        """Add those of the last round, unless they are known."""
+        """Add those of the last round, unless they are known; the next tree begins with them."""
         if len(self._rounds) < self.next_tree // self._round_trees:
             self._remember(self._known[0])
+        metrics = self._metrics[self.next_tree % self.turns]
+        within_round = self.next_tree % self._round_trees >= self.turns
+        self._model.before = {} if within_round or metrics is None else metrics
 
     def _remember(self, metrics: Sequence[Metrics]) -> None:
         self._rounds.append(metrics)
@@ -170,13 +173,6 @@ class FoldModels:
     def residuals(self) -> Residuals | None:
         """As those of the model whose turn it is."""
         return self._model.residuals()
-
-    def begin_tree(self) -> None:
-        """What is recorded from here on belongs to the next tree."""
-        metrics = self._metrics[self.next_tree % self.turns]
-        within_round = self.next_tree % self._round_trees >= self.turns
-        self._model.before = {} if within_round or metrics is None else metrics
-        self._model.begin_tree()
 
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
         """How many splits the finished trees of all models have, by party."""

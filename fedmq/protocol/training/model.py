@@ -258,7 +258,8 @@ class ModelBuilder:
         self._engine = engine
         self.before: Mapping[str, float] = {}
         """The metrics of the model before the next tree."""
-        self._records_before = 0
+        self._records_before: int
+        """So many belong to the trees before the next."""
         self.trees: list[Tree] = []
         self.first_margin: NDArray[np.float32]
         """What rows have before the first tree: float32 (rows,), or (rows, classes)."""
@@ -283,6 +284,7 @@ class ModelBuilder:
         if not self._round.restore([tree.margin for tree in kept]):
             kept = ()
         self.records = all_records(self._table.features, kept)
+        self._records_before = len(self.records)
         self.trees = [saved.tree for saved in kept]
         self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
         self._history: dict[str, list[float]] = {}
@@ -341,10 +343,6 @@ class ModelBuilder:
         off = self._table.label - self._round.margin
         return Residuals(off, self._table.weight, self._leaf_quantile)
 
-    def begin_tree(self) -> None:
-        """What is recorded from here on belongs to the next tree."""
-        self._records_before = len(self.records)
-
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
         """How many splits the finished trees have, by party: the number of its next record."""
         return {party: self._owned[owner] for owner, party in enumerate(parties)}
@@ -367,6 +365,7 @@ class ModelBuilder:
             self._table.digest,
             adds_alone=self._params.booster == "dart",
         )
+        self._records_before = len(self.records)
         self.trees.append(tree)
         self._owned.update(tree.owner.tolist())
         return checkpoint

@@ -42,16 +42,10 @@ from fedmq.boosting.splits import (
     vector_leaf_weights,
 )
 from fedmq.errors import MessageError
-from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan
 from fedmq.protocol.training.candidates import NodeCandidates
-from fedmq.protocol.training.claims import (
-    CandidateCategories,
-    CandidateConstraints,
-    CandidateSigns,
-    ConsistencyCheck,
-)
+from fedmq.protocol.training.claims import CandidateMarks, ConsistencyCheck
 from fedmq.protocol.training.model import Residuals
 
 __all__ = [
@@ -283,6 +277,12 @@ class OwnCandidates:
         """The computation of the best of them in each of ``nodes``."""
         builder = self._builder
         candidates = [self.of_node(node) for node in nodes]
+        columns = [offered.columns for offered in candidates]
+        constraints = map(self._columns.of, nodes, columns)
+        bounded = [
+            builder.interactions(node, LABEL_HOLDER, held)
+            for node, held in zip(nodes, constraints, strict=True)
+        ]
         return ScoreOwnCandidates(
             self._bins,
             candidates,
@@ -291,13 +291,10 @@ class OwnCandidates:
             [builder.totals(node) for node in nodes],
             self._params,
             [
-                builder.monotone(node, self._signs[offered.columns])
-                for node, offered in zip(nodes, candidates, strict=True)
+                builder.monotone(node, self._signs[held])
+                for node, held in zip(nodes, columns, strict=True)
             ],
-            [
-                builder.interactions(node, LABEL_HOLDER, self._columns.of(node, offered.columns))
-                for node, offered in zip(nodes, candidates, strict=True)
-            ],
+            bounded,
             self._first_order,
         )
 
@@ -345,21 +342,8 @@ class AnswerScorer:
     engine: Engine
     owners: Mapping[str, int]
     """The number of each peer among the owners."""
-    signs: CandidateSigns
-    constraints: CandidateConstraints
-    categories: CandidateCategories
+    marks: CandidateMarks
     first_order: bool
-
-    def take_marks(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
-        """Note what a reply of ``peer`` says of the columns of its candidates.
-
-        Raises:
-            ProtocolError: it says what was not to be said, or does not say what was.
-            Inconsistent: it says more than there are candidates.
-        """
-        self.signs.take(peer, body, most_candidates)
-        self.constraints.take(peer, body, most_candidates)
-        self.categories.take(peer, body, most_candidates)
 
     def check_declined(self, peer: str, node: int, smallest_node: int) -> None:
         """Raise Inconsistent unless ``peer`` may decline ``node``, by what it announced.
@@ -427,9 +411,9 @@ class AnswerScorer:
     ) -> ScoreAnswer:
         shown = len(sums.left)
         claim.check_count(shown, most_candidates)
-        signs = self.signs.of(claim.peer, shown_in, shown)
-        constraints = self.constraints.of(claim.peer, shown_in, shown)
-        categories = self.categories.of(claim.peer, shown_in, shown)
+        signs = self.marks.signs.of(claim.peer, shown_in, shown)
+        constraints = self.marks.constraints.of(claim.peer, shown_in, shown)
+        categories = self.marks.categories.of(claim.peer, shown_in, shown)
         builder, node = self.builder, claim.node
         total, scale = builder.totals(node), builder.gradients.scale
         monotone = builder.monotone(node, signs)

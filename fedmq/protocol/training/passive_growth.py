@@ -153,19 +153,21 @@ class PassiveGrowth(Part):
         self.tree = tree
         asked, bins = terms.asked, prepared.bins
         self.candidates = NodeCandidates(bins, asked, tree // asked.folds)
+        self._marks = ColumnMarks(prepared.constraints)
+        self._sums_per_candidate = self.engine.nodes_per_query * asked.outputs
+        """What an answered query counts for each candidate."""
+        self._most_sums = len(self.candidates.of_tree) * self._sums_per_candidate
+        """What it counts at most."""
         self.engine.start_tree(tree, self.candidates.of_tree)
         spec = prepared.spec
+        self.hides_sums = spec.hides_sums
         self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.traits.hides_rows)
         self.disclosed = CandidateDisclosure(prepared.rules, tree, self.candidates, self.rows)
         self.asked = AskedNodes(asked, self.engine.queries_per_node, self.engine.nodes_per_query)
         self._requests = HistogramRequests(tree)
-        self._marks = ColumnMarks(prepared.constraints)
         self._one_order = spec.traits.keeps_numbers and not self.candidates.narrows
         """Whether a candidate has one number in all nodes."""
-        self.hides_sums = spec.hides_sums
         self.contests = PassiveContests(machine, self)
-        self._sums_per_candidate = self.engine.nodes_per_query * asked.outputs
-        """What an answered query counts for each candidate."""
         self._to_arrive = pieces
         self._to_take = pieces
         """Pieces of the broadcast that the engine has not taken in yet."""
@@ -244,9 +246,8 @@ class PassiveGrowth(Part):
             }
             if len(rows_of) < len(pieces_of):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
-            limit = len(self.candidates.of_tree) * self._sums_per_candidate
             try:
-                counted = self._prepared.counter.answer(self.tree, rows_of, limit)
+                counted = self._prepared.counter.answer(self.tree, rows_of, self._most_sums)
             except Refused as error:
                 self._fail(error)
                 return
@@ -329,8 +330,8 @@ class PassiveGrowth(Part):
             self.asked.decoy(body.node)
             self._show(body.node, len(self.splits), np.zeros(len(rows), np.bool_))
             return
-        winner, pieces = self._winner(body), self._split(body.node)
         candidates = self.candidates.of_node(body.node)
+        winner, pieces = self._winner(body, candidates), self._split(body.node)
         first = winner if isinstance(winner, int) else int(winner.right[0])
         self._marks.split(body.node, int(candidates.columns[first]))
         record = self.splits.add(candidates, winner, self.tree, body.node)
@@ -339,15 +340,15 @@ class PassiveGrowth(Part):
         self._run(SHOWN, showing, partial(self._show, body.node, record))
         self.rows.divide(body.node, left)
 
-    def _winner(self, body: training.SplitDecision) -> int | CategorySet:
-        """The candidate, or the set of categories, by which its node is split.
+    def _winner(self, body: training.SplitDecision, table: CandidateTable) -> int | CategorySet:
+        """The candidate in ``table``, or the set of categories, by which its node is split.
 
         Candidates that tie come together: the first in this party's own order is XGBoost's.
 
         Raises:
             ProtocolError: the node was not shown, or shows no such candidate.
         """
-        order, table = self.order(body.node), self.candidates.of_node(body.node)
+        order = self.order(body.node)
         if self.hides_sums:
             return self.contests.winner(body, order)
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
@@ -554,15 +555,14 @@ class AskedNodes:
         Raises:
             ProtocolError: it is not the next one, or no tree of these terms has the node as well.
         """
-        self._check_stands(node)
-        first = node not in self._rounds
+        here, first = self._check_stands(node), node not in self._rounds
         if number != self._rounds.get(node, 0) or number >= self._most_rounds:
             raise ProtocolError(f"round {number} of questions about node {node} is not next")
         self._rounds[node] = number + 1
         if len(self._rounds) > self._most_nodes:
             raise ProtocolError(f"sums of more than {self._most_nodes:,} nodes of a tree")
         self._add_splits(parent(node))
-        self._may_split[depth(node)] += self._nodes_per_question if first else 0
+        self._may_split[here] += self._nodes_per_question if first else 0
 
     def contest(self, nodes: Sequence[int]) -> None:
         """The winners of ``nodes`` are to be found, where sums are hidden.
@@ -584,13 +584,13 @@ class AskedNodes:
         Raises:
             ProtocolError: it was split before, or no tree of these terms has the node as well.
         """
-        self._check_stands(node)
+        here = self._check_stands(node)
         if node in self._decoys:
             raise ProtocolError(f"a split of node {node} after a decoy about it")
-        if not self._may_split[depth(node)]:
+        if not self._may_split[here]:
             raise ProtocolError(f"a split of node {node}, but no question about its level")
         self._add_splits(node)
-        self._may_split[depth(node)] -= 1
+        self._may_split[here] -= 1
 
     def decoy(self, node: int) -> None:
         """A decision about ``node`` is a decoy: this party does not split it.
@@ -603,11 +603,13 @@ class AskedNodes:
             raise ProtocolError(f"a second decoy about node {node}")
         self._decoys.add(node)
 
-    def _check_stands(self, node: int) -> None:
-        if depth(node) >= self._most_depth:
+    def _check_stands(self, node: int) -> int:
+        """The depth of ``node``, which is no split yet."""
+        if (here := depth(node)) >= self._most_depth:
             raise ProtocolError(f"node {node} lies below max_depth = {self._most_depth}")
         if node in self._splits:
             raise ProtocolError(f"node {node} has been split before")
+        return here
 
     def _add_splits(self, node: int) -> None:
         """``node`` and all above it are splits."""
@@ -722,12 +724,12 @@ class CandidateDisclosure:
 
     def order(self, node: int) -> NDArray[np.int64] | None:
         """The candidates of ``node`` in the order in which it shows them; None before it does."""
-        return self._orders.get(node)
+        return self._orders.by_node.get(node)
 
     @property
     def lengths(self) -> Sequence[int]:
         """How many candidates were shown of each node."""
-        return self._orders.lengths
+        return [len(order) for order in self._orders.by_node.values()]
 
     def carrying(self, node: int) -> NDArray[np.int32]:
         """The rows of ``node`` that carry a gradient, as far as this party knows."""
@@ -747,16 +749,17 @@ class CandidateDisclosure:
         Raises:
             ProtocolError: which cells of a node are large enough can no longer be known.
         """
-        new = [node for node in nodes if node not in self._orders]
+        orders = self._orders.by_node
+        new = [node for node in nodes if node not in orders]
         if new:
             yield from self._choose(new)
-        return {node: self._orders[node] for node in nodes}
+        return {node: orders[node] for node in nodes}
 
     def _choose(self, new: Sequence[int]) -> Plan[None]:
         if self._rows.hidden:
             yield from self._merge([ROOT])
             for node in new:
-                self._orders.keep(node, self._shown(node))
+                self._orders.by_node[node] = self._shown(node)  # canonical
             return
         carrying = {node: self.carrying(node) for node in new}
         yield from self._merge(new)
