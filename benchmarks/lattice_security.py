@@ -19,7 +19,7 @@ from math import e, log2, pi, sqrt
 
 import numpy as np
 
-from fedmq.privacy.lattice.layout import (
+from fedmq.privacy.lattice.parameters import (
     DEGREE,
     ERROR_BITS,
     FLOOD_UNIFORMS,

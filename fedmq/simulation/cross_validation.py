@@ -13,7 +13,7 @@ from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import party_features
-from fedmq.party.data.splits import Fold, folds_of
+from fedmq.party.data.held_out import Fold, folds_of
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.protocol.training.terms import Fold as Masks

@@ -12,7 +12,7 @@ import pytest
 
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.computation import Given
-from fedmq.party.data.splits import folds_of
+from fedmq.party.data.held_out import folds_of
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain

@@ -13,7 +13,7 @@ from fedmq.messages import training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.parameters import Layout
 from tests.how_often import seldom
 from tests.protocol.federation import ACTIVE, Federation, shares, small
 from tests.simulator import Link

@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 import fedmq
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.data.splits import folds_of
+from fedmq.party.data.held_out import folds_of
 from tests.boosting.tables import scattered
 
 VALUES, Y = scattered(360, 5, seed=2, missing=0.05)

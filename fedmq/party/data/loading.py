@@ -21,7 +21,7 @@ from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.data.columns import NumberSpelling
-from fedmq.party.data.splits import EvaluationShares, folds_of
+from fedmq.party.data.held_out import EvaluationShares, folds_of
 from fedmq.party.data.table import ReadTable, ReadTextColumn, Table
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.party.store.documents import ModelStore

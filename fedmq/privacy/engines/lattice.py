@@ -2,7 +2,7 @@
 
 The active party asks about a node by g and h of all rows in cipher, 0 outside of it. The passive
 party adds ciphertexts per candidate. What it takes to read the sums depends on the candidates
-alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.lattice.layout`.
+alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.lattice.parameters`.
 
 Arithmetic is imported when a half is made: options are read where none is needed.
 """
@@ -122,7 +122,7 @@ class Lattice(Engine):
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         from fedmq.privacy.lattice.hidden.passive import HiddenPassive
-        from fedmq.privacy.lattice.layout import VERSION
+        from fedmq.privacy.lattice.parameters import VERSION
         from fedmq.privacy.lattice.passive import LatticePassive
         from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
 

@@ -26,7 +26,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.lattice.directions import ChooseRows, GrowSeeds
 from fedmq.privacy.lattice.hint import JoinHints
-from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
+from fedmq.privacy.lattice.parameters import SUM_BYTES, VERSION, Layout
 from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode, pieces_of_query, query_extent
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import (

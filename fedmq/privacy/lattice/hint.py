@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import Inexact, MessageError
-from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout, add_power, carried
+from fedmq.privacy.lattice.parameters import LIMB_BITS, LIMBS, Layout, add_power, carried
 from fedmq.privacy.lattice.ring import (
     PublicElements,
     Transform,

@@ -23,7 +23,7 @@ from fedmq.privacy.lattice.directions import (
     choice_extent,
 )
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
-from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
+from fedmq.privacy.lattice.parameters import SUM_BYTES, Layout
 from fedmq.privacy.lattice.query import pieces_of_query, query_extent
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds

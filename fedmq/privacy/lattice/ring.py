@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import Inexact
-from fedmq.privacy.lattice.layout import ERROR_BITS, LIMB_BITS, LIMBS, Layout
+from fedmq.privacy.lattice.parameters import ERROR_BITS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.random_stream import Stream
 
 __all__ = [

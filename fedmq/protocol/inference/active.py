@@ -24,7 +24,6 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
-from fedmq.protocol.hops import Hop, Walked, WalkOn
 from fedmq.protocol.inference.computations import ExplainRows, Scores, ShownRows, SumLeaves
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
@@ -35,6 +34,7 @@ from fedmq.protocol.inference.states import (
 )
 from fedmq.protocol.machine import Machine, on, on_message
 from fedmq.protocol.record_columns import columns_of
+from fedmq.protocol.tree_walk import Hop, Walked, WalkOn
 
 __all__ = ["ActiveInference", "ExplainedInference"]
 

@@ -17,7 +17,6 @@ from fedmq.messages.array import Bitmap
 from fedmq.messages.body import RecordColumns, SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.hops import AnswerHop, AnswerRows
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
     PASSIVE_INFERENCE,
@@ -26,6 +25,7 @@ from fedmq.protocol.inference.states import (
     PassiveInferenceState,
 )
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
+from fedmq.protocol.tree_walk import AnswerHop, AnswerRows
 
 __all__ = ["PassiveInference", "PassiveRows"]
 

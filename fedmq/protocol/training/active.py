@@ -43,7 +43,6 @@ from fedmq.protocol.events import (
     Save,
     Start,
 )
-from fedmq.protocol.hops import Hop, Walked, WalkOn
 from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
 from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
@@ -75,6 +74,7 @@ from fedmq.protocol.training.terms import (
     continuing,
 )
 from fedmq.protocol.training.transcripts import Transcripts
+from fedmq.protocol.tree_walk import Hop, Walked, WalkOn
 
 __all__ = ["ActiveTraining", "EarlierTrees", "Opening", "Rounds"]
 

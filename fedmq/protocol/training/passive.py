@@ -36,7 +36,6 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
-from fedmq.protocol.hops import AnswerHop
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
 from fedmq.protocol.records import (
     AnsweredSums,
@@ -70,6 +69,7 @@ from fedmq.protocol.training.terms import (
     kept_constraints,
 )
 from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
+from fedmq.protocol.tree_walk import AnswerHop
 
 __all__ = [
     "EarlierDirections",

@@ -7,7 +7,7 @@ import pytest
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split
-from fedmq.party.data.splits import EvaluationShares
+from fedmq.party.data.held_out import EvaluationShares
 
 LABEL = (np.arange(1000) % 10 == 0).astype(np.float32)
 

@@ -13,7 +13,7 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError, MessageError, Refused
 from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.parameters import Layout
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table

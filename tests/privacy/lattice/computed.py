@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.splits import CandidateTable
 from fedmq.privacy.lattice.answer import AnswerQuery, JointBins, SumPieces
 from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks
-from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.parameters import Layout
 from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 

@@ -7,7 +7,7 @@ from math import log2
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, MOST_ROWS, Layout
+from fedmq.privacy.lattice.parameters import LIMB_BITS, LIMBS, MOST_ROWS, Layout
 
 SIZES = [1, 2, 8191, 8192, 8193, 30_000, 2**15, 2**15 + 1, 2**17, 10**6, 2**20, MOST_ROWS]
 

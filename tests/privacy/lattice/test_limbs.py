@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.lattice.layout import add_power, add_shifted, carried, signed_field
+from fedmq.privacy.lattice.parameters import add_power, add_shifted, carried, signed_field
 from tests.privacy.lattice.computed import integers
 
 Q = 2**192

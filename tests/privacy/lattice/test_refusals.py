@@ -9,7 +9,7 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.lattice.hint import JoinHints
-from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.parameters import Layout
 from fedmq.privacy.lattice.query import EncryptNode, read_answer, read_query
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from tests.privacy.lattice.computed import Computed, binned

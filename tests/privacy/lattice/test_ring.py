@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import Inexact
-from fedmq.privacy.lattice.layout import carried
+from fedmq.privacy.lattice.parameters import carried
 from fedmq.privacy.lattice.ring import (
     coefficients,
     draw_ternary,

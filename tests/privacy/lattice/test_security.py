@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.lattice_security import cheapest_attack, flood_information
-from fedmq.privacy.lattice import layout
+from fedmq.privacy.lattice import parameters
 
 
 @pytest.mark.parametrize(("degree", "modulus_bits"), [(4096, 109), (8192, 218)])
@@ -14,10 +14,10 @@ def test_the_estimate_agrees_with_the_standard(degree: int, modulus_bits: int) -
 
 
 def test_the_parameters_in_use_are_harder() -> None:
-    attack = cheapest_attack(layout.DEGREE, layout.LIMBS * layout.LIMB_BITS)
+    attack = cheapest_attack(parameters.DEGREE, parameters.LIMBS * parameters.LIMB_BITS)
     assert attack.bits >= 145
     assert attack.quantum_bits >= 100
 
 
 def test_the_information_in_shifted_noise() -> None:
-    assert flood_information() == pytest.approx(layout._FLOOD_INFORMATION, abs=0.005)
+    assert flood_information() == pytest.approx(parameters._FLOOD_INFORMATION, abs=0.005)

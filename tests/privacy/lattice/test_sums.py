@@ -12,7 +12,7 @@ from fedmq.errors import Inexact
 from fedmq.privacy.lattice import hint
 from fedmq.privacy.lattice.answer import add_flood
 from fedmq.privacy.lattice.hint import indicator_products
-from fedmq.privacy.lattice.layout import Layout, carried
+from fedmq.privacy.lattice.parameters import Layout, carried
 from fedmq.privacy.lattice.ring import MASK_ELEMENT, draw_secret, public_element
 from tests.privacy.lattice.computed import (
     PUBLIC_SEED,

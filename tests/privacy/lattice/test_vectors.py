@@ -9,7 +9,7 @@ import numpy as np
 
 from fedmq.privacy.lattice.answer import inner_products
 from fedmq.privacy.lattice.hint import JoinHints, cut_hints, indicator_products
-from fedmq.privacy.lattice.layout import Layout, add_shifted, carried, signed_field
+from fedmq.privacy.lattice.parameters import Layout, add_shifted, carried, signed_field
 from fedmq.privacy.lattice.ring import (
     PublicElements,
     coefficients,

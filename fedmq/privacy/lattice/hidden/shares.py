@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.lattice.answer import AnswerQuery
-from fedmq.privacy.lattice.layout import LIMB_BITS, Layout, carried, field_at
+from fedmq.privacy.lattice.parameters import LIMB_BITS, Layout, carried, field_at
 from fedmq.privacy.lattice.query import DecryptAnswer
 from fedmq.privacy.oblivious_transfer.correlated import (
     Wide,
