@@ -357,8 +357,12 @@ class Machine:
             return f"plan {running.done.plan!r}"
         if transition.ignored:
             return ""
+        handler = self._attached.get(key)
+        if handler is None:
+            if key not in self._OWN_HANDLERS:
+                raise self._illegal(what)  # it is for a part that this session does without
+            handler = MethodType(self._OWN_HANDLERS[key], self)
         self.state = transition.to
-        handler = self._attached.get(key) or MethodType(self._OWN_HANDLERS[key], self)
         if isinstance(event, Received):
             handler(event.sender, event.body)
         else:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -22,7 +21,6 @@ __all__ = [
     "Duplicates",
     "NormaliseStep",
     "SourceType",
-    "normalised",
 ]
 
 DatePart = Literal["days", "month", "weekday", "age"]
@@ -32,15 +30,6 @@ ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
 NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
 _SQLITE = "sqlite:///"
-
-_NORMALISE: Mapping[NormaliseStep, Callable[[str], str]] = {
-    "trim": str.strip,
-    "lower": str.lower,
-    "upper": str.upper,
-    "digits": lambda text: "".join(digit for digit in text if digit in "0123456789"),
-    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
-}
-"""``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
 
 
 class ColumnSection(Section):
@@ -85,13 +74,6 @@ def _spells_dates(form: str) -> bool:
         return datetime.strptime(day.strftime(form), form) == day
     except ValueError:
         return False
-
-
-def normalised(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
-    """``ids`` after all ``steps``, one after the other."""
-    for step in steps:
-        ids = list(map(_NORMALISE[step], ids))
-    return list(ids)
 
 
 def _database(url: str | None, info: ValidationInfo) -> str | None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError
-from fedmq.party.configuration.data import DataSection, normalised
+from fedmq.party.configuration.data import DataSection, NormaliseStep
 from fedmq.party.data.sources.source import Cells
 
 __all__ = ["LONGEST_ID", "IdColumn", "check_lengths", "comparable"]
 
 _SHOWN = 3  # repeated ids that a message quotes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_NORMALISE: Mapping[NormaliseStep, Callable[[str], str]] = {
+    "trim": str.strip,
+    "lower": str.lower,
+    "upper": str.upper,
+    "digits": lambda text: "".join(digit for digit in text if digit in "0123456789"),
+    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
+}
+"""``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
 
 
 LONGEST_ID = 256
@@ -31,9 +40,16 @@ def check_lengths(ids: Sequence[str], where: Callable[[int], str]) -> None:
             raise DataError(f"{where(index)}: the id is longer than {LONGEST_ID} characters")
 
 
+def _after(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
+    """``ids`` after all ``steps``, one after the other."""
+    for step in steps:
+        ids = list(map(_NORMALISE[step], ids))
+    return list(ids)
+
+
 def comparable(ids: Sequence[str], data: DataSection) -> list[str]:
     """``ids`` as reading ``data`` would give them: normalised, unless they are hashed already."""
-    return list(ids) if data.hashed else normalised(ids, data.normalise)
+    return list(ids) if data.hashed else _after(ids, data.normalise)
 
 
 class IdColumn:
