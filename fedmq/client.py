@@ -1,4 +1,4 @@
-"""A client for the scores that the label holder's daemon serves over HTTP.
+"""A client for the scores that the active party's daemon serves over HTTP.
 
 Needs the extra ``fedmq[client]``.
 """
@@ -20,7 +20,7 @@ __all__ = ["AsyncClient", "Client", "ScoreList", "ScoreReason"]
 class ScoreReason:
     """What a party, or one of its columns, added to a margin.
 
-    ``column`` is a name where the label holder owns it, and a number where another party does; None
+    ``column`` is a name where the active party owns it, and a number where another party does; None
     stands for all columns of the party. ``text`` is what its owner publishes of it, or "".
     """
 

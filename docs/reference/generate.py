@@ -74,7 +74,7 @@ PARAMETERS: Mapping[str, str] = {
     "interaction_constraints": "lists of columns that may stand together on a path of a tree, each "
     "own by name or number, another party's as `party.column`; `party.*` is all",
     "max_bin": "most bins of a feature",
-    "max_cat_to_onehot": "from so many categories on, the label holder's columns are split by sets "
+    "max_cat_to_onehot": "from so many categories on, the active party's columns are split by sets "
     "of them; one category from the others when left out",
     "max_cat_threshold": "so many categories, less one, go to one side of a set at most",
     "base_score": "prediction before the first tree; estimated from the labels when left out",
@@ -92,7 +92,7 @@ PARAMETERS: Mapping[str, str] = {
     "early_stopping_rounds": "stop after so many trees without a better value of the last metric",
     "active_only_trees": "so many first rounds use the active party alone (RL-SecureBoost)",
     "xgboost_arithmetic": "whose model comes out, node by node: that of XGBoost 3.2 and 3.3, or of "
-    "3.4 and later; left out, that of the XGBoost installed beside the label holder's fedmq, or "
+    "3.4 and later; left out, that of the XGBoost installed beside the active party's fedmq, or "
     "the newest where none is",
 }
 

@@ -80,7 +80,7 @@ def evaluate(
     """Evaluate MODEL, the newest when left out, on rows whose labels are known.
 
     Writes report.html, report.json and scores.csv into a folder. All parties score the rows, as
-    for fedmq predict; nothing else leaves the label holder, but for --group PARTNER.COLUMN: then
+    for fedmq predict; nothing else leaves the active party, but for --group PARTNER.COLUMN: then
     PARTNER adds up encrypted labels and scores by group, where its policy agrees.
     """
     config, federation = PartyFile.read(party)

@@ -142,7 +142,7 @@ def verify_transcript(
 ) -> None:
     """Replay what a party has SHOWN: prove every answer honest, or name the first that was not.
 
-    Without --signed the label holder's signatures among the messages are what binds the party.
+    Without --signed the active party's signatures among the messages are what binds the party.
     """
     held = None if signed is None else TranscriptFile.read(signed)
     federation = Federation.read(federation_file)

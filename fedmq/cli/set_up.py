@@ -196,7 +196,7 @@ def join(
 ) -> None:
     """Make a party's own FOLDER, with keys that nobody else has seen; later complete it.
 
-    First: --party, --broker, and --active at the label holder. The file PARTY.request.json goes to
+    First: --party, --broker, and --active at the active party. The file PARTY.request.json goes to
     the broker's operator and to every member; it holds nothing secret. Then, with what comes back:
     --signed, and --members. A running daemon takes both up at once.
     """

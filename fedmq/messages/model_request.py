@@ -1,4 +1,4 @@
-"""What the label holder asks of one other party about a model that they have made together.
+"""What the active party asks of one other party about a model that they have made together.
 
 One question, in pieces where it is long, opens a session, and one answer, or a refusal, ends it:
 ``ANSWERS`` says which answer belongs to which question.

@@ -115,7 +115,7 @@ class TrainingOpen(Body):
     max_leaves: Count = 0
     """Leaves of a tree at most; 0 is no limit."""
     signs: dict[Column, Literal[-1, 1]] = Field(default_factory=dict)
-    """Of the recipient's columns that the label holder names: whether they may only raise the
+    """Of the recipient's columns that the active party names: whether they may only raise the
     prediction (1), or only lower it (-1)."""
     outputs: Annotated[int, Field(ge=1, le=1000)] = 1
     """So many g and h has a row, for trees whose leaves are vectors; all are summed together."""
@@ -123,7 +123,7 @@ class TrainingOpen(Body):
         tuple[Annotated[tuple[Column, ...], Field(strict=False, max_length=100_000)], ...],
         Field(strict=False, max_length=MOST_CONSTRAINTS),
     ] = ()
-    """Interaction constraints: the recipient's columns in each of them, as the label holder names
+    """Interaction constraints: the recipient's columns in each of them, as the active party names
     them; ``*`` is all. Empty where there are none."""
     earlier_model: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")] = ""
     """The model whose trees these continue: directions of them are asked for first. Empty where a
@@ -138,7 +138,7 @@ class TrainingOpen(Body):
     """From 2 on a cross-validation: ``trees`` are those of so many models, which grow in turns, and
     of which nothing is kept."""
     sums: Literal["shown", "hidden"] = "shown"
-    """Whether the engine shows the label holder sums; hidden, it learns who won a node."""
+    """Whether the engine shows the active party sums; hidden, it learns who won a node."""
     chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """Where sums are hidden, all passive parties in the order of their columns, unless there is one
     only: each hands on to the next."""
@@ -303,14 +303,14 @@ class CircuitPiece(Body):
     pieces: Pieces
     payload: Payload
     level: Annotated[tuple[Node, ...], Field(strict=False)] = ()
-    """All of the nodes, in the first parcel of the label holder, which holds nothing else."""
+    """All of the nodes, in the first parcel of the active party, which holds nothing else."""
     chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """There as well: the passive parties that have candidates, unless it is one only."""
 
 
 class BestSoFar(Body):
     """Passive to the next passive: its shares of the best gain of each node so far, and of whose
-    it is. They are random bits to whoever has not the label holder's. Neither stored nor recorded.
+    it is. They are random bits to whoever has not the active party's. Neither stored nor recorded.
     """
 
     kind: ClassVar[str] = "best so far"

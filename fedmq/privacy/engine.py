@@ -475,13 +475,13 @@ class Engine(ABC):
             )
         if params.max_cat_to_onehot is not None and not self.shows_exact_sums:
             raise ConfigError(
-                f"engine {self.name}: max_cat_to_onehot: the label holder does not see the exact "
+                f"engine {self.name}: max_cat_to_onehot: the active party does not see the exact "
                 "sums by which sets of categories are found; leave it out"
             )
         for name in ("monotone_constraints", "interaction_constraints"):
             if getattr(params, name) and not self.shows_exact_sums:
                 raise ConfigError(
-                    f"engine {self.name}: {name}: the label holder does not see the sums that they "
+                    f"engine {self.name}: {name}: the active party does not see the sums that they "
                     "need; leave them out"
                 )
 

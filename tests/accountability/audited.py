@@ -54,7 +54,7 @@ class AuditedDaemons(DaemonsInMemory):
 
     @property
     def sessions(self) -> list[str]:
-        """The sessions of which the label holder keeps what was signed."""
+        """The sessions of which the active party keeps what was signed."""
         return [path.name for path in (self.folder / "bank" / "state" / "transcripts").iterdir()]
 
     def shown(self, party: str) -> TranscriptFile:
@@ -65,7 +65,7 @@ class AuditedDaemons(DaemonsInMemory):
         return TranscriptFile.read(path)
 
     def verified(self, party: str = "telco", signed: bool = True) -> Verdict:
-        """The auditor's verdict about ``party``, with what the label holder holds if ``signed``."""
+        """The auditor's verdict about ``party``, with what the active party holds if ``signed``."""
         federation = Federation.read(self.folder / "federation.toml")
         held = self.shown("bank") if signed else None
         return verify(self.shown(party), federation, held)

@@ -30,7 +30,7 @@ class DaemonsOfTowns(AuditedDaemons):
             csv.writer(file).writerows([head, *lines])
 
     wanted = True
-    """Whether the label holder's job asks for sets of others' columns."""
+    """Whether the active party's job asks for sets of others' columns."""
 
     async def trained(self, trees: int, engine: str = "plain") -> None:
         params = TrainParams(

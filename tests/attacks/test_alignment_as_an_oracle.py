@@ -1,4 +1,4 @@
-"""A label holder aligns again and again, to learn who is a customer of somebody else."""
+"""An active party aligns again and again, to learn who is a customer of somebody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of several feature holders with hidden sums, one hands on what is not so, to win or to learn.
+"""Of several passive partys with hidden sums, one hands on what is not so, to win or to learn.
 
 What it is told is what it always is: where it won, and by which candidate.
 """
@@ -20,12 +20,12 @@ TO_BEAT = own_gains(GOOD, 0.5)
 
 
 def test_a_party_that_says_that_it_leads_is_named_and_cannot_be_told_how_it_won() -> None:
-    """It spoils the node. The label holder has no label of a win of its own to show for it."""
+    """It spoils the node. The active party has no label of a win of its own to show for it."""
     evaluators, garblers = halves([POOR, POOR], TO_BEAT)
 
     def hand_on(_: int, share: np.ndarray) -> np.ndarray:
         altered = share.copy()
-        altered[-1] ^= True  # whose the best is: the label holder's, or the first party's
+        altered[-1] ^= True  # whose the best is: the active party's, or the first party's
         return altered
 
     linked(evaluators, garblers, hand_on)

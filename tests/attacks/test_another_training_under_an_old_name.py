@@ -1,4 +1,4 @@
-"""A label holder that goes on with a session of old trains anew in it, and no quota counts it."""
+"""An active party that goes on with a session of old trains anew in it, and no quota counts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A label holder that only looks recognises small sums as those of particular people.
+"""An active party that only looks recognises small sums as those of particular people.
 
 With very few ``gradient_bits`` many sets of people have the same sum; it does not end there.
 """

@@ -1,7 +1,7 @@
-"""With hidden sums a label holder learns the secret of a circuit's labels, and by it all sums.
+"""With hidden sums an active party learns the secret of a circuit's labels, and by it all sums.
 
 It chooses otherwise in one column of an extension of transfers: what comes back tells whether that
-bit of the feature holder's secret is set. All labels of a session differ by this secret.
+bit of the passive party's secret is set. All labels of a session differ by this secret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEVEL = drawn(2, 3)
 
 
 def told(extension: str, column: int) -> ToldChain:
-    """A level of two feature holders; the label holder cheats the second one."""
+    """A level of two passive partys; the active party cheats the second one."""
     honest, _ = extension_of(2)
     cheating = CheatingReceiver(honest.pairs, EXTENSIONS.index(extension), column)
     found = run([LEVEL] * 2, own_gains(LEVEL, 0), receivers={2: cheating})

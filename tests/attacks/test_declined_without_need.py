@@ -1,4 +1,4 @@
-"""A feature holder that declines nodes, or names candidates, against what it announced."""
+"""A passive party that declines nodes, or names candidates, against what it announced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CARRYING = int((~FEDERATION.evaluation).sum())
 
 
 def declining(federation: Federation, announced: int) -> Inconsistent:
-    """How the label holder ends when ``telco`` declines the root, after it announced a policy."""
+    """How the active party ends when ``telco`` declines the root, after it announced a policy."""
 
     def lying(envelope: Envelope) -> Body:
         body: Any = envelope.body

@@ -1,4 +1,4 @@
-"""A feature holder sends other rows left than its sums said: it spoils the model, unnoticed."""
+"""A passive party sends other rows left than its sums said: it spoils the model, unnoticed."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_hint_that_is_filled_up_ends_the_session() -> None:
     assert "bytes or more, its candidates take" in str(lied(Lattice(), rewrite))
 
 
-def test_more_candidates_than_the_label_holders_hint_may_have_are_refused() -> None:
+def test_more_candidates_than_the_active_partys_hint_may_have_are_refused() -> None:
     def rewrite(body: Body) -> Body:
         if isinstance(body, SessionAccept):
             return body.model_copy(update={"candidates": 2**20})
@@ -90,7 +90,7 @@ def test_more_candidates_than_the_label_holders_hint_may_have_are_refused() -> N
 
 
 @pytest.mark.parametrize("engine", [PLAIN, PAILLIER, OU, Ldp()], ids=lambda engine: engine.name)
-def test_a_feature_holder_refuses_trees_whose_sums_would_fill_its_memory(engine: Engine) -> None:
+def test_a_passive_party_refuses_trees_whose_sums_would_fill_its_memory(engine: Engine) -> None:
     federation = small(counts=(0, 2)).having(engine=engine)
     machines = federation.having(max_depth=16).training()
     telco = machines["telco"]

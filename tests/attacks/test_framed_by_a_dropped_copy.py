@@ -1,4 +1,4 @@
-"""A label holder sends two copies under one number, so that an honest party shows the wrong one."""
+"""An active party sends two copies under one number, and an honest party shows the wrong one."""
 
 from __future__ import annotations
 

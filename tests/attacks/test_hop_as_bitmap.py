@@ -1,4 +1,4 @@
-"""A label holder asks in mode hop for what only mode bitmap gives: the ways at all records."""
+"""An active party asks in mode hop for what only mode bitmap gives: the ways at all records."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A feature holder that lies reads every label from one answer.
+"""A passive party that lies reads every label from one answer.
 
 It makes up packed sums of one row each. A digit that is too small borrows from the slot above where
 the row's g is negative, and takes that candidate below ``min_child_weight``; all others tie, and
-without its checks the label holder would name all that tie.
+without its checks the active party would name all that tie.
 """
 
 from __future__ import annotations

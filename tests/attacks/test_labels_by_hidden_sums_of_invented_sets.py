@@ -1,4 +1,4 @@
-"""With hidden sums a feature holder reads labels from which of its candidates won.
+"""With hidden sums a passive party reads labels from which of its candidates won.
 
 It answers with sums of sets that it invents: all sets of five people. The one that wins is that of
 all who have the same label. No sum is checked, as none is seen.
@@ -33,7 +33,7 @@ def asked(people: np.ndarray) -> DrawnLevel:
 
 
 def test_a_node_tells_as_many_labels_as_an_index_has_bits() -> None:
-    """What remains: an answer for each node is all that a feature holder gets back."""
+    """What remains: an answer for each node is all that a passive party gets back."""
     session, told = LevelPair(), 0
     for start in range(0, 40, PEOPLE):
         people = np.arange(start, start + PEOPLE)

@@ -1,6 +1,6 @@
 """Whoever makes up sums is named by tree and node, even where no check ends the training.
 
-The label holder's own checks are switched off here: what they cannot see in other lies is found in
+The active party's own checks are switched off here: what they cannot see in other lies is found in
 the same way.
 """
 

@@ -1,4 +1,4 @@
-"""A label holder that only looks trains again and again: each sum is an equation about the rows."""
+"""An active party that only looks trains again and again: each sum tells of the rows."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
     assert running.answer(1, [1], 200)[0].sums == 200
 
 
-def test_trees_of_the_label_holder_alone_and_those_on_disk_are_not_foretold() -> None:
+def test_trees_of_the_active_party_alone_and_those_on_disk_are_not_foretold() -> None:
     asked: TrainingOpen = terms(trees=10, active_only_trees=1, rows=100, max_depth=2)
     [agreed] = counter(100).agree(asked, trees=4, candidates=50)
     assert agreed.expected == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
@@ -178,7 +178,7 @@ async def test_a_daemon_divides_by_those_who_learn(federation: DaemonsInMemory) 
     assert foretold["sums_per_row"] > 1.5 * 3 * CANDIDATES / 40
 
 
-def test_trees_that_were_foretold_as_the_label_holders_own_are_not_answered() -> None:
+def test_trees_that_were_foretold_as_the_active_partys_own_are_not_answered() -> None:
     def rewrite(envelope: Envelope) -> Body:
         body = envelope.body
         if not isinstance(body, TrainingOpen):

@@ -1,4 +1,4 @@
-"""A feature holder asks for Okamoto-Uchiyama's prime, each question chosen by the answers before.
+"""A passive party asks for Okamoto-Uchiyama's prime, each question chosen by the answers before.
 
 Plaintexts ``m (c - p)`` wrap; which of two candidates wins, or whether one is a candidate at all,
 says on which side of c the prime lies. Each answer halves what is left, and the upper half of the

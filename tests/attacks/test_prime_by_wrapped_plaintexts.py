@@ -1,4 +1,4 @@
-"""A feature holder makes plaintexts larger than Okamoto-Uchiyama's prime p: they wrap modulo p.
+"""A passive party makes plaintexts larger than Okamoto-Uchiyama's prime p: they wrap modulo p.
 
 Which candidate wins then says something of p, a bit for each split, and enough bits factor the key.
 """

@@ -1,4 +1,4 @@
-"""A label holder that asks again, or of nodes that no tree has, and fills up its questions."""
+"""An active party that asks again, or of nodes that no tree has, and fills up its questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulator import Simulation
 
 
 def sent_after(kind: type[Body], more: Callable[[Any], list[Body]], engine: Engine) -> str:
-    """How ``telco`` ends when the label holder sends ``more`` after its first message of a kind."""
+    """How ``telco`` ends when the active party sends ``more`` after its first message of a kind."""
     simulation = Simulation(small(counts=(0, 3)).having(engine=engine).training())
     seen: list[Body] = []
 

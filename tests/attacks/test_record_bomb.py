@@ -1,4 +1,4 @@
-"""A feature holder gives a split a record so large that a table of its records fills the memory."""
+"""A passive party gives a split a record so large that a table of its records fills the memory."""
 
 from __future__ import annotations
 

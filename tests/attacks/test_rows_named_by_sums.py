@@ -1,4 +1,4 @@
-"""A label holder that only looks places people between cuts; where cells are merged it cannot.
+"""An active party that only looks places people between cuts; where cells are merged it cannot.
 
 All that follows by subtraction between a node and its children counts as seen.
 """

@@ -1,4 +1,4 @@
-"""A label holder announces slots as wide as its key, and gives row i the "gradient" 2^i.
+"""An active party announces slots as wide as its key, and gives row i the "gradient" 2^i.
 
 Each sum then says of every row whether it is in it: the whole binned table from one tree.
 """

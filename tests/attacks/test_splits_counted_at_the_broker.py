@@ -84,7 +84,7 @@ def watched(machines: Mapping[str, Machine]) -> tuple[Simulation, Seen]:
 
 
 def of(party: str, seen: Seen) -> Seen:
-    """What passed between the label holder and ``party``."""
+    """What passed between the active party and ``party``."""
     return Counter(
         {
             (sender == party, kind, length): count
@@ -137,7 +137,7 @@ def test_the_order_of_messages_does_not_tell_who_splits(growth: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("growth", GROWTHS, ids=lambda growth: growth.get("grow_policy", "levels"))
-def test_two_parties_show_no_splits_of_the_label_holder_either(growth: dict[str, Any]) -> None:
+def test_two_parties_show_no_splits_of_the_active_party_either(growth: dict[str, Any]) -> None:
     federation = small(rows=120, counts=(2, 2), **growth)
     simulation, seen = watched(hiding(federation))
     kinds: Counter[str] = Counter()

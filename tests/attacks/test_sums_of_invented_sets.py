@@ -1,4 +1,4 @@
-"""Sums that are true, of sets that are invented: no check of the label holder can tell.
+"""Sums that are true, of sets that are invented: no check of the active party can tell.
 
 Each candidate is a real left side and some of a few people; the one that wins says on which side of
 zero their gradients lie, and so their labels. The directions fit the sums.
@@ -34,7 +34,7 @@ def _answer_of(half: Any, liar: InventedSets, queries: Sequence[Query]) -> Plan[
 
 
 class InventedSets:
-    """A feature holder that answers about every root with sets of its own making."""
+    """A passive party that answers about every root with sets of its own making."""
 
     def __init__(self, lies: pytest.MonkeyPatch, tree: int) -> None:
         self.tree = tree
@@ -96,7 +96,7 @@ async def test_sums_of_invented_sets_are_found_in_the_transcript(
 
 
 class InventedColumn:
-    """Under `lattice`, a feature holder that invents sets before the first tree.
+    """Under `lattice`, a passive party that invents sets before the first tree.
 
     Its hints bind all sums. Of its first column some of a few people go left, the more the higher
     the cut.
@@ -139,7 +139,7 @@ async def test_hints_at_invented_sets_are_found_in_the_transcript(
     with pytest.MonkeyPatch.context() as lies:
         liar = InventedColumn(lies)
         await daemons.trained(6, "lattice")
-    assert liar.won  # no check of the label holder has seen it
+    assert liar.won  # no check of the active party has seen it
     with pytest.raises(Inconsistent) as raised:
         daemons.verified()
     assert str(raised.value) == (

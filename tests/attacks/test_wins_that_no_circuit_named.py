@@ -1,6 +1,6 @@
-"""With hidden sums a label holder asks for directions of candidates that did not win.
+"""With hidden sums an active party asks for directions of candidates that did not win.
 
-Which one is a party's best says something of sums that the label holder was not to learn.
+Which one is a party's best says something of sums that the active party was not to learn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients of few bits: rounded without bias, by lots that the label holder alone can draw."""
+"""Gradients of few bits: rounded without bias, by lots that the active party alone can draw."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ ENCRYPTED = ("paillier", "ou", "lattice")
 
 @dataclass(frozen=True)
 class Case:
-    """``hands``: the columns of each party, the label holder's first."""
+    """``hands``: the columns of each party, the active party's first."""
 
     seed: int
     X: NDArray[np.float32]
@@ -116,7 +116,7 @@ class Case:
 
     @property
     def tables(self) -> dict[str, Any]:
-        """What each party holds, the label holder first; frames where there are categories."""
+        """What each party holds, the active party first; frames where there are categories."""
         parties = ("active", *(f"passive{number}" for number in range(len(self.hands) - 1)))
         return {party: self._table(hand) for party, hand in zip(parties, self.hands, strict=True)}
 

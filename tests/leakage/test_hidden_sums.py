@@ -1,4 +1,4 @@
-"""With hidden sums a label holder receives nothing that names rows, or says where they stand.
+"""With hidden sums an active party receives nothing that names rows, or says where they stand.
 
 All that it receives is taken for sums. What remains are the winners, and directions of their
 splits, which it asks for afterwards.
@@ -44,7 +44,7 @@ Sums = Sequence[np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class SeenLevel:
-    """A level of a tree, and what the label holder is told of it."""
+    """A level of a tree, and what the active party is told of it."""
 
     rows: list[np.ndarray]
     pairs: np.ndarray
@@ -61,7 +61,7 @@ class SeenLevel:
 
 @cache
 def seen() -> tuple[SeenLevel, ...]:
-    """Trees of depth 3 whose nodes are parted at random, half of them won by the feature holder."""
+    """Trees of depth 3 whose nodes are parted at random, half of them won by the passive party."""
     random, session = np.random.default_rng(5), LevelPair()
     found = []
     for tree in range(TREES):
@@ -82,7 +82,7 @@ def seen() -> tuple[SeenLevel, ...]:
 
 
 def to_beat(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """The label holder's best gains: nothing, and more than there is, by turns."""
+    """The active party's best gains: nothing, and more than there is, by turns."""
     return np.where(np.arange(len(rows)) % 2, 1e6, 0).astype(np.float32)
 
 

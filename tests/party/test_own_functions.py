@@ -1,4 +1,4 @@
-"""Objectives and metrics that the label holder's party file names, and its job by an alias."""
+"""Objectives and metrics that the active party's party file names, and its job by an alias."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_a_training_that_goes_on_has_its_functions_again(
     assert shares[0] == shares[1]
 
 
-def test_only_the_label_holder_has_functions(federation: DaemonsInMemory) -> None:
+def test_only_the_active_party_has_functions(federation: DaemonsInMemory) -> None:
     path = federation.folder / "telco" / "party.toml"
     path.write_text(path.read_text() + FUNCTIONS)
     with pytest.raises(ConfigError, match="functions: only bank has objectives and metrics"):

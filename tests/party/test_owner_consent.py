@@ -123,7 +123,7 @@ async def test_who_does_not_answer_in_time_has_refused(
         assert (request["state"], request["decided_by"]) == ("refused", "consent_within")
 
 
-async def test_what_the_label_holder_gives_up_is_asked_no_more(
+async def test_what_the_active_party_gives_up_is_asked_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
@@ -174,7 +174,7 @@ async def finished(demo: DaemonsInMemory, model: str) -> bool:
     return all(model in models for models in demo.models().values())
 
 
-async def test_an_alignment_waits_and_one_that_the_label_holder_asks_for_again_is_the_same(
+async def test_an_alignment_waits_and_one_that_the_active_party_asks_for_again_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)

@@ -59,7 +59,7 @@ async def test_a_training_with_one_partner_asks_nothing_of_the_other(
     assert heard == []
 
 
-async def test_a_label_holder_may_train_alone(federation: DaemonsInMemory) -> None:
+async def test_an_active_party_may_train_alone(federation: DaemonsInMemory) -> None:
     heard = heard_of(federation, "telco")
     await federation.ask("bank", "train", job=training("m", parties=[]))
     assert federation.daemons["bank"].parts.context.model_store.active("m").parties == ("bank",)

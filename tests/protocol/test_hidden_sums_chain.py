@@ -143,13 +143,13 @@ def test_a_passive_party_takes_no_orders_from_another(body: Body) -> None:
     assert isinstance(simulation.errors[ACTIVE], Aborted)
 
 
-def test_the_label_holder_hands_on_nothing() -> None:
+def test_the_active_party_hands_on_nothing() -> None:
     share = HANDED(tree=0, node=1, payload={})
     simulation = told_otherwise(hidden(), ACTIVE, "shop", share, training.CircuitPiece)
     assert "shares of node 1, out of place" in str(simulation.errors["shop"])
 
 
-def test_that_another_passive_party_gives_up_is_heard_of_the_label_holder() -> None:
+def test_that_another_passive_party_gives_up_is_heard_of_the_active_party() -> None:
     simulation = told_otherwise(hidden(), "telco", "shop", Abort(reason="tired"), HANDED)
     assert not simulation.errors
 

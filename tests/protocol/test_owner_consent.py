@@ -67,7 +67,7 @@ def test_nothing_is_read_before_the_owner_has_answered(refusal: str) -> None:
     assert bool(loaded.at) == (not refusal)
 
 
-def test_a_refusal_reaches_the_label_holder_alone() -> None:
+def test_a_refusal_reaches_the_active_party_alone() -> None:
     said: list[tuple[str, str, object]] = []
     simulation = ran(
         small().having(asked={"telco": 60}).training(),

@@ -24,7 +24,7 @@ ROWS = 400
 def town_table(
     seed: int, towns: int = 14, missing: float = 0.1
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """The label holder's columns, another party's, and labels that towns explain in part."""
+    """The active party's columns, another party's, and labels that towns explain in part."""
     random = np.random.default_rng(seed)
     town, job = random.integers(0, towns, ROWS), random.integers(0, 3, ROWS)
     x, z = random.normal(size=(ROWS, 2)), random.normal(size=(ROWS, 2))
@@ -151,7 +151,7 @@ def test_decoys_change_nothing(reference: fedmq.SimulatedModel) -> None:
 
 
 def test_of_two_columns_alike_the_first_splits() -> None:
-    """A tie between sets, of which the label holder does not know whose column comes first."""
+    """A tie between sets, of which the active party does not know whose column comes first."""
     bank, telco, label = town_table(5)
     active, passive = dealt_otherwise(bank, telco)
     twice = passive["telco"].assign(again=bank["town"], numbered=bank["town"].notna() * 1.0)

@@ -67,7 +67,7 @@ def test_importances_are_xgboost_s(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["weight", "total_gain", "total_cover"])
-def test_the_label_holder_sees_its_own_columns_and_every_other_party_as_a_whole(kind: Any) -> None:
+def test_the_active_party_sees_its_own_columns_and_every_other_party_as_a_whole(kind: Any) -> None:
     model = trained("one tree a round")
     joined = model.get_score(kind)
     seen = owned_importance(model.share, kind)

@@ -1,4 +1,4 @@
-"""Interaction constraints: an owner keeps its columns, the label holder learns what holds them."""
+"""Interaction constraints: an owner keeps its columns, the active party learns what holds them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_exact_engines_keep_them_alike(engine: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["smm2", "ldp"])
-def test_engines_that_hide_sums_from_the_label_holder_refuse_them(engine: str) -> None:
+def test_engines_that_hide_sums_from_the_active_party_refuse_them(engine: str) -> None:
     with pytest.raises(ConfigError, match=f"engine {engine}: interaction_constraints: "):
         trained(engine, interaction_constraints=[["f0"]])
 
@@ -204,7 +204,7 @@ def test_a_column_of_categories_is_named_as_one() -> None:
     assert first == second
 
 
-def test_only_the_owner_reads_a_name_and_only_the_label_holder_which_constraints_hold() -> None:
+def test_only_the_owner_reads_a_name_and_only_the_active_party_which_constraints_hold() -> None:
     heard: list[Envelope] = []
     asked = [[f"telco.{SECRET}", "bank_secret_name_0"], ["bank_secret_name_1"]]
     federation = small(rows=120, counts=(2, 2, 1)).having(interaction_constraints=asked)

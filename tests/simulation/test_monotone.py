@@ -1,4 +1,4 @@
-"""Monotone constraints: an owner keeps its columns, the label holder learns candidates' signs."""
+"""Monotone constraints: an owner keeps its columns, the active party learns candidates' signs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_exact_engines_keep_them_alike(engine: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "params"), [("smm2", {}), ("ldp", {"objective": "binary:logistic"})]
 )
-def test_engines_that_hide_sums_from_the_label_holder_refuse_them(
+def test_engines_that_hide_sums_from_the_active_party_refuse_them(
     engine: str, params: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError, match=f"engine {engine}: monotone_constraints: "):
@@ -130,7 +130,7 @@ def test_signs_that_contradict_are_refused() -> None:
     assert "has sign 1, and -1 in the file of telco" in str(error)
 
 
-def test_only_the_owner_reads_a_name_and_only_the_label_holder_reads_signs() -> None:
+def test_only_the_owner_reads_a_name_and_only_the_active_party_reads_signs() -> None:
     heard: list[Envelope] = []
     simulation = asked_signs(small(rows=120, counts=(2, 2, 1)), SECRET).train(tap=heard.append)
     shares(simulation)

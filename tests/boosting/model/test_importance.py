@@ -1,4 +1,4 @@
-"""What splits brought, as the label holder sees it."""
+"""What splits brought, as the active party sees it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.boosting.params import TrainParams
 
 
-def test_a_label_holder_without_splits_sees_what_others_brought() -> None:
+def test_an_active_party_without_splits_sees_what_others_brought() -> None:
     """Others' records are no places in its own table, which may be shorter, or empty."""
     tree = GrowingTree()
     left, right = tree.split(0, 1, 1, gain=3, cover=4)

@@ -27,7 +27,7 @@ ASKED = ("telco", "retail")
 
 @pytest.fixture(scope="module")
 def asking(demo: ExampleFederation) -> ExampleFederation:
-    """Daemons whose owners are asked, but for the label holder's."""
+    """Daemons whose owners are asked, but for the active party's."""
     for party in ASKED:
         path = demo.config(party)
         path.write_text(path.read_text().replace("[policy]\n", '[policy]\nconsent = "ask"\n', 1))

@@ -86,7 +86,7 @@ async def typed(*words: str | Path) -> Outcome:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def written(federation: DaemonsInMemory, path: Path) -> Any:
-    """What the label holder is told when it has a card made, and asks the others to sign it."""
+    """What the active party is told when it has a card made, and asks the others to sign it."""
     bank = party(federation, "bank")
     done = await typed("models", "card", bank, "-o", path, "--ask", "--worth", "--json")
     return done.result
@@ -168,7 +168,7 @@ async def test_groups_of_a_partners_column_are_as_of_the_joined_table(
     assert "retail does not add up by groups of 'gender'" in refused.err
 
 
-async def test_each_party_counts_its_own_columns_and_the_label_holder_the_scores(
+async def test_each_party_counts_its_own_columns_and_the_active_party_the_scores(
     federation: DaemonsInMemory,
 ) -> None:
     for name in PARTIES:

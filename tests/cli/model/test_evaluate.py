@@ -119,7 +119,7 @@ async def test_a_file_of_labels_is_evaluated_by_group_and_unknown_ids_are_left_o
     assert [row[:2] for row in groups["rows"]] == [["north", 20], ["south", 20]]
 
 
-async def test_groups_come_from_the_label_holder_s_own_columns_too(
+async def test_groups_come_from_the_active_party_s_own_columns_too(
     federation: DaemonsInMemory, tmp_path: Path
 ) -> None:
     data = federation.folder / "bank" / "data.csv"

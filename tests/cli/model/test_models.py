@@ -71,7 +71,7 @@ def test_a_share_that_was_copied_from_another_party_or_model_is_not_sound(folder
     assert "debit.json: the share of model credit" in renamed.error
 
 
-def test_the_label_holder_asks_the_others_unless_told_not_to(folder: Path) -> None:
+def test_the_active_party_asks_the_others_unless_told_not_to(folder: Path) -> None:
     bank = folder / "bank" / "party.toml"
     assert fedmq("models", "verify", bank, "--local", "--json").result == [
         {"model": "credit", "own_records": 0}

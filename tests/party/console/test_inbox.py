@@ -158,7 +158,7 @@ async def test_the_page_is_told_at_once_which_requests_wait(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def asking(consoles: ExampleFederation) -> ExampleFederation:
-    """Daemons with consoles, whose owners are asked but for the label holder's."""
+    """Daemons with consoles, whose owners are asked but for the active party's."""
     add_to_policy(consoles, ASKS, *ASKED)
     return consoles
 
@@ -199,7 +199,7 @@ def test_consent_given_at_two_parties_unblocks_a_training(
         visitor.leaves()
 
 
-def test_a_refusal_shows_its_reason_at_the_label_holder(
+def test_a_refusal_shows_its_reason_at_the_active_party(
     browser: Browser, asking: ExampleFederation
 ) -> None:
     bank = Visitor(browser, asking.config(ACTIVE))

@@ -258,7 +258,7 @@ class UnreadableRows(ServedRows):
         raise RowsUnavailable(f"{ACTIVE}: its rows cannot be looked up now")
 
 
-async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are_given(
+async def test_without_its_own_rows_the_active_party_answers_503_unless_they_are_given(
     served: httpx.AsyncClient, world: World, harness: ServingHarness
 ) -> None:
     model = harness.scorer.models["production"]

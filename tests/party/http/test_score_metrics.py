@@ -1,4 +1,4 @@
-"""What Prometheus sees of scores, at the label holder and at the parties that answer it."""
+"""What Prometheus sees of scores, at the active party and at the parties that answer it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A label holder's scorer and two answering parties in one event loop, without a broker."""
+"""An active party's scorer and two answering parties in one event loop, without a broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServingHarness:
 
     Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
     rest comes after ``delay`` seconds at most. Reasons are as the other parties ``agreed``;
-    ``reasons`` are the label holder's own. ``drift``: what watches at each party.
+    ``reasons`` are the active party's own. ``drift``: what watches at each party.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def test_serving_shows_what_is_served_and_how_that_goes(
     )
 
 
-def test_an_owner_sees_its_columns_drift_and_the_label_holder_an_alarm_alone(
+def test_an_owner_sees_its_columns_drift_and_the_active_party_an_alarm_alone(
     federation: ServingFederation, bank: Path, telco: Path
 ) -> None:
     predict(federation, federation.ids)

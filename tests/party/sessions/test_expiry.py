@@ -1,4 +1,4 @@
-"""A training that its label holder has left holds neither sums nor room for ever."""
+"""A training that its active party has left holds neither sums nor room for ever."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_what_an_abandoned_training_reserved_is_free_again(
     assert ended is not None
     assert (ended.state, "did not go on for 30 days" in ended.reason) == ("failed", True)
 
-    # The label holder is told once it is back, and a new training has all the room.
+    # The active party is told once it is back, and a new training has all the room.
     await federation.start("bank")
 
     async def heard() -> Any:
@@ -95,7 +95,7 @@ async def test_what_an_abandoned_training_reserved_is_free_again(
     await federation.train("another", 2)
 
 
-async def test_a_label_holder_waits_for_as_long_as_it_likes(federation: DaemonsInMemory) -> None:
+async def test_an_active_party_waits_for_as_long_as_it_likes(federation: DaemonsInMemory) -> None:
     session = await abandoned(federation)
     await federation.stop("telco")
     await federation.start("bank")

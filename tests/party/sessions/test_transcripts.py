@@ -35,7 +35,7 @@ def kept(federation: DaemonsInMemory, party: str, kind: str) -> list[list[Any]]:
     return [record for file in files for record in records_of(file) if record[0] == kind]
 
 
-async def test_the_label_holder_keeps_what_each_party_signed_about_each_tree(
+async def test_the_active_party_keeps_what_each_party_signed_about_each_tree(
     federation: DaemonsInMemory,
 ) -> None:
     await federation.train("m", TREES)
@@ -80,7 +80,7 @@ async def test_who_signs_other_messages_than_it_sent_ends_the_session(
     assert not [data for _, _, data, _ in kept(federation, "bank", STATEMENT) if b"telco" in data]
 
 
-async def test_a_label_holder_that_does_not_sign_what_it_heard_is_not_answered_again(
+async def test_an_active_party_that_does_not_sign_what_it_heard_is_not_answered_again(
     federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = EndToEnd.sign

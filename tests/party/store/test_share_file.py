@@ -110,7 +110,7 @@ def test_a_share_of_another_model_than_the_headings_is_refused(file: Path) -> No
         read_share(file, "telco", False)
 
 
-def test_the_label_holders_share_is_none_of_a_feature_holder(file: Path) -> None:
+def test_the_active_partys_share_is_none_of_a_passive_party(file: Path) -> None:
     with pytest.raises(DataError, match="not a model share"):
         read_share(file, "telco", True)
 

@@ -285,7 +285,7 @@ def test_a_setup_that_is_cut_short_is_refused(pieces: list[dict[str, Any]]) -> N
         pair._run(active.setup("telco", pieces))
 
 
-def test_what_the_label_holder_learns_follows_from_what_is_shown() -> None:
+def test_what_the_active_party_learns_follows_from_what_is_shown() -> None:
     assert Lattice().disclosed.active.startswith("the sums of g and h")
     assert Lattice(sums="hidden").disclosed.active.startswith("no sum")
     assert Lattice(sums="hidden").disclosed.passive == Lattice().disclosed.passive

@@ -48,7 +48,7 @@ def test_the_highest_figures_of_all_people_fit_into_their_bits(key: PrivateKey) 
 
 
 def test_a_bit_for_each_person_is_masked_above_the_bits_of_a_sum(key: PrivateKey) -> None:
-    """A label holder that lies encrypts 2^row, to read from the sum who is in the group."""
+    """An active party that lies encrypts 2^row, to read from the sum who is in the group."""
     bits, modulus = sum_bits(PEOPLE), key.public.modulus
     assert bits < PEOPLE
     numbers = key.encrypt([1 << row for row in range(PEOPLE)])
@@ -64,8 +64,8 @@ def test_a_bit_for_each_person_is_masked_above_the_bits_of_a_sum(key: PrivateKey
     assert truth >> bits not in above
 
 
-def test_noise_of_the_label_holders_making_hides_no_less(key: PrivateKey) -> None:
-    """A label holder that lies sends no noise, and a base of hardly any powers."""
+def test_noise_of_the_active_partys_making_hides_no_less(key: PrivateKey) -> None:
+    """An active party that lies sends no noise, and a base of hardly any powers."""
     public = PublicKey(key.public.n, key.public.noise_base, 1)
     ciphertexts = to_wire(key.raw_encrypt([1, 1]), public.modulus)
     residues = {

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_partys_data_stays_at_home(world: World) -> None:
     assert "its own share or data could not be loaded" in str(simulation.errors["active"])
 
 
-def test_the_label_holder_keeps_to_which_reasons_the_others_agreed(world: World) -> None:
+def test_the_active_party_keeps_to_which_reasons_the_others_agreed(world: World) -> None:
     share = world.shares["telco"]
     columns = ShownColumns.of(share.share.lookup_table, len(share.chains), {})
     readies = {

@@ -1,4 +1,4 @@
-"""What may a label holder ask of one tree, where it cannot be seen who stands in its nodes?"""
+"""What may an active party ask of one tree, where it cannot be seen who stands in its nodes?"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _table(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 @some_seeds(300, block=50, often=50)
-def test_ties_of_a_party_are_resolved_as_if_the_label_holder_had_its_columns(
+def test_ties_of_a_party_are_resolved_as_if_the_active_party_had_its_columns(
     seeds: range,
 ) -> None:
     for seed in seeds:

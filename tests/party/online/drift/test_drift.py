@@ -162,10 +162,10 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("mode", ["hop", "bitmap"])
-async def test_the_label_holder_reads_an_alarm_and_no_figure(
+async def test_the_active_party_reads_an_alarm_and_no_figure(
     world: World, tmp_path: Path, mode: str
 ) -> None:
-    """At telco all people are others than in its training; at the label holder they are not."""
+    """At telco all people are others than in its training; at the active party they are not."""
     section = DriftSection(least_rows=20)
     watches = {}
     for party in (ACTIVE, *world.shares):

@@ -1,4 +1,4 @@
-"""Requests at the label holder: together in batches, in time, and honest about who is away."""
+"""Requests at the active party: together in batches, in time, and honest about who is away."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_own_features_in_the_request_replace_what_is_stored(world: World) 
     )
 
 
-async def test_an_id_unknown_to_the_label_holder_is_named(world: World) -> None:
+async def test_an_id_unknown_to_the_active_party_is_named(world: World) -> None:
     scored = await ServingHarness(world).scorer.score("production", [world.ids[0], "nobody"])
 
     assert scored.scores.unknown["active"].tolist() == [False, True]

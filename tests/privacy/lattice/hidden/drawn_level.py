@@ -74,7 +74,7 @@ class DrawnLevel:
         return 2 * self.scale.g_bits - self.scale.h_bits
 
     def winners(self, to_beat: np.ndarray) -> tuple[list[bool], list[int]]:
-        """Who wins against the label holder's best gains (nodes,), and which candidate."""
+        """Who wins against the active party's best gains (nodes,), and which candidate."""
         won, index = [], []
         for gains, own in zip(self.gains, to_beat, strict=True):
             gain, reached = best(gains)
@@ -83,7 +83,7 @@ class DrawnLevel:
         return won, index
 
     def shares(self, random: np.random.Generator) -> tuple[Shares, Shares]:
-        """Of the label holder, and of the feature holder, which are uniform."""
+        """Of the active party, and of the passive party, which are uniform."""
         own = random.integers(0, 2**64, self.left.shape, np.uint64) & self.field.mask
         joint: Wide = self.field.joined(self.left.view(np.uint64))
         return self.field.parted(subtract(joint, self.field.joined(own))), own

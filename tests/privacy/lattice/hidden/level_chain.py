@@ -1,4 +1,4 @@
-"""A level among several feature holders in one process, and what each party is told of it."""
+"""A level among several passive partys in one process, and what each party is told of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.privacy.oblivious_transfer.base import extension_of
 
 @dataclass(eq=False)
 class ToldParty:
-    """What a feature holder learns of each node, and what it receives of the one before it."""
+    """What a passive party learns of each node, and what it receives of the one before it."""
 
     won: list[bool] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
@@ -33,13 +33,13 @@ class ToldChain:
     owners: list[int]
     parties: list[ToldParty]
     received: list[list[np.ndarray]]
-    """What the label holder received of each feature holder."""
+    """What the active party received of each passive party."""
     leaders: list[np.ndarray]
-    """The label holder's shares of the best so far, behind each link but the last one."""
+    """The active party's shares of the best so far, behind each link but the last one."""
 
     @property
     def index(self) -> list[int]:
-        """The winner's index of each node, 0 where the label holder won."""
+        """The winner's index of each node, 0 where the active party won."""
         return [
             self.parties[owner - 1].index[node] if owner else 0
             for node, owner in enumerate(self.owners)
@@ -60,7 +60,7 @@ def halves(
 ) -> tuple[list[LevelEvaluator], list[LevelGarbler]]:
     """Of all parties, each of which has base transfers and tweaks of its own.
 
-    ``receivers`` are by place those of a label holder that lies.
+    ``receivers`` are by place those of an active party that lies.
     """
     chain = [Place(number, len(levels)) for number in range(1, len(levels) + 1)]
     random = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def linked(
     garblers: Sequence[LevelGarbler],
     hand_on: Callable[[int, np.ndarray], np.ndarray] = lambda _, share: share,
 ) -> tuple[list[list[np.ndarray]], list[np.ndarray], list[np.ndarray]]:
-    """What the label holder received, and both shares of the best behind all links but the last.
+    """What the active party received, and both shares of the best behind all links but the last.
 
     ``hand_on``: what a party makes of its share, by its number from 0 on.
     """
@@ -118,7 +118,7 @@ def linked(
 
 
 def until_the_link(evaluator: LevelEvaluator, garbler: LevelGarbler) -> list[np.ndarray]:
-    """What the label holder receives; the first party's link is with it."""
+    """What the active party receives; the first party's link is with it."""
     carries = garbler.offer_carries(evaluator.choose_carries())
     squares = garbler.offer_squares(*evaluator.choose_squares(carries))
     labels = evaluator.choose_labels(*squares)

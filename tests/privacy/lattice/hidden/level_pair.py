@@ -19,7 +19,7 @@ PERMUTATION = Permutation(b"public")
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What both sides learn of each node, and what the label holder was sent.
+    """What both sides learn of each node, and what the active party was sent.
 
     ``shares`` (nodes, candidates, 2) are its own, which follow from the answer on a lattice.
     """
@@ -31,7 +31,7 @@ class Told:
     received: list[np.ndarray]
     sent_bytes: int
     claimed_bits: int
-    """That the feature holder is told of each node."""
+    """That the passive party is told of each node."""
 
 
 class LevelPair:
@@ -72,7 +72,7 @@ class LevelPair:
 
 
 def drawn_shares(level: DrawnLevel, seed: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Of the label holder, and of the feature holder."""
+    """Of the active party, and of the passive party."""
     return level.shares(np.random.default_rng(list(seed)))
 
 

@@ -1,4 +1,4 @@
-"""What a label holder receives of a level, made up by who knows no more than who won.
+"""What an active party receives of a level, made up by who knows no more than who won.
 
 Lindell, "How to Simulate It" (2017): what can be made up of the result alone tells no more than the
 result does. Of half gates and colours: Zahur, Rosulek and Evans, "Two Halves Make a Whole", 2015.
@@ -28,7 +28,7 @@ def made_up(
     shapes: Sequence[tuple[int, ...]],
     seed: int,
 ) -> tuple[Shares, list[np.ndarray]]:
-    """Shares of sums, and a message of each of ``shapes``; ``inputs`` are the label holder's own.
+    """Shares of sums, and a message of each of ``shapes``; ``inputs`` are the active party's own.
 
     All is random but the last piece: colours by which the result is ``won``.
     """
@@ -44,7 +44,7 @@ def made_up(
 def evaluated(
     field: Field, shares: Shares, inputs: NodeInputs, received: Sequence[np.ndarray]
 ) -> list[bool]:
-    """Who won, by a label holder that receives this."""
+    """Who won, by an active party that receives this."""
     receiver, _ = extension()
     evaluator = LevelEvaluator(field, shares, inputs, receiver, PERMUTATION, Tweaks())
     evaluator.choose_carries()

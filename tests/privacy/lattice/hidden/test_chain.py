@@ -1,4 +1,4 @@
-"""Among several feature holders the best candidate of all wins, and only its owner learns which."""
+"""Among several passive partys the best candidate of all wins, and only its owner learns which."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODES = 4
 
 
 def wanted(levels: list[DrawnLevel], to_beat: np.ndarray) -> tuple[list[int], list[int]]:
-    """Owners and indices: the first of all that gain most, the label holder's own before all."""
+    """Owners and indices: the first of all that gain most, the active party's own before all."""
     owners, index = [], []
     for node, own in enumerate(to_beat):
         owner, best, place = 0, own, 0

@@ -1,4 +1,4 @@
-"""Both sides learn who won, the feature holder which candidate, and the label holder no sum."""
+"""Both sides learn who won, the passive party which candidate, and the active party no sum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drawn(nodes: int, candidates: int, seed: int = 0, **kind: float) -> DrawnLev
 
 
 def own_gains(level: DrawnLevel, *shares: float) -> np.ndarray:
-    """The label holder's best gains, as parts of the feature holder's, node by node in turn."""
+    """The active party's best gains, as parts of the passive party's, node by node in turn."""
     best = level.gains.max(axis=1)
     parts = np.resize(np.array(shares, np.float32), len(best))
     return np.maximum(best, np.float32(0)) * parts
@@ -65,7 +65,7 @@ def test_more_candidates_than_are_garbled_at_once() -> None:
     assert told.sent_bytes + sum(piece.nbytes for piece in told.received) < 175_000 * 9 * 78
 
 
-def test_among_equals_the_first_wins_and_the_label_holder_before_all() -> None:
+def test_among_equals_the_first_wins_and_the_active_party_before_all() -> None:
     level = drawn(4, 9)
     left = level.left.copy()
     best = level.gains.argmax(axis=1)
@@ -113,7 +113,7 @@ def test_levels_of_a_session_follow_one_another() -> None:
     assert pair.tweaks[0].start == pair.tweaks[1].start > 0
 
 
-def test_what_the_label_holder_receives_is_even_whoever_wins() -> None:
+def test_what_the_active_party_receives_is_even_whoever_wins() -> None:
     level = drawn(2, 20)
     for factor in (0.0, 2.0):
         told = LevelPair().run(level, own_gains(level, factor))
@@ -169,7 +169,7 @@ def test_a_malformed_piece_is_refused(piece: object, why: str) -> None:
 
 
 def claimed_level(share: float) -> tuple[LevelGarbler, np.ndarray]:
-    """Who garbled a level of three nodes, and what the label holder may claim of it."""
+    """Who garbled a level of three nodes, and what the active party may claim of it."""
     level = drawn(3, 5)
     evaluator, garbler = LevelPair().halves(level, own_gains(level, share), b"s" * 32)
     squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
@@ -178,21 +178,21 @@ def claimed_level(share: float) -> tuple[LevelGarbler, np.ndarray]:
     return garbler, evaluator.claim(np.ones(3, np.bool_))
 
 
-def test_a_label_holder_that_claims_no_win_is_believed() -> None:
+def test_an_active_party_that_claims_no_win_is_believed() -> None:
     garbler, claimed = claimed_level(0)
     won, index = garbler.winners(np.zeros_like(claimed))
     assert not won.any()
     assert not index.any()
 
 
-def test_a_label_holder_cannot_claim_a_win_that_is_none() -> None:
+def test_an_active_party_cannot_claim_a_win_that_is_none() -> None:
     garbler, claimed = claimed_level(2)
     with pytest.raises(MessageError, match="that no circuit has shown"):
         garbler.winners(claimed)
 
 
 @pytest.mark.parametrize("bit", [0, 1, 2, 3])
-def test_a_label_holder_cannot_claim_another_candidate(bit: int) -> None:
+def test_an_active_party_cannot_claim_another_candidate(bit: int) -> None:
     garbler, claimed = claimed_level(0)
     assert garbler.winners(claimed)[0].all()
     colour = np.array([1, 0], np.uint64)
