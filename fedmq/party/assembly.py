@@ -69,12 +69,12 @@ SERVICES: list[Callable[[PartyContext], Service]] = [
     KeptModelsService,
     ModelRequestService,
 ]
-"""The services that need nothing but the party's context; a new session kind adds its own."""
+"""Services that need only the party's context; a new session kind adds its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonParts:
-    """What a daemon starts and stops, and the context that its services share."""
+    """The parts a daemon starts and stops, and the context that its services share."""
 
     context: PartyContext
     link: Link
@@ -93,12 +93,12 @@ class DaemonParts:
 
 
 def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> DaemonParts:
-    """The parts of the daemon that ``files`` configure.
+    """Build the parts of the daemon that ``files`` configure.
 
     ``traces``: a folder for the timeline of each session.
 
     Raises:
-        ConfigError: a package is missing for what the files ask, or a state file is unusable.
+        ConfigError: ``files`` need a package that is missing, or a state file is unusable.
         DataError: a state file is damaged.
     """
     config, federation, sealer = files.config, files.federation, files.sealer
@@ -155,7 +155,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         store=session_store,
         sessions=context.sessions,
         resumption=resumption,
-        # The active party's own trainings wait for as long as it likes.
+        # The active party's own trainings wait without limit.
         most_days=lambda: math.inf if context.is_active else context.config.policy.most_idle_days,
     )
     unexpected_messages = UnexpectedMessages(
@@ -169,7 +169,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         consent=context.consent,
         sender=sender,
     )
-    # Late, for the services that take messages open sessions, which the inbox delivers to.
+    # Set late: these services open sessions, to which the inbox delivers.
     inbox.on_unexpected, inbox.on_online = unexpected_messages.take, online.receive
     reload = FileReload(files, context, access.ssl_context)
     file_check = FileCheck(lambda: context.config, stale=reload.stale)

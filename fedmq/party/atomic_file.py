@@ -10,21 +10,21 @@ from pathlib import Path
 __all__ = ["write_atomically"]
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}
-"""How some file systems, and folders that may be written but not read, refuse to be synced."""
+"""Errors of file systems, and of write-only folders, that cannot be synced."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Put a file with ``content`` (text as UTF-8) at ``path``, in place of the one there.
+    """Put a file with ``content`` (text as UTF-8) at ``path``, replacing any file there.
 
-    A reader of ``path``, also after a crash or a loss of power, finds the old file or the new
-    one. A missing folder is made. ``mode`` is less the umask; 0o600 is for the owner alone.
+    A reader of ``path``, also after a crash or a power loss, finds the old file or the new one.
+    A missing folder is made. The umask applies to ``mode``; 0o600 is for the owner alone.
 
     Raises:
-        OSError: the disk refuses; the old file stands, and nothing lies beside it.
+        OSError: the disk refuses; the old file stays, and no part file remains.
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No other writer has this name, and no file or link can lie there already.
+    # The name is random: no other writer uses it, and no file or link can exist there.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> Non
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name on disk, too."""
+    """Put the new name on disk, too."""
     try:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

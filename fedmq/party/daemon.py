@@ -31,11 +31,11 @@ class Daemon:
         self._reloads = BackgroundTasks()
 
     def stop(self) -> None:
-        """Let ``run`` come to its end."""
+        """Make ``run`` return."""
         self._stopping.set()
 
     def reload(self) -> None:
-        """Take up changed keys and a changed policy soon; the log says what came of it."""
+        """Reload changed keys and a changed policy soon; the log reports the result."""
         self._reloads.spawn(self.parts.reload.reload_or_log())
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -53,7 +53,7 @@ class Daemon:
             await parts.context.session_store.prune()
             await parts.online.start()
             await parts.link.open(parts.inbox.on_delivery)
-            # Tables may be missing for now: the daemon serves what needs none, and says so.
+            # Tables may be missing for now: the daemon serves the rest, and logs it.
             self._reloads.spawn(parts.file_check.look())
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()

@@ -1,8 +1,8 @@
 """What is counted, timed and recorded of one attempt at a session?
 
-`Observer` names all that can be seen of an attempt. Metrics, timelines, spans and recordings are
-observers beside one another; so is the status of a running session. None of them knows the runner.
-A recording holds what its party was entitled to see, in the clear: treat it like the party's data.
+`Observer` names everything visible of an attempt. Metrics, timelines, spans, recordings and the
+status of a running session are observers side by side. None of them knows the runner.
+A recording holds in the clear what its party was entitled to see: protect it like the party's data.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """Is told what one attempt at a session does, and changes none of it.
+    """Hears what one attempt at a session does, and changes nothing.
 
-    Each observer overrides what it wants to know; nothing else is called.
+    Each observer overrides the methods it needs; nothing else is called.
     """
 
     def arrived(self, header: Header, size: int) -> None:
-        """A message has come, in so many bytes; it may be a repetition, or too early."""
+        """A message of ``size`` bytes has arrived; it may be a repetition, or too early."""
 
     def taken(self, envelope: Envelope) -> None:
-        """The session has taken a message that came."""
+        """The session has taken a message that arrived."""
 
     def handed_over(self, envelope: Envelope) -> None:
-        """The session wants a message to leave."""
+        """The session hands over a message to send."""
 
     def leaving(self, header: Header, size: int) -> None:
-        """A message goes to the link, in so many bytes."""
+        """A message of ``size`` bytes goes to the link."""
 
     def left(self, header: Header, size: int, begun: float) -> None:
-        """The broker has confirmed a message that went to the link when it ``begun`` (seconds)."""
+        """The broker has confirmed a message; it went to the link at ``begun`` (seconds)."""
 
     def moved(self, machine: Machine) -> None:
         """An event was handled; the machine may be in another state."""
 
     def computed(self, label: str, asked: float, span: Span) -> None:
-        """A computation that was asked for at ``asked`` (seconds) has its result."""
+        """A computation requested at ``asked`` (seconds) has its result."""
 
     def worked(self, label: str, seconds: float) -> None:
-        """A computation took so long, its wait for a worker included; it may have failed."""
+        """A computation took ``seconds``, its wait for a worker included; it may have failed."""
 
     def reported(self, report: Report) -> None:
-        """The machine tells how far it is."""
+        """The machine reports its progress."""
 
     def waited(self, waiting: Waiting, trouble: str) -> None:
         """A peer is silent, or is heard again; ``trouble`` is the link's, or empty."""
@@ -85,11 +85,11 @@ class Observer:
         """An owner is asked, or has answered."""
 
     def closed(self, outcome: asyncio.Future[Any]) -> None:
-        """The attempt is over; its outcome is open where another attempt follows."""
+        """The attempt is over; its outcome is open if another attempt follows."""
 
 
 class Observers:
-    """Several observers: for each thing that can be seen, the methods that want to see it."""
+    """Several observers: for each event, the methods that override it."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         found = tuple(observers)
@@ -117,7 +117,7 @@ class Observers:
 
 
 class MetricsObserver(Observer):
-    """Adds what an attempt does to ``counters``, which are of all sessions together."""
+    """Counts what an attempt does in ``counters``, which all sessions share."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
@@ -141,7 +141,7 @@ class MetricsObserver(Observer):
 
 
 class TimelineObserver(Observer):
-    """Draws what ``party`` does into ``timeline``."""
+    """Draws the work of ``party`` into ``timeline``."""
 
     def __init__(self, party: str, timeline: Timeline) -> None:
         self._party = party
@@ -161,7 +161,7 @@ class TimelineObserver(Observer):
 
 
 class SpanObserver(Observer):
-    """Tells OpenTelemetry of computations, trees and the end."""
+    """Reports computations, trees and the end to OpenTelemetry."""
 
     def __init__(self, spans: SessionSpans) -> None:
         self._spans = spans
@@ -180,8 +180,8 @@ class SpanObserver(Observer):
 class Observation:
     """How a daemon observes its sessions, besides their status.
 
-    ``counters`` are of all sessions together. Each attempt has a recording where ``recordings`` is
-    a folder, a timeline as ``SESSION.json`` where ``traces`` is one, and spans in ``telemetry``.
+    All sessions share ``counters``. Each attempt has a recording if ``recordings`` is a folder,
+    a timeline ``SESSION.json`` if ``traces`` is a folder, and spans in ``telemetry``.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Observation:
         self._telemetry = telemetry
 
     def timeline(self) -> Timeline | None:
-        """A timeline for one attempt, where timelines are kept."""
+        """A timeline for one attempt, if timelines are kept."""
         return None if self._traces is None else Timeline()
 
     def observers(
@@ -245,8 +245,8 @@ _VERSION = 1
 class Recorder(Observer):
     """Writes the envelopes of ``party`` to a file, one after the other.
 
-    A disk that refuses ends the recording, not the session. Raises ConfigError where the file
-    cannot be made.
+    A disk error ends the recording, not the session. Raises ConfigError if the file cannot
+    be made.
     """
 
     def __init__(self, path: Path, party: str) -> None:
@@ -273,7 +273,7 @@ class Recorder(Observer):
     def keep(self, envelope: Envelope) -> None:
         """Add an envelope that was sent or received, unless it comes after the end.
 
-        Garbled circuits are not recorded: they are long, and say nothing without their labels.
+        Garbled circuits are not recorded: they are long, and mean nothing without their labels.
         """
         if self._file.closed or isinstance(envelope.body, CircuitPiece | BestSoFar):
             return
@@ -298,7 +298,7 @@ class Recorder(Observer):
 
 
 class Recording:
-    """``party``, and the ``envelopes`` it saw, each once, in the order in which it took them."""
+    """``party`` and the ``envelopes`` it saw, each once, in the order in which it took them."""
 
     def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
         self.party = party
@@ -307,7 +307,7 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Raises DataError where ``path`` is no recording; a broken end is left out."""
+        """Read ``path``, leaving out a broken end; DataError if it is no recording."""
         try:
             with path.open("rb") as file:
                 parts = list(msgpack.Unpacker(file, max_buffer_size=2**31 - 1))
@@ -325,9 +325,9 @@ class Recording:
 
 
 def _taken(arrived: Iterable[Envelope]) -> tuple[Envelope, ...]:
-    """What ``arrived``, but each message after all that its sender had sent before it.
+    """Put each message of ``arrived`` after all that its sender had sent before it.
 
-    Two queues and a link that breaks bring some early; `protocol.mailbox` puts them aside as well.
+    Two queues and a broken link bring some early; `protocol.mailbox` also puts them aside.
     """
     mails = defaultdict[tuple[str, str], list[tuple[int, int, Envelope]]](list)
     for position, message in enumerate(arrived):

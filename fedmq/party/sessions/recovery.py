@@ -1,8 +1,8 @@
 """How do sessions go on after a crash, and what becomes of messages that no session expects?
 
-`UnexpectedMessages` decides about such a message. `Resumption` opens the next attempt where this
-party drives the session; elsewhere `RestartNotice` reminds the active party. `Expiry` gives up what
-stays idle. `UnsequencedSender` sends messages that belong to no session.
+`UnexpectedMessages` decides about these messages. `Resumption` opens the next attempt if this
+party drives the session; otherwise `RestartNotice` reminds the active party. `Expiry` ends idle
+sessions. `UnsequencedSender` sends messages that belong to no session.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ Opening = Callable[[Envelope], Awaitable[RunningSession]]
 
 
 class UnexpectedMessages:
-    """Decides about each message of an attempt that does not run at ``party``, and acts on it.
+    """Decides about each message whose attempt does not run at ``party``, and acts on it.
 
-    ``openings`` join sessions that the ``active`` party opens, by the body that opens them.
+    ``openings`` join the sessions of the ``active`` party, by the body that opens them.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class UnexpectedMessages:
 
     @property
     def disk_trouble(self) -> str:
-        """Why no session can be joined now; empty while the disk takes what has to be kept."""
+        """Why no session can be joined now; empty while the disk accepts records."""
         return str(self._disk_troubles)
 
     async def take(self, envelope: Envelope) -> SessionRunner | None:
-        """The runner that takes ``envelope``, if it opens a session or an attempt here.
+        """The runner that takes ``envelope``, if the envelope opens a session or an attempt here.
 
         Raises:
-            Replayed: it opens one that was opened before.
+            Replayed: the envelope opens an attempt that was opened before.
         """
         header, body = envelope.header, envelope.body
         opening = self._openings.get(type(body))
@@ -128,7 +128,7 @@ class UnexpectedMessages:
         ):
             await self._sender.reply(header, SessionUnknown())
             raise Replayed(f"{header.sender} opened session {header.session} here before")
-        # Who joins asks for consent first, which has to be recorded.
+        # Joining asks for consent first, and the consent has to be recorded.
         await self._consent.audit.until_recordable(self._disk_troubles.another())
         return (await opening(envelope)).runner
 
@@ -157,17 +157,17 @@ Resume = Callable[[], object]
 
 
 class Resumable(Protocol):
-    """A kind of session that goes on after a crash of the party that drives it."""
+    """A kind of session that goes on after its driving party crashes."""
 
     def drives(self, session: str) -> bool:
-        """Whether attempts at ``session`` are being opened already."""
+        """Whether attempts at ``session`` are already being opened."""
 
     async def reload(self, session: StoredSession) -> Resume:
-        """Read again what ``session`` needs.
+        """Read the data of ``session`` again.
 
         Raises:
             SourceAway: the data cannot be reached now.
-            Refused: the data are not those with which the session began.
+            Refused: the data differ from those with which the session began.
             DataError: the data cannot be read.
         """
 
@@ -175,9 +175,9 @@ class Resumable(Protocol):
 class Resumption:
     """Goes on with the sessions of ``store`` that have not ended.
 
-    The active party opens a new attempt at each, by way of ``trainings``. Another party has none to
-    open: it reminds the active party through ``notice``. ``state`` is the party's state folder. The
-    owner is asked no more about what ends, by ``withdraw``.
+    The active party opens a new attempt at each, through ``trainings``. A passive party reminds
+    the active party through ``notice``. ``state`` is the party's state folder. ``withdraw`` takes
+    back the question to the owner when a session ends.
     """
 
     def __init__(
@@ -200,12 +200,12 @@ class Resumption:
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Go on with what was under way when this party stopped."""
+        """Resume the sessions that were under way when this party stopped."""
         self._tasks.spawn(self._notice.run())
         self._tasks.spawn(self._resume_all())
 
     def cancel(self) -> None:
-        """Resume nothing any more, and remind nobody."""
+        """Stop resuming and reminding."""
         self._tasks.cancel()
 
     def resume(self, session: StoredSession) -> None:
@@ -213,12 +213,12 @@ class Resumption:
         self._tasks.spawn(self._resume(session))
 
     async def idle(self) -> list[StoredSession]:
-        """Sessions that have not ended, and have no attempt here."""
+        """Sessions that have not ended and have no attempt here."""
         stored = await self._store.running()
         return [session for session in stored if session.id not in self._sessions.running]
 
     async def end_idle(self, session: str, reason: str) -> bool:
-        """End a session that has no attempt here; whether it had none, and still has none."""
+        """End a session without an attempt here; True if it had none and still has none."""
         stored = await self._store.find(session)
         if stored is None or stored.state != "running" or session in self._sessions.running:
             return False
@@ -226,7 +226,7 @@ class Resumption:
         return session not in self._sessions.running
 
     async def end(self, session: str, reason: str, own_reason: str = "") -> None:
-        """Write down that a session has failed, and is not resumed; others may read ``reason``."""
+        """Record that a session has failed for good; other parties may read ``reason``."""
         await self._store.end(session, "failed", reason, own_reason)
         await self._withdraw(session)
         self._notice.discard(session)
@@ -252,7 +252,7 @@ class Resumption:
             self._reloading.discard(session.id)
 
     async def _resume_or_end(self, trainings: Resumable, session: StoredSession) -> None:
-        """Errors as for ``Resumable.reload``, but for SourceAway, which is waited out."""
+        """Errors as for ``Resumable.reload``, except SourceAway: wait until it is over."""
         try:
             resume = await self._reloaded(trainings, session)
             if resume is not None and await self._is_wanted(session.id):
@@ -265,7 +265,7 @@ class Resumption:
             raise
 
     async def _reloaded(self, trainings: Resumable, session: StoredSession) -> Resume | None:
-        """Wait for the data to be in reach; None if the session was cancelled meanwhile."""
+        """Wait until the data can be reached; None if the session was cancelled meanwhile."""
         for delay in _UNTIL_IN_REACH.delays(Random()):
             try:
                 return await trainings.reload(session)
@@ -283,7 +283,7 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class SavedProgress:
-    """How far a session is on disk: its finished ``trees``, and whether its owner paused it."""
+    """A session's progress on disk: its finished ``trees``, and whether its owner paused it."""
 
     trees: Sequence[Checkpoint] = ()
     paused: bool = False
@@ -293,13 +293,13 @@ NOTHING_SAVED = SavedProgress()
 
 
 async def saved_progress(store: SessionStore, sessions: Sessions, session: str) -> SavedProgress:
-    """What the next attempt at a session begins with.
+    """The checkpoint from which the next attempt at a session starts.
 
-    Its caller opens the attempt before it awaits anything else: the owner may cancel or pause the
-    session at any time, and the next attempt has to know.
+    The caller opens the attempt before it awaits anything else: the owner may cancel or pause
+    the session at any time, and the next attempt has to know.
 
     Raises:
-        Aborted: the session was ended since its last attempt.
+        Aborted: the session has ended since its last attempt.
     """
     trees = await store.checkpoints(session)
     stored = await store.find(session)  # last, because a large session's trees take time to read
@@ -316,11 +316,11 @@ async def saved_progress(store: SessionStore, sessions: Sessions, session: str) 
 def check_same_table(
     party: str, session: str, table: ActiveTable, trees: Sequence[Checkpoint]
 ) -> None:
-    """Raise Refused where ``trees`` were grown on another table than ``table``."""
+    """Raise Refused if ``trees`` were grown on another table than ``table``."""
     for tree in trees:
         assert isinstance(tree, ActiveTree)
         grown_on = tree.records.feature_names
-        # Margins of several classes are as many times the rows.
+        # Several classes have one margin each per row.
         margins = 0 if tree.margin is None else tree.margin.size
         same = grown_on == table.features and margins % max(1, len(table.label)) == 0
         if not same or tree.table not in ("", table.digest):
@@ -337,9 +337,9 @@ _WAITS = Backoff(first=1.0, limit=60.0)
 
 
 class RestartNotice:
-    """Tells the ``active`` party which sessions lie idle here, until each has a new attempt.
+    """Tells the ``active`` party which sessions are idle here, until each has a new attempt.
 
-    The notice is sent again and again, for it may get lost or the active party may be away.
+    The notice is repeated: it may get lost, or the active party may be away.
     """
 
     def __init__(self, store: SessionStore, sender: UnsequencedSender, active: str) -> None:
@@ -366,7 +366,7 @@ class RestartNotice:
             self.discard(session)
 
     async def run(self) -> None:
-        """Send notices without end."""
+        """Send notices forever."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -394,7 +394,7 @@ _HANDSHAKE_SECONDS = 2.0
 
 
 class UnsequencedSender:
-    """Sends bodies that belong to no running session, so that no mailbox repeats them."""
+    """Sends bodies outside any running session, so no mailbox resends them."""
 
     def __init__(self, federation: str, link: Link, sealer: Sealer) -> None:
         self._federation = federation
@@ -402,7 +402,7 @@ class UnsequencedSender:
         self._sealer = sealer
 
     async def send(self, recipient: str, session: str, attempt: int, body: Body) -> None:
-        """Send ``body`` about an attempt at a session; LinkError if the link does not take it."""
+        """Send ``body`` about an attempt at a session; LinkError if the link refuses it."""
         party = self._link.party
         header = Header.unsequenced(
             f"{session}/{attempt}/{party}/{recipient}/{body.kind}",
@@ -418,7 +418,7 @@ class UnsequencedSender:
         await self._link.publish(recipient, "training", data, message_id=header.id)
 
     async def reply(self, header: Header, body: Body) -> None:
-        """Answer the sender of ``header``; one that misses the answer sends its message again."""
+        """Answer the sender of ``header``; a sender that misses the answer resends its message."""
         try:
             await self.send(header.sender, header.session, header.attempt, body)
         except LinkError as error:
@@ -432,10 +432,10 @@ _DAY_SECONDS = 24 * 3600.0
 
 
 class Expiry:
-    """Ends the trainings of ``store`` that had neither attempt nor tree for ``most_days()``.
+    """Ends the trainings of ``store`` without attempt or tree for ``most_days()``.
 
-    What one had reserved is then free for others, and its transcript is kept no longer than those
-    of sessions that ended. A party that was away itself waits an hour for the active party.
+    This frees the training's reserved budget, and its transcript expires like those of ended
+    sessions. A party that was away itself waits an hour for the active party.
     """
 
     def __init__(
@@ -461,7 +461,7 @@ class Expiry:
         self._tasks.cancel()
 
     async def give_up(self) -> None:
-        """End what has been idle for too long, whether an attempt waits here or none."""
+        """End the sessions that were idle for too long, with or without a waiting attempt."""
         days = self._most_days()
         reason = f"it did not go on for {days:g} days (most_idle_days)"
         for session in await self._store.unchanged(days * _DAY_SECONDS):

@@ -1,9 +1,9 @@
 """How does a message get from the queue to a session's machine, and its answer back?
 
-`Inbox` checks each delivery and finds its session. `SessionRunner` hands it to the session, and
+`Inbox` checks each delivery and finds its session. `SessionRunner` hands it to the session and
 carries out the effects: messages, computations, timers, records on disk. `SessionLane` publishes.
-Seals are opened by `identity.sealer`; the order of messages is kept by the session's mail; what no
-state expects is refused by the machine.
+`identity.sealer` opens seals; the session's mailbox keeps the order of messages; the machine
+refuses messages that its state does not expect.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ async def _nobody(_: Envelope) -> None:
 class Inbox:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
-    Messages of an older attempt than the one that runs are dropped. ``on_refused`` is given each
-    dead letter and its reason.
+    Drops messages of an attempt older than the running one. ``on_refused`` gets each dead letter
+    and its reason.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Inbox:
         counters: Counters | None = None,
     ) -> None:
         self.on_unexpected: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
-        """Returns who takes an envelope that belongs to no running attempt; None drops it."""
+        """The runner for an envelope of no running attempt; None drops the envelope."""
         self.on_online: Callable[[Envelope], None] = lambda _: None
-        """Takes what came on the online lane, which has no sessions."""
+        """Takes messages of the online lane, which has no sessions."""
         self.counters = counters or Counters()
         self._federation = federation
         self._party = party
@@ -90,7 +90,7 @@ class Inbox:
         self._runners: dict[str, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
-        """Deliver to ``runner`` what its session is sent; it takes the place of older attempts."""
+        """Deliver the session's messages to ``runner``; it replaces runners of older attempts."""
         self._runners[runner.session.mailbox.address.session] = runner
 
     def remove(self, runner: SessionRunner) -> None:
@@ -100,7 +100,7 @@ class Inbox:
             del self._runners[session]
 
     async def on_delivery(self, delivery: Delivery) -> None:
-        """Take one delivery; what is no message for this party becomes a dead letter."""
+        """Take one delivery; anything but a message for this party becomes a dead letter."""
         await self.take(delivery)
 
     async def take(self, delivery: Delivery) -> str:
@@ -111,7 +111,7 @@ class Inbox:
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
-            if envelope is None:  # a handshake, which the sealer has taken
+            if envelope is None:  # a handshake, already handled by the sealer
                 await delivery.ack()
                 return ""
             if delivery.lane == "online":
@@ -127,8 +127,8 @@ class Inbox:
             if runner is not None:
                 runner.deliver(envelope, len(delivery.body))
         except (Replayed, Stale) as error:
-            # An honest broker repeats messages too, and keeps some while this daemon restarts;
-            # senders send again what matters. So these are dropped rather than kept.
+            # Drop these rather than keep them: an honest broker repeats messages too, and holds
+            # some while this daemon restarts; senders resend the messages that matter.
             self.counters.refused[type(error).__name__] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
@@ -171,12 +171,12 @@ class Inbox:
         return envelope
 
 
-_HANDSHAKE_SECONDS = 2.0  # after which somebody waits for a party rather than for its answer
-_OUTSTANDING = 16  # publishes that may wait for their confirmation at once
+_HANDSHAKE_SECONDS = 2.0  # after which a caller waits for the party rather than for its answer
+_OUTSTANDING = 16  # unconfirmed publishes at once
 
 
 class Publish(Protocol):
-    """How an envelope leaves: recipient, its bytes, its id, and whether it may go in bulk."""
+    """Publishes an envelope: recipient, its bytes, its id, and whether it may go in bulk."""
 
     async def __call__(
         self, recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
@@ -184,13 +184,13 @@ class Publish(Protocol):
 
 
 class Owner(Protocol):
-    """This party's owner, as a session asks it."""
+    """This party's owner, as a session asks for consent."""
 
     async def answer(self) -> str:
-        """Wait for the answer: why this party does not take part, empty if it does."""
+        """Wait for the answer: why this party does not take part; empty if it does."""
 
     async def use(self) -> None:
-        """The session has used the consent: write down that no other may."""
+        """Record that the session has used the consent, so that no other session may."""
 
 
 class _Nobody:
@@ -207,9 +207,9 @@ NOBODY_ASKED: Owner = _Nobody()
 class SessionRunner:
     """Runs one attempt at a session; ``outcome`` resolves to its result or the error that ended it.
 
-    ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
-    fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
-    all that preceded it is written down by ``journal``. ``owner`` has to agree first.
+    ``interrupted`` resolves to the reason why only a new attempt can go on. The mailbox resends
+    a message whose publish fails. A message leaves only after ``journal`` has written everything
+    before it. ``owner`` has to agree first.
     """
 
     def __init__(
@@ -249,18 +249,18 @@ class SessionRunner:
 
     @property
     def durable(self) -> bool:
-        """Whether a new attempt can go on where this one stands."""
+        """Whether a new attempt can go on from this attempt's state."""
         return self._journal.durable
 
     def start(self) -> None:
-        """Begin, if this party is the one to begin."""
+        """Begin, if this party begins the session."""
         self._feed(Start())
 
     def deliver(self, envelope: Envelope, size: int = 0) -> None:
         """Hand in an envelope that arrived in ``size`` bytes.
 
         Raises:
-            MessageError: it does not belong into this session, and changed nothing.
+            MessageError: it does not belong to this session, and changed nothing.
         """
         for see in self._seen.arrived:
             see(envelope.header, size)
@@ -271,24 +271,24 @@ class SessionRunner:
         self._feed(Cancelled(reason))
 
     def pause(self, paused: bool) -> None:
-        """Let the session rest after the tree that grows, or go on.
+        """Pause the session after the current tree, or go on.
 
         Raises:
-            ProtocolError: a session of this kind, or in this state, does not rest.
+            ProtocolError: a session of this kind, or in this state, cannot pause.
         """
         self._perform(self.session.handle(Pause() if paused else Resume()))
 
     def stop_resending(self, peer: str) -> None:
-        """Send nothing again to ``peer``: it is told of the end in another attempt."""
+        """Resend nothing to ``peer``: it learns of the end in another attempt."""
         self._perform(self.session.mailbox.stop_resending(peer))
 
     async def written(self) -> None:
-        """Wait until all is on disk that is to be kept so far."""
+        """Wait until every record so far is on disk."""
         if self._kept is not None:
             await asyncio.wait([self._kept])
 
     def stop(self) -> None:
-        """Let everything fall: no message, timer or computation remains, and none begins."""
+        """Drop everything: no message, timer or computation remains, and none begins."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -300,13 +300,13 @@ class SessionRunner:
             self.closed.set_result(None)
 
     def _feed(self, event: SessionEvent) -> None:
-        if self._stopped:  # what still arrives is for the daemon that goes on with the session
+        if self._stopped:  # later events are for the daemon that resumes the session
             return
         try:
             effects = self.session.handle(event)
         except MessageError:
             raise
-        except Exception as error:  # a fault of ours must not leave the session hanging
+        except Exception as error:  # a bug of ours must not leave the session hanging
             log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
             effects = self._given_up(f"internal error: {type(error).__name__}")
         if isinstance(event, Arrived):
@@ -317,7 +317,7 @@ class SessionRunner:
         self._perform(effects)
 
     def _perform(self, effects: Iterable[Effect], *, last: bool = False) -> None:
-        """Carry out ``effects``. A fault of ours ends the session; only ``last`` ones raise."""
+        """Carry out ``effects``. A bug of ours ends the session; it raises only if ``last``."""
         try:
             for effect in effects:
                 match effect:
@@ -364,7 +364,7 @@ class SessionRunner:
                             self.outcome.set_exception(explained)
                     case _:
                         raise AssertionError(f"no effect for the outside: {effect}")
-        except Exception as error:  # such as an observer's: no reason to leave anybody waiting
+        except Exception as error:  # such as an observer's: no reason to leave a caller waiting
             if last:
                 raise
             log.exception("%s failed on its effects", self.session.mailbox.address)
@@ -382,7 +382,7 @@ class SessionRunner:
             see(self.outcome)
 
     def _given_up(self, reason: str) -> list[Effect]:
-        """The session's own end, or an end without its peers where even that fails."""
+        """The session's own end, or an end without its peers if even that fails."""
         try:
             return self.session.handle(Cancelled(reason))
         except Exception:
@@ -400,13 +400,13 @@ class SessionRunner:
             self._feed(ConsentDecided(refusal))
 
     def _explained(self, error: FedmqError) -> FedmqError:
-        """The error, with what the link had to say if the peer could not be reached."""
+        """The error, with the link's reason if the peer could not be reached."""
         if self._link_trouble:
             error.args = (f"{error} ({self._link_trouble})",)
         return error
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work``, which raises nothing, beside the session; asyncio itself may forget it."""
+        """Run ``work``, which raises nothing, and hold its task: asyncio keeps no reference."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -417,7 +417,7 @@ class SessionRunner:
         self._feed(TimerFired(key))
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have ``work`` done after what was to be written before it."""
+        """Do ``work`` after all earlier writes."""
         before = self._kept
 
         async def keep() -> None:
@@ -428,7 +428,7 @@ class SessionRunner:
             except FedmqError as error:
                 self._withdraw()
                 self._feed(Cancelled(str(error)))
-            except Exception as error:  # a fault of ours must not leave the session hanging
+            except Exception as error:  # a bug of ours must not leave the session hanging
                 log.exception("%s: cannot be kept", self.session.mailbox.address)
                 self._withdraw()
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
@@ -437,7 +437,7 @@ class SessionRunner:
         self._kept.add_done_callback(lambda _: self._close_when_done())
 
     def _withdraw(self) -> None:
-        """Nothing that is on its way out may leave: what preceded it is not on disk."""
+        """Hold back every message on its way out: the records before it are not on disk."""
         self._withdrawn = True
         self.session.mailbox.withdraw()
 
@@ -449,7 +449,7 @@ class SessionRunner:
     async def _transmit(
         self, envelope: Envelope, kept: asyncio.Task[None] | None, *, again: bool
     ) -> None:
-        """Seal and publish ``envelope`` once all is ``kept`` that preceded it."""
+        """Seal and publish ``envelope`` once all records before it are ``kept``."""
         header, mailbox = envelope.header, self.session.mailbox
         if kept is not None and not kept.done():
             await asyncio.wait([kept])
@@ -481,7 +481,7 @@ class SessionRunner:
                 if not self._stopped:
                     self._perform(mailbox.published(header.recipient, header.sequence, size, at))
         except LinkError as error:
-            # What outlives crashes also waits for a queue that the broker has lost.
+            # A durable session also waits for a queue that the broker has lost.
             waits = not isinstance(error, Oversized) and self.durable
             if isinstance(error, Unroutable | Oversized) and not waits:
                 self._feed(Cancelled(str(error)))
@@ -494,18 +494,18 @@ class SessionRunner:
                 error,
                 extra={"session": header.session, "message_id": header.id},
             )
-        except Exception:  # the mail sends it again
+        except Exception:  # the mailbox resends it
             log.exception("%s: %s was not sent", header.sender, header.id)
         else:
             self._link_trouble = ""
 
     async def _agreed(self, header: Header) -> bool:
-        """Whether keys are agreed on with the recipient; False for what waits for that already.
+        """Whether keys are agreed on with the recipient; False if a resend already waits for them.
 
-        What the mailbox sends again waits once, and leaves as soon as the recipient is there.
+        A message that the mailbox resends waits once, and leaves when the recipient is there.
 
         Raises:
-            LinkError: they are not, and nobody misses this message.
+            LinkError: no keys are agreed on, and no resend covers this message.
         """
         if header.id in self._unsealed:
             return False
@@ -528,7 +528,7 @@ class SessionRunner:
             self._spawn(self._compute(run, index, computation))
 
     async def _compute(self, run: PlanRunner, index: int, computation: Computation) -> None:
-        """Do a computation of a plan, and what the plan wants done after its last one."""
+        """Do a computation of a plan, and the plan's follow-up after its last computation."""
         asked, what = time.time(), computation.label.lstrip("_")
         begun = time.perf_counter()
         try:
@@ -546,7 +546,7 @@ class SessionRunner:
                 for see in self._seen.worked:
                     see(computation.label, time.perf_counter() - begun)
             if self.session.over:
-                return  # nobody waits for the plan any more
+                return  # the plan has been dropped
             following = run.add(index, result)
         except FedmqError as error:
             following = ComputationFailed(run.ticket, error)
@@ -575,7 +575,7 @@ class SessionLane:
     async def publish(
         self, recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
     ) -> None:
-        """Send ``body``; raises as `Link.publish`."""
+        """Send ``body``; raises like `Link.publish`."""
         if in_bulk and await self._bulk_is_read(recipient):
             try:
                 await self._link.publish(recipient, "bulk", body, message_id=message_id)

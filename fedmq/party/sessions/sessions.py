@@ -1,8 +1,8 @@
 """Which sessions run at this party, how far are they, and when does each begin anew?
 
-`Sessions` opens attempts and watches them until they are closed; `AttemptLoop` opens one attempt
-after the other where this party drives the session. `RunningSession` and `Progress` are what people
-are shown of it.
+`Sessions` opens attempts and watches them until they are closed. `AttemptLoop` opens one attempt
+after the other if this party drives the session. `RunningSession` and `Progress` are their view
+for people.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _PACE_REPORTS = 12
-"""Reports that the pace is taken from."""
+"""Number of recent reports that give the pace."""
 
 
 class Progress:
-    """What a session reported so far, over all its attempts; ``clock`` gives seconds."""
+    """A session's reports over all its attempts; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -68,11 +68,11 @@ class Progress:
         self._left = 0
 
     def begin_attempt(self) -> None:
-        """The pace is taken anew: what happened between two attempts says nothing of it."""
+        """Restart the pace: the time between two attempts says nothing about it."""
         self._pace.clear()
 
     def add(self, report: Report) -> None:
-        """Take one more report."""
+        """Add one report."""
         self._pace.append((self._clock(), report.done))
         self._left = report.total - report.done
         if report.details:
@@ -80,7 +80,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end at the pace of the last reports; None before there are two."""
+        """Seconds until the end at the recent pace; None before two reports."""
         if len(self._pace) < 2:
             return None
         (begun, first), (at, last) = self._pace[0], self._pace[-1]
@@ -90,7 +90,7 @@ class Progress:
 
     @property
     def curve(self) -> dict[str, list[float | None]]:
-        """By figure its values, None where it is not known; and ``done``, at which they were."""
+        """Values by figure, None if unknown; ``done`` holds the progress at each value."""
         done = sorted(self._figures)
         names = dict.fromkeys(name for at in done for name in self._figures[at])
         return {
@@ -105,20 +105,20 @@ OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """What is remembered of a session when its tables and trees are gone."""
+    """The summary of a session whose tables and trees are gone."""
 
     id: str
     purpose: str
     model: str
     ended: datetime
     reason: str
-    """Why it ended without a result; empty where it has finished."""
+    """Why it ended without a result; empty if it has finished."""
 
 
 class Status(Observer):
-    """What people are shown of one attempt of ``party`` at ``session``: an observer of it.
+    """The view for people of one attempt of ``party`` at ``session``.
 
-    ``progress`` is that of all attempts; ``on_change`` is called after each change.
+    ``progress`` covers all attempts; ``on_change`` is called after each change.
     """
 
     def __init__(
@@ -133,13 +133,13 @@ class Status(Observer):
         self.activity = Activity(party)
         self.report: Report | None = None
         self.waiting: dict[str, tuple[Waiting, str]] = {}
-        """By peer that it waits for, with the link's trouble."""
+        """By awaited peer, with the link's trouble."""
         self.consents: dict[str, datetime] = {}
-        """By peer whose owner is asked: until when there is an answer."""
+        """By peer whose owner is asked: the deadline of the answer."""
         self._session = session
         self._on_change = on_change
         self._last_seen: dict[str, float] = {}
-        """When each peer was heard last, in seconds since the epoch."""
+        """When each peer was last heard, in seconds since the epoch."""
 
     def arrived(self, header: Header, size: int) -> None:
         self._last_seen[header.sender] = time.time()
@@ -182,7 +182,7 @@ class Status(Observer):
         self.activity.end()
 
     def wait(self, waiting: Waiting, trouble: str) -> str:
-        """How long the peer in ``waiting`` has been silent, in a line."""
+        """How long the peer in ``waiting`` has been silent, in one line."""
         seen = self._last_seen.get(waiting.peer)
         last = "not seen yet"
         if seen is not None:
@@ -193,7 +193,7 @@ class Status(Observer):
 
 @dataclass
 class RunningSession:
-    """A session, and its ``seen`` status for people who want to know about it."""
+    """A session, and its ``seen`` status for people."""
 
     id: str
     purpose: str
@@ -202,20 +202,20 @@ class RunningSession:
     seen: Status
     started: datetime = field(default_factory=lambda: datetime.now().astimezone())
     ended: datetime | None = None
-    """When it ended, however it did."""
+    """When it ended, with or without a result."""
 
     @property
     def traffic(self) -> Traffic:
-        """What this party has sent in this attempt."""
+        """This party's outgoing traffic in this attempt."""
         return self.seen.sent
 
     @property
     def report(self) -> Report | None:
-        """How far it is, if it has told."""
+        """The latest progress report, if there is one."""
         return self.seen.report
 
     def status(self) -> dict[str, Any]:
-        """What ``fedmq status`` shows, as plain data."""
+        """The output of ``fedmq status``, as plain data."""
         state, report = self.runner.session.machine.state, self.seen.report
         waits = self.waits
         return {
@@ -237,7 +237,7 @@ class RunningSession:
         }
 
     def details(self) -> dict[str, Any]:
-        """What is known of it besides its status, as plain data."""
+        """Details beyond the status, as plain data."""
         machine = self.runner.session.machine
         until = self.ended or datetime.now().astimezone()
         return {
@@ -264,20 +264,20 @@ class RunningSession:
 
     @property
     def reason(self) -> str:
-        """Why it ended without a result; empty while it runs, and where it has finished."""
+        """Why it ended without a result; empty while it runs and after it finished."""
         outcome = self.runner.outcome
         if not outcome.done() or outcome.cancelled() or outcome.exception() is None:
             return ""
         return str(outcome.exception())
 
     def end(self) -> EndedSession:
-        """It has ended, however it did: what is to be remembered."""
+        """End the session, and return its summary."""
         self.ended = datetime.now().astimezone()
         return EndedSession(self.id, self.purpose, self.model, self.ended, self.reason)
 
     @property
     def waits(self) -> list[str]:
-        """One line per peer that it waits for; none once it is closed."""
+        """One line per awaited peer; none once it is closed."""
         waits = [] if self.runner.closed.done() else self.seen.waiting.values()
         consents = {} if self.runner.session.over else self.seen.consents
         return [
@@ -290,7 +290,7 @@ class RunningSession:
 
 
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
-_SWEEP_SECONDS = 10.0  # at least, between two collections, each of which holds up the loop
+_SWEEP_SECONDS = 10.0  # between two collections at least: each holds up the event loop
 _CLOSE_SECONDS = 3.0
 _REMEMBERED = 10
 
@@ -316,7 +316,7 @@ class Sessions:
     ) -> None:
         self.running: dict[str, RunningSession] = {}
         self.ended: deque[EndedSession] = deque(maxlen=_REMEMBERED)
-        """The last that ended, the newest last; some may still be among ``running``."""
+        """The last sessions that ended, the newest last; some may still be among ``running``."""
         self._federation = federation
         self._link = link
         self._inbox = inbox
@@ -341,7 +341,7 @@ class Sessions:
         journal: Journal = NULL_JOURNAL,
         owner: Owner = NOBODY_ASKED,
     ) -> RunningSession:
-        """Make an attempt known and ready to receive; it takes the place of an older one.
+        """Register an attempt, ready to receive; it replaces an older one.
 
         ``purpose`` is the name of a `SessionKind`.
         """
@@ -375,7 +375,7 @@ class Sessions:
         return running
 
     def drive(self, attempts: AttemptLoop) -> AttemptLoop:
-        """Let ``attempts`` be opened until the session ends, or this party stops."""
+        """Keep opening ``attempts`` until the session ends, or this party stops."""
         self._tasks.spawn(attempts.run())
         return attempts
 
@@ -391,17 +391,17 @@ class Sessions:
         raise DaemonError(f"session {session} does not run here; see: fedmq status")
 
     def cancel_with(self, party: str, reason: str) -> None:
-        """End what runs with ``party``, which cannot take part any more."""
+        """End the sessions with ``party``, which can no longer take part."""
         for running in self.running.values():
             runner = running.runner
             if party in runner.session.machine.peers and not runner.session.over:
                 runner.cancel(reason)
 
     async def close(self, reason: str) -> None:
-        """Stop what goes on after a restart, and cancel the rest.
+        """Stop the sessions that go on after a restart, and cancel the rest.
 
-        What waits for an owner's consent is left waiting, for the answer outlives a restart. A
-        moment remains for messages to leave, so that peers of a cancelled session hear why.
+        A session that waits for an owner's consent keeps waiting: the answer outlives a restart.
+        Messages get a moment to leave, so that peers of a cancelled session hear why.
         """
         ends: list[Awaitable[Any]] = []
         for running in self.running.values():
@@ -458,10 +458,10 @@ class Sessions:
             self._sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._free)
 
     def _free(self) -> None:
-        """Free what forgotten sessions leave: machine, tables and runner refer to one another.
+        """Free the remains of forgotten sessions: machine, tables and runner refer to one another.
 
-        By itself the garbage collector would come after a hundred trainings, for it counts objects.
-        A session has few, but among them are arrays of all rows.
+        Left alone, the garbage collector runs after a hundred trainings, because it counts objects.
+        A session has few objects, but some are arrays of all rows.
         """
         self._sweep = None
         gc.collect()
@@ -481,9 +481,9 @@ async def first_of(*futures: asyncio.Future[Any]) -> None:
 def attempt_after_restart(last: int, elapsed: float) -> int:
     """The number of the first attempt after a restart; ``last`` was the last one on disk.
 
-    The disk may be an old copy of itself, and later numbers may have been used since. Attempts of
-    one life are at least `_BETWEEN` apart, so none can have used a number beyond that of the time
-    that has ``elapsed`` (seconds since the session began).
+    The disk may be an old copy, and later numbers may have been used since. Attempts of one run
+    are at least `_BETWEEN` apart, so none can have used a number beyond that of the time that has
+    ``elapsed`` (seconds since the session began).
     """
     return max(last, math.ceil(elapsed / (_BETWEEN.first / 2))) + 1
 
@@ -491,9 +491,9 @@ def attempt_after_restart(last: int, elapsed: float) -> int:
 class AttemptLoop:
     """Opens one attempt after the other until the session has ended and every party knows it.
 
-    ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when every
-    party has written down its part of a result. ``open_attempt`` makes an attempt by its number. A
-    new one is due whenever a party knows nothing of the last one any more.
+    ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when
+    every party has recorded its part of the result. ``open_attempt`` makes an attempt by its
+    number. A new attempt follows when a party no longer knows the last one.
     """
 
     def __init__(
@@ -512,7 +512,7 @@ class AttemptLoop:
         self._watchers: set[asyncio.Event] = set()
 
     async def run(self) -> None:
-        """Open attempts until the session has ended. An attempt that cannot be opened ends it."""
+        """Open attempts until the session has ended; an attempt that cannot be opened ends it."""
         try:
             await self._run()
         except Exception as error:  # a bug must not leave the owner waiting
@@ -549,9 +549,9 @@ class AttemptLoop:
             self._attempt += 1
 
     async def followed(self, on_progress: OnProgress) -> Any:
-        """The result; ``on_progress`` is given each change on the way."""
+        """The result; ``on_progress`` gets each change on the way."""
         change = asyncio.Event()
-        change.set()  # begin with what is known already
+        change.set()  # begin with the changes so far
         self._watchers.add(change)
         try:
             while not self.result.done():
@@ -580,7 +580,7 @@ class AttemptLoop:
         outcome = runner.outcome
         if not outcome.done() or outcome.cancelled() or self.result.done():
             return
-        await runner.written()  # its owner may ask for the same again at once
+        await runner.written()  # its owner may repeat the request at once
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)
