@@ -1,6 +1,6 @@
-"""How are tasks kept that nothing awaits, and how do they end?
+"""Background tasks: kept until they end, cancelled until they have ended.
 
-Some libraries raise cancellations on their own, others swallow them.
+Some libraries raise cancellations on their own; others swallow them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def being_cancelled() -> bool:
     """Whether the current task was told to end.
 
     `asyncio.CancelledError` alone does not say so: an AMQP client raises it from calls that were
-    pending when their connection closed, and so does any future that was cancelled elsewhere.
+    pending when their connection closed, and so does any future cancelled elsewhere.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel ``tasks`` until they have ended, in whichever way.
+    """Cancel ``tasks`` repeatedly until all have ended.
 
     Once is not always enough: `asyncio.wait_for`, on which AMQP clients build, swallows a
-    cancellation that comes at the same time as its result (Python below 3.12).
+    cancellation that arrives together with its result (Python below 3.12).
     """
     running = {task for task in tasks if not task.done()}
     while running:
@@ -63,7 +63,7 @@ class BackgroundTasks:
         return task
 
     def cancel(self) -> None:
-        """Ask all to end, and wait for none."""
+        """Cancel all tasks without waiting for them."""
         for task in self:
             task.cancel()
 

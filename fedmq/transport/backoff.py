@@ -11,11 +11,11 @@ __all__ = ["Backoff"]
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait between attempts.
+    """Delays between attempts.
 
     Attempt ``n`` waits between half of and the whole of ``min(limit, first * factor ** n)``
-    seconds. The jitter keeps parties that lost the same broker from coming back in step; half of
-    the delay stays, so that no caller hammers.
+    seconds. The jitter keeps parties that lost the same broker from reconnecting in step. Half of
+    the delay is fixed, so no caller hammers the broker.
     """
 
     first: float = 0.25

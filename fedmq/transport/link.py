@@ -37,32 +37,32 @@ log = logging.getLogger(__name__)
 Lane = Literal["training", "bulk", "inference", "online"]
 """A party reads one queue per lane, so that scoring never waits behind a training's bulk.
 
-The lane ``bulk`` is for the many megabytes of a training that are worth nothing tomorrow. The
-broker confirms what it has taken there, delivers what was not acknowledged again, and forgets all
-of it when it restarts, or after some minutes. A message that is sent again takes another lane.
+The lane ``bulk`` carries the many short-lived megabytes of a training. The broker confirms each
+message and redelivers unacknowledged ones. It forgets them all when it restarts, or after some
+minutes. A resent message takes another lane.
 
-The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
-A caller on it waits for the answer, and asks again if there is none.
+The lane ``online`` is transient: the broker does not confirm, store or redeliver its messages. The
+caller waits for the answer, and asks again if none arrives.
 """
 
 LANES: tuple[Lane, ...] = get_args(Lane)
 
 PASSING: tuple[Lane, ...] = ("bulk", "online")
-"""The lanes that keep nothing: neither over a restart of the broker nor as dead letters."""
+"""The lanes whose messages neither survive a restart of the broker nor become dead letters."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
 """Largest body in bytes: a bitmap of 32 million rows, and room for the envelope around it.
 
-Whatever can be split is: most messages have a quarter of a megabyte, and none but bitmaps over all
-rows more than one.
+Long payloads are split: most messages have a quarter of a megabyte. Only bitmaps over all rows
+exceed one megabyte.
 """
 
 _LONGEST_WAIT_SECONDS = 0.05
-"""A training goes on, however many scores are asked for."""
+"""A training must progress under any load of scoring requests."""
 
 
 class Settlement(Protocol):
-    """How a transport tells its broker what became of a delivery; only the first call counts."""
+    """The outcome of a delivery, reported to the broker; only the first call counts."""
 
     async def ack(self) -> None: ...
 
@@ -73,9 +73,8 @@ class Settlement(Protocol):
 class Delivery:
     """One message as it arrived.
 
-    ``sender`` is the name that the broker vouches for. It is for logs only: the body names the
-    sender under its signature. ``redelivered`` is set when an earlier delivery was never
-    acknowledged.
+    ``sender`` is the name that the broker authenticated. It is for logs only: the signed body names
+    the sender. ``redelivered`` is set when an earlier delivery was not acknowledged.
     """
 
     body: bytes
@@ -90,19 +89,19 @@ class Delivery:
     async def ack(self) -> None:
         """Tell the broker to forget the message.
 
-        Without effect when settled before, or when the connection it came over is gone: the broker
-        then delivers the message once more.
+        No effect on a settled delivery, or after its connection is lost: the broker then redelivers
+        the message.
         """
         await self.settlement.ack()
 
     async def dead_letter(self, reason: str) -> None:
-        """Move the message to its recipient's dead letters; without effect where `ack` is."""
+        """Move the message to its recipient's dead letters; no effect where `ack` has none."""
         await self.settlement.dead_letter(reason)
 
 
 @dataclass(frozen=True)
 class LinkState:
-    """Whether a link is up, and if not, why, in one line."""
+    """Whether a link is up; if not, the reason in one line."""
 
     connected: bool
     reason: str
@@ -116,8 +115,8 @@ OnState = Callable[[LinkState], None]
 class Link(ABC):
     """One party's connection to the federation.
 
-    Delivery is at least once. Each lane hands its deliveries over one at a time and in the order of
-    their arrival, so messages of one sender on one lane stay in order, redeliveries aside.
+    Delivery is at least once. Each lane hands over one delivery at a time, in order of arrival. So
+    messages of one sender on one lane stay in order, redeliveries aside.
     """
 
     def __init__(self, party: str, on_state: OnState | None = None) -> None:
@@ -139,9 +138,9 @@ class Link(ABC):
     async def open(self, on_delivery: OnDelivery) -> None:
         """Connect, and hand every delivery of all lanes to ``on_delivery`` until `close`.
 
-        ``on_delivery`` checks a message, hands it over and settles it; work that takes longer goes
-        elsewhere. When it raises, the message is dead-lettered with that reason. A link that was
-        closed may be opened again.
+        ``on_delivery`` checks a message, hands it over and settles it; longer work runs elsewhere.
+        If it raises, the message is dead-lettered with that reason. A closed link may be opened
+        again.
 
         Raises:
             LinkError: the broker cannot be reached or refuses, or a queue is missing.
@@ -151,8 +150,8 @@ class Link(ABC):
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
         """Send ``body`` and return once the broker has taken it.
 
-        A failed publish is not repeated here, and may have been delivered nevertheless. Repeat it
-        under the same ``message_id``: the recipient drops what it has already.
+        A failed publish is not repeated here; the message may have arrived nevertheless. Repeat it
+        under the same ``message_id``: the recipient drops duplicates.
 
         Raises:
             Unroutable: the recipient has no queue of this lane.
@@ -162,7 +161,7 @@ class Link(ABC):
 
     @abstractmethod
     async def is_read(self, recipient: str, lane: Lane) -> bool:
-        """Whether ``recipient`` reads its queue of ``lane`` at this moment.
+        """Whether ``recipient`` currently reads its queue of ``lane``.
 
         Raises:
             LinkError: the link is down, or the broker does not answer.
@@ -181,7 +180,7 @@ class Link(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop consuming and disconnect; unacknowledged messages will be delivered again."""
+        """Stop consuming and disconnect; the broker redelivers unacknowledged messages."""
 
     def _oversized(self, recipient: str, body: bytes) -> Oversized:
         return Oversized(
@@ -190,7 +189,7 @@ class Link(ABC):
         )
 
     def _report(self, connected: bool, reason: str) -> None:
-        """Note the state and tell the observer; its own failure must not end the link's."""
+        """Record the state and notify the observer; an observer's error must not end the link."""
         self.state = LinkState(connected, reason)
         if self._on_state is None:
             return
@@ -207,10 +206,10 @@ class Link(ABC):
 
 
 class PriorityGate:
-    """Held while a score is computed; long messages and computations wait for it, 50 ms at most.
+    """Scoring holds this gate; long messages and computations wait for it, 50 ms at most.
 
-    To seal, send, store and open a megabyte keeps a core busy for milliseconds each, and a score
-    passes through the same processes.
+    Sealing, sending, storing and opening a megabyte each keep a core busy for milliseconds, and
+    scores pass through the same processes.
     """
 
     def __init__(self) -> None:
@@ -242,14 +241,14 @@ class LaneWorkers:
     """Calls ``on_delivery`` for one delivery at a time per lane, in the order of their arrival.
 
     Each lane has a task of its own. A client library cancels its callbacks when a connection drops,
-    and ``on_delivery`` must not be cut off in the middle. What it raises sends the delivery to the
-    dead letters.
+    and ``on_delivery`` must not be cut off in the middle. An exception from it dead-letters the
+    delivery.
     """
 
     def __init__(self, party: str, on_delivery: OnDelivery) -> None:
         self._party = party
         self._on_delivery = on_delivery
-        # Unbounded, for a broker sends no more than the prefetch count ahead of acknowledgements.
+        # Unbounded: the broker sends at most the prefetch count ahead of acknowledgements.
         self._waiting: dict[Lane, asyncio.Queue[Delivery]] = {
             lane: asyncio.Queue() for lane in LANES
         }
@@ -262,7 +261,7 @@ class LaneWorkers:
         self._waiting[delivery.lane].put_nowait(delivery)
 
     def drop_waiting(self) -> None:
-        """Drop what waits: its connection is gone, and the broker will deliver it again."""
+        """Drop the waiting deliveries: their connection is gone, and the broker redelivers them."""
         for waiting in self._waiting.values():
             while not waiting.empty():
                 waiting.get_nowait()

@@ -1,4 +1,4 @@
-"""A broker in memory, with the semantics of RabbitMQ as far as a party can see them."""
+"""A broker in memory, with the semantics of RabbitMQ that a party can observe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Message:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A message that its recipient could not handle, and why."""
+    """A message that its recipient could not handle, and the reason."""
 
     recipient: str
     lane: Lane
@@ -61,7 +61,7 @@ class _Queue:
             self.consumer(self.waiting.popleft())
 
     def give_back(self, messages: Iterable[_Message]) -> None:
-        """Put unacknowledged messages back where they were: in front, in their order."""
+        """Return unacknowledged messages to the front of the queue, in their order."""
         self.waiting.extendleft(
             replace(message, redelivered=True) for message in reversed(list(messages))
         )
@@ -189,7 +189,7 @@ class MemoryLink(Link):
 
 @dataclass(frozen=True, eq=False)
 class _Unacked:
-    """The settlement of one delivery, and the message that goes back if none comes."""
+    """The settlement of one delivery, and the message to requeue without a settlement."""
 
     link: MemoryLink
     lane: Lane

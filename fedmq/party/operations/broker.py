@@ -1,6 +1,6 @@
 """How does a party reach its broker, does the broker refuse what it must, and how fast is it?
 
-What the check tries does no harm where it is wrongly allowed: at most a message without meaning.
+The check does no harm if the broker wrongly allows it: at most it sends a meaningless message.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TIMED_MESSAGES = 20  # messages of every size
 
 @dataclass(frozen=True)
 class BrokerAccess:
-    """The URL with the login mechanism in it, and what TLS needs."""
+    """The URL with its login mechanism, and the TLS settings."""
 
     url: str
     ssl_context: ssl.SSLContext | None
@@ -75,7 +75,7 @@ class BrokerAccess:
         if config.tls is None or config.tls.certificate is None:
             return
         owner = common_name(config.tls.certificate.read_bytes())
-        # A broker may take users by another name than that; then it is no party's name.
+        # A broker may derive user names differently; then the name is no party's.
         if owner is not None and owner != config.party and is_name(owner):
             raise ConfigError(
                 f"tls.certificate: {config.tls.certificate} is the certificate of {owner!r}, not "
@@ -85,7 +85,7 @@ class BrokerAccess:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was tried as ``party``, whether it must be ``allowed``, and whether it was so."""
+    """An attempt as ``party``, whether it must be ``allowed``, and whether it was."""
 
     party: str
     tried: str
@@ -111,7 +111,7 @@ class _Check:
         self._address = BrokerAddress.parse(self._access.url)
 
     async def rights(self) -> None:
-        """What the party's own user may and may not do."""
+        """Check the rights of the party's own user."""
         name, me = self._federation.name, self._party
         exchange = exchange_name(name)
         async with self._connected():
@@ -139,7 +139,7 @@ class _Check:
         await self._try("declare queues and exchanges", False, _declare(layout))
 
     async def logins(self) -> None:
-        """Who gets in at all."""
+        """Check which logins the broker accepts."""
         host, vhost = f"{self._address.host}:{self._address.port}", self._address.vhost
         path = "" if vhost == "/" else vhost
         wrong = f"{self._party}:{secrets.token_urlsafe(12)}@{host}/{path}"
@@ -167,7 +167,7 @@ class _Check:
     async def _try(
         self, tried: str, allowed: bool, act: Callable[[BrokerConnection], Awaitable[object]]
     ) -> None:
-        # Every try has a connection of its own: a refusal ends the channel.
+        # Each attempt has its own connection: a refusal ends the channel.
         async with self._connected() as connection:
             try:
                 await act(connection)
@@ -202,7 +202,7 @@ def _declare(layout: Topology) -> Callable[[BrokerConnection], Awaitable[None]]:
 
 def _consume(queue: str) -> Callable[[BrokerConnection], Awaitable[None]]:
     async def ignore(_: Received) -> None:
-        """Left unacknowledged, so that it returns to where it was."""
+        """Leave the message unacknowledged, so it returns to its queue."""
 
     return lambda connection: connection.consume(queue, ignore)
 

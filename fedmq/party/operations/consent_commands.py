@@ -1,6 +1,6 @@
-"""What does the owner ask about sessions that wait for its consent, and how does it answer?
+"""The owner's commands about sessions that wait for consent.
 
-A yes for all times is written into the party file.
+A standing consent is written into the party file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["ConsentCommands", "PolicyChange"]
 
 
 class ConsentCommands(Service):
-    """Lists requests, and takes the owner's answers; ``by`` of a request is who gives it."""
+    """Lists requests, and takes the owner's answers; ``by`` names the person who answers."""
 
     def __init__(self, context: PartyContext, reload: FileReload) -> None:
         super().__init__(context)
@@ -50,12 +50,12 @@ class ConsentCommands(Service):
         return [_described(request) for request in await self.context.owner_consent.requests()]
 
     async def _alike(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """How the party file would change so that alike requests are not asked about."""
+        """The change of the party file that would approve similar requests without asking."""
         change = await self._change(str(request["request"]))
         return {"file": str(change.path), "diff": change.diff}
 
     async def _approve(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """Agree; with the ``diff`` of ``alike`` also to all that is alike."""
+        """Approve; with the ``diff`` of ``alike`` also all similar requests."""
         asked, by = str(request["request"]), str(request["by"])
         consent = self.context.owner_consent
         if diff := request.get("diff"):
@@ -109,7 +109,7 @@ def _at(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """The text of the party file at ``path`` ``before``, and the ``entry`` that it gets."""
+    """The text ``before`` of the party file at ``path``, and the ``entry`` to append."""
 
     path: Path
     before: str
@@ -117,7 +117,7 @@ class PolicyChange:
 
     @classmethod
     def adding(cls, path: Path, standing: StandingConsent) -> PolicyChange:
-        """The change by which ``standing`` is agreed to; comments and order of the file stay.
+        """The change that adds ``standing``; comments and order of the file stay.
 
         Raises:
             ConfigError: the file cannot be read, or has no place for it.
@@ -137,13 +137,13 @@ class PolicyChange:
 
     @property
     def diff(self) -> str:
-        """What changes, as ``diff -u`` shows it."""
+        """The change in the format of ``diff -u``."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True),
             self.after.splitlines(keepends=True),
             self.path.name,
             self.path.name,
-            n=0,  # what stands around may be secret, such as a password
+            n=0,  # surrounding lines may be secret, such as a password
         )
         return "".join(lines)
 

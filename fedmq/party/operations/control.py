@@ -1,4 +1,4 @@
-"""How the command line talks to a daemon on the same machine: JSON lines over a Unix socket.
+"""The protocol between command line and daemon on one machine: JSON lines over a Unix socket.
 
 A request is one line ``{"do": ..., ...}``; the answer is any number of lines ``{"event": ...}``,
 the last of which is ``done`` with a ``result``, or ``error`` with a ``message`` and ``exit_code``.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError
 from fedmq.transport.background_tasks import BackgroundTasks
 
-if TYPE_CHECKING:  # the command line asks a daemon without importing what it is made of
+if TYPE_CHECKING:  # the command line must not import the daemon's modules
     from fedmq.party.services.service import Command
     from fedmq.party.sessions.sessions import OnProgress
 
@@ -95,7 +95,7 @@ class ControlServer:
             self._path.unlink(missing_ok=True)
 
     async def hang_up(self) -> None:
-        """End the requests that are still open, for no command of theirs will end any more."""
+        """Close the requests that are still open: their commands will not end any more."""
         await self._requests.close()
 
     async def _is_alive(self) -> bool:
@@ -141,7 +141,7 @@ class ControlServer:
 
 
 def _make_private(folder: Path) -> None:
-    """Make ``folder``, or shut others out of the one that is there."""
+    """Create ``folder``, or remove other users' access to an existing one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
         try:

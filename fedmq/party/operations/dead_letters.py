@@ -1,7 +1,7 @@
-"""A party's dead letters: they lie on the broker; the reasons for refusing them are noted here.
+"""A party's dead letters: the broker keeps them; this module keeps the reasons.
 
-No party may publish under another's name, so no letter can be put back into its queue. Instead,
-the party's own daemon is given the letter once more.
+No party may publish under another's name, so no letter can return to its queue. Instead, the
+party's own daemon takes the letter again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_LETTERS = 10_000
 
 
 def letter_id(body: bytes) -> str:
-    """The letter's name for people: message ids are chosen by senders, and may repeat."""
+    """The letter's displayed id: senders choose message ids, so those may repeat."""
     return hashlib.sha256(body).hexdigest()[:12]
 
 
@@ -49,7 +49,7 @@ class DeadLetterNotes:
         self._lines: int | None = None
 
     def add(self, delivery: Delivery, reason: str) -> None:
-        """Note why ``delivery`` was refused; a full disk is only logged."""
+        """Record why ``delivery`` was refused; a full disk is only logged."""
         note = {
             "letter": letter_id(delivery.body),
             "at": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -102,7 +102,7 @@ class DeadLetter:
 
     @property
     def sender(self) -> str:
-        """The sender, which the broker checked when the letter was published."""
+        """The sender, as the broker authenticated it at publishing."""
         return self.received.routing_key.partition(".")[0]
 
     def described(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class DeadLetterBox:
 
 @dataclass
 class Redelivery:
-    """A dead letter that the daemon takes once more; the box settles it, not the broker."""
+    """A dead letter redelivered to the daemon; the box settles it, not the broker."""
 
     body: bytes
     message_id: str
@@ -202,11 +202,11 @@ class Redelivery:
             raise DaemonError(f"that is no dead letter: {error}") from None
 
     def delivery(self) -> Delivery:
-        """The letter as it would arrive."""
+        """The letter as a delivery."""
         return Delivery(self.body, self.message_id, self.sender, "training", True, self)
 
     async def ack(self) -> None:
-        """It was taken, or dropped."""
+        """Record that the daemon took or dropped the letter."""
 
     async def dead_letter(self, reason: str) -> None:
-        """It was refused again."""
+        """Record that the daemon refused the letter again."""

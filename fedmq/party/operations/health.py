@@ -1,6 +1,6 @@
 """Is a daemon well? For supervisors, load balancers and its owner.
 
-A party's own files are looked at from the start, long before a session needs them.
+The daemon checks a party's own files from the start, before a session needs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FileCheck", "Health", "Probe", "certificate_expiry", "certificate_wa
 log = logging.getLogger(__name__)
 
 _FRESH_SECONDS = 5.0
-"""How old a finding may be before the next question has the files opened again."""
+"""Maximum age of a finding before the next query opens the files again."""
 
 _EXPIRES_SOON = timedelta(days=30)
 
@@ -39,14 +39,14 @@ _EXPIRES_SOON = timedelta(days=30)
 class Health:
     """``reasons``: lines that say why the daemon cannot serve now; without any it is ready.
 
-    ``away``: parties that have not answered questions for scores for a while. The setting
-    ``degrade`` decides what scores are made meanwhile; the daemon is ready all the same.
+    ``away``: parties that have not answered scoring requests for a while. The setting ``degrade``
+    decides which scores are computed meanwhile; the daemon stays ready.
     """
 
     reasons: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What the owner should mend, though the daemon serves: tables, certificates, requests."""
+    """Problems for the owner that do not stop the daemon: tables, certificates, requests."""
 
     @property
     def ready(self) -> bool:
@@ -64,7 +64,7 @@ class Health:
 
 
 class Probe:
-    """Looks at the parts of a daemon that can be in trouble, whenever it is asked."""
+    """Checks the parts of a daemon that can fail, on request."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Probe:
         return Health(reasons, tuple(self._scorer.away), tuple(self._warnings()))
 
     def gauges(self) -> Gauges:
-        """What a scraper of metrics sees beside the counters."""
+        """The gauges that metrics export beside the counters."""
         running = self._sessions.running.values()
         live = [session for session in running if not session.runner.session.over]
         return Gauges(
@@ -99,7 +99,7 @@ class Probe:
 class FileCheck:
     """Opens the tables that ``config()`` names, reading no rows, and looks at the certificate.
 
-    ``stale`` adds a line where the party's file is another one than that of the start.
+    ``stale`` adds a line if the party's file has changed since the start.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class FileCheck:
         self._looking = asyncio.Lock()
 
     async def look(self) -> None:
-        """Make ``troubles`` not older than some seconds; a new one is logged."""
+        """Refresh ``troubles`` if older than some seconds; log new ones."""
         async with self._looking:
             if self._looked is None or self._clock() - self._looked > _FRESH_SECONDS:
                 found = await asyncio.to_thread(self._found)
@@ -149,7 +149,7 @@ def _trouble(party: str, section: DataSection, labelled: bool) -> str:
 
 
 def certificate_expiry(config: PartyFile) -> datetime | None:
-    """When the certificate that ``config`` names is no longer good; None where there is none."""
+    """The expiry of the certificate that ``config`` names; None without a certificate."""
     if config.tls is None or config.tls.certificate is None:
         return None
     try:
@@ -159,7 +159,7 @@ def certificate_expiry(config: PartyFile) -> datetime | None:
 
 
 def certificate_warnings(config: PartyFile, now: datetime | None = None) -> tuple[str, ...]:
-    """A line from thirty days before the end on: the broker refuses an old certificate."""
+    """A warning from thirty days before expiry: the broker refuses an expired certificate."""
     until, now = certificate_expiry(config), now or datetime.now(UTC)
     if until is None or until - now > _EXPIRES_SOON:
         return ()

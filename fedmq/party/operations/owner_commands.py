@@ -1,4 +1,4 @@
-"""What does the owner ask of a daemon? Its status, its parties, its own data, an end."""
+"""The owner's general commands: status, parties, own data, shutdown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FEWEST_BINS, _MOST_BINS = 2, 65535
 
 
 class OwnerCommands(Service):
-    """Answers the commands that are of no session kind."""
+    """Answers the commands that belong to no session kind."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class OwnerCommands(Service):
         }
 
     async def _sessions(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
-        """All that is known of the sessions that run, or have just ended; or of one of them."""
+        """The state of all running and recently ended sessions, or of one session."""
         wanted = request.get("session")
         return [
             session.details()
@@ -138,13 +138,13 @@ class OwnerCommands(Service):
         return {"needs_restart": await self._files.reload()}
 
     async def _redeliver(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """Take a dead letter as if it had just come."""
+        """Process a dead letter as a new delivery."""
         reason = await self._inbox.take(Redelivery.from_request(request).delivery())
         return {"taken": not reason, "reason": reason}
 
 
 class PartyCommands(Service):
-    """Lists the parties, and lets newcomers in. ``counters`` know when each was heard."""
+    """Lists and admits parties. ``counters`` know when each party was last heard."""
 
     def __init__(self, context: PartyContext, reload: FileReload, counters: Counters) -> None:
         super().__init__(context)
@@ -177,7 +177,7 @@ class PartyCommands(Service):
         return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
 
     async def _admit(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """Let the newcomer take part that made a join request, if ``fingerprint`` is its own."""
+        """Admit the party of a join request if ``fingerprint`` matches."""
         asked = JoinRequest.parse(str(request.get("text") or ""), "the join request")
         federation = self.context.federation
         asked.check(federation.name, str(request.get("fingerprint") or ""), "the join request")
@@ -190,7 +190,7 @@ class PartyCommands(Service):
 
 
 class DataCommands(Service):
-    """Describes the table, which it reads when asked and then remembers, and the alignments."""
+    """Describes the table, which it reads on request and caches, and the alignments."""
 
     def __init__(self, context: PartyContext) -> None:
         super().__init__(context)
@@ -204,7 +204,7 @@ class DataCommands(Service):
         return {"data": self._data, "alignments": self._list_alignments}
 
     async def _data(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """The table as it was read last, with ``again`` as it is now."""
+        """The table as last read; with ``again`` it is read anew."""
         max_bin = int(request.get("max_bin") or _MAX_BIN)
         if not _FEWEST_BINS <= max_bin <= _MOST_BINS:
             raise ConfigError(f"max_bin: {_FEWEST_BINS} to {_MOST_BINS} bins are taken")
@@ -219,7 +219,7 @@ class DataCommands(Service):
         return known
 
     async def _list_alignments(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
-        """The alignments that are here, the oldest first."""
+        """The stored alignments, the oldest first."""
         return await asyncio.to_thread(self._read_alignments)
 
     def _read_alignments(self) -> list[dict[str, Any]]:

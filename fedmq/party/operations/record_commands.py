@@ -1,4 +1,4 @@
-"""What does the owner ask of the daemon's records? Audit log, ended sessions and dead letters."""
+"""The owner's commands about records: audit log, ended sessions and dead letters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HISTORY = 50
 
 
 class RecordCommands(Service):
-    """Answers the commands about what was kept. Letters are redelivered to ``inbox``."""
+    """Answers the commands about records. Letters are redelivered to ``inbox``."""
 
     def __init__(self, context: PartyContext, inbox: Inbox) -> None:
         super().__init__(context)
@@ -41,7 +41,7 @@ class RecordCommands(Service):
         }
 
     async def _audit_log(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
-        """The newest entries that are looked for."""
+        """The newest entries that match the search."""
         before = request.get("before")
         search = AuditSearch(
             str(request.get("event") or ""),
@@ -53,7 +53,7 @@ class RecordCommands(Service):
         return await asyncio.to_thread(search.entries, self.context.consent.audit.log, limit)
 
     async def _verify(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
-        """How many entries follow from one another; what does not is said, and is no error."""
+        """The number of chained entries; a broken chain is reported, not raised."""
         try:
             entries, last = await asyncio.to_thread(self.context.consent.audit.log.verified)
         except FedmqError as error:
@@ -61,7 +61,7 @@ class RecordCommands(Service):
         return {"unbroken": True, "entries": entries, "hash": last}
 
     async def _history(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
-        """The sessions that ended and are remembered, the oldest first."""
+        """The remembered ended sessions, the oldest first."""
         return await ended_sessions(self.context, _HISTORY)
 
     async def _dead_letters(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ class RecordCommands(Service):
             return [letter.described() for letter in await box.letters()]
 
     async def _requeue(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """Take a letter once more; it stays where it is if it is refused again."""
+        """Process a letter again; it stays a dead letter if it is refused again."""
         wanted, context = _letter(request), self.context
         async with self._letters, DeadLetterBox.opened(context.config, context.federation) as box:
             letter = (await box.letters(frozenset({wanted})))[0]

@@ -1,4 +1,4 @@
-"""Changed parties, keys, certificate and policy, taken over without a restart."""
+"""Reloading of parties, keys, certificate and policy without a restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class FileReload:
-    """Reads a party's ``files`` again, and has its daemon go by what they say now."""
+    """Reads a party's ``files`` again, and applies them to its daemon."""
 
     def __init__(
         self, files: PartyFiles, context: PartyContext, ssl_context: ssl.SSLContext | None = None
@@ -35,7 +35,7 @@ class FileReload:
         return self._files.path
 
     def stale(self) -> tuple[str, ...]:
-        """A line where the party's file says something else than at the start, for its owner."""
+        """A warning for the owner if the party's file has changed since the start."""
         path = self._files.path
         try:
             newer = PartyFile.read(path)[0]
@@ -47,7 +47,7 @@ class FileReload:
         return (f"{path}: {', '.join(changed)} changed; restart the daemon to take that up",)
 
     async def reload(self) -> list[str]:
-        """Read the files; what has changed in them that only a restart takes up.
+        """Read the files; returns the changes that need a restart.
 
         Raises:
             ConfigError: naming file and key; nothing has changed then.
@@ -74,12 +74,12 @@ class FileReload:
         return needs_restart
 
     def _check_certificate(self) -> None:
-        """ConfigError where the next connection could not be made with the files that are there."""
+        """Raise ConfigError if the present files would not allow the next connection."""
         config = self._files.config
         BrokerAccess.of(config).check_owner(config)
 
     def _renew_certificate(self) -> None:
-        """Log in with the certificate that is there now, from the next connection on."""
+        """Use the present certificate from the next connection on."""
         tls = self._files.config.tls
         if tls is None or tls.certificate is None or self._ssl_context is None:
             return
@@ -89,7 +89,7 @@ class FileReload:
             log.error("tls: %s and its key cannot be used: %s", tls.certificate, error)
 
     async def reload_or_log(self) -> None:
-        """The same for a reader of the log alone."""
+        """As `reload`, but log an error instead of raising it."""
         try:
             await self.reload()
         except FedmqError as error:

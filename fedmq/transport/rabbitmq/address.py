@@ -1,4 +1,4 @@
-"""Where is a broker, and why is there no connection to it? In a line that says where to look."""
+"""The address of a broker, and one-line reasons why it cannot be reached."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def no_vhost(address: BrokerAddress) -> str:
 
 
 def silent(address: BrokerAddress) -> str:
-    """Nothing was answered in time."""
+    """The broker did not answer in time."""
     return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
 
 
@@ -81,7 +81,7 @@ def unreached(address: BrokerAddress, why: str) -> str:
             f"broker {address} wants a certificate; name this party's under tls.certificate and "
             "tls.key"
         )
-    # A TLS server says no by an alert, or hangs up before that has arrived.
+    # A TLS server refuses with an alert, or hangs up before the alert arrives.
     if address.by_certificate and ("_ALERT_" in why or "reset" in why):
         return (
             f"broker {address} hangs up ({why}); if it runs, it does not take this party's "

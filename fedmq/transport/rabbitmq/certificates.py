@@ -1,8 +1,8 @@
 """A private certificate authority for one broker and its users: PEM bytes, no I/O.
 
-RabbitMQ takes a user's name from the common name of the certificate it shows (mechanism EXTERNAL),
-so there is no password that could be lost. A party sends a request to have its certificate signed;
-its private key stays at home.
+RabbitMQ takes a user's name from the common name of its certificate (mechanism EXTERNAL), so there
+is no password to lose. A party sends a certificate request; its private key never leaves its
+machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 DAYS = 730
-"""How many days a certificate of a broker or a party is good, by default."""
+"""Default validity of a certificate of a broker or a party, in days."""
 
 _DAYS_OF_AUTHORITY = 3650
 _CLOCK_SKEW = timedelta(hours=1)
@@ -81,7 +81,7 @@ class Authority:
 
     @classmethod
     def load(cls, pem: Certificate) -> Self:
-        """The authority of ``pem``; ConfigError if it is none."""
+        """The authority in ``pem``; ConfigError if ``pem`` holds no authority."""
         try:
             key = load_pem_private_key(pem.key, password=None)
             certificate = x509.load_pem_x509_certificate(pem.certificate)
@@ -161,7 +161,7 @@ class Authority:
 
 
 def expiry(pem: bytes) -> datetime | None:
-    """Until when the certificate ``pem`` is good; None where it is none."""
+    """The expiry of the certificate ``pem``; None if it is no certificate."""
     try:
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except ValueError:
@@ -169,7 +169,7 @@ def expiry(pem: bytes) -> datetime | None:
 
 
 def common_name(pem: bytes) -> str | None:
-    """The common name in the certificate ``pem``: RabbitMQ's user; None where it has none."""
+    """The common name in the certificate ``pem``: RabbitMQ's user; None if missing."""
     try:
         subject = x509.load_pem_x509_certificate(pem).subject
     except ValueError:

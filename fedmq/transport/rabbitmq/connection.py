@@ -1,6 +1,6 @@
 """A party's AMQP connections through aio-pika.
 
-What travels by the thousand goes straight to aiormq, the library below it.
+Frequent messages go straight to aiormq, the library below aio-pika.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
 
 SLOWEST = 32_000
-"""Bytes a second that a link is trusted to carry: a confirm waits for the bytes ahead of it."""
+"""Assumed minimum bytes per second of a link: a confirm waits for the bytes ahead of it."""
 
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
@@ -58,8 +58,10 @@ _USES = ("publishing", "low latency")
 """Of the connections beside the one on which messages arrive."""
 
 REACH_SECONDS = 2.0
-"""For a TCP connection to the broker. A network that swallows packets shows in it long before a
-time-out that leaves room for a busy broker."""
+"""Limit of a TCP connection to the broker.
+
+It reveals a network that drops packets long before the time-out for a busy broker.
+"""
 
 _SETTLE_SECONDS = 10.0
 
@@ -67,22 +69,24 @@ BULK_BYTES = 64 * 1024
 """Longer messages are bulk."""
 
 _WINDOW_BYTES = 4 * 1024 * 1024
-"""What a broker takes while it writes what came before; a slow link of 5 Mbit/s takes 7 s for it,
-which is less than a confirm may last."""
+"""Most bytes in flight while the broker writes earlier messages.
+
+A link of 5 Mbit/s takes 7 s for them, less than the limit of a confirm.
+"""
 
 _ALWAYS_MESSAGES = 2  # messages, however long they are
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
-    """Why there is no connection, in one line for the operator."""
+    """The reason why there is no connection, in one line for the operator."""
     if isinstance(error, ProbableAuthenticationError):
         return no_login(address)
     if isinstance(error, TimeoutError):
         return silent(address)
     if isinstance(error, AMQPConnectionError | OSError | asyncio.CancelledError):
         return unreached(address, str(error) or "the connection was lost")
-    # After the login only the virtual host can refuse. The client library reports that as a frame
-    # that it did not expect.
+    # After the login only the virtual host can refuse. The client library reports that as an
+    # unexpected frame.
     return no_vhost(address)
 
 
@@ -97,7 +101,7 @@ async def check_in_reach(address: BrokerAddress) -> None:
 
 
 async def _close(connections: Iterable[Connection]) -> None:
-    """Close ``connections``, within `CLOSE_SECONDS` whatever the broker does."""
+    """Close ``connections`` within `CLOSE_SECONDS`, even if the broker does not respond."""
     with suppress(LinkError), link_errors("close"):
         async with asyncio.timeout(CLOSE_SECONDS):
             await asyncio.gather(*(connection.close() for connection in connections))
@@ -113,11 +117,11 @@ async def _below(channel: AbstractChannel) -> Channel:
 class BrokerConnection:
     """AMQP connections of one party: channels to publish, to post and to consume on.
 
-    Each direction has its own channel, for a refusal ends the channel it came on. Transient
-    messages have their own, too: a channel confirms either all messages or none. What leaves and
-    what is transient may also have connections of their own, ``publishing`` and ``low_latency``:
-    neither a confirm nor a question of a few bytes then waits behind the megabytes that arrive.
-    ``lost`` resolves to the reason as soon as a connection or any channel has ended.
+    Each direction has its own channel, because a refusal ends its channel. Transient messages have
+    another channel: a channel confirms either all messages or none. Outgoing and transient messages
+    may also have their own connections, ``publishing`` and ``low_latency``. Then neither a confirm
+    nor a short request waits behind incoming megabytes. ``lost`` resolves to the reason as soon as
+    a connection or channel ends.
     """
 
     def __init__(
@@ -156,8 +160,8 @@ class BrokerConnection:
     ) -> BrokerConnection:
         """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        ``apart``: what leaves and what is transient have connections of their own. Long messages
-        wait for ``priority_gate``.
+        ``apart``: outgoing and transient messages have their own connections. Long messages wait
+        for ``priority_gate``.
 
         Raises:
             LinkError: the broker cannot be reached or does not answer, or it refuses the user or
@@ -239,8 +243,8 @@ class BrokerConnection:
     async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
         """Send JSON to ``queue``, the name of a queue or a direct reply-to address.
 
-        Returns when the broker has it; in a durable queue it is safe by then. An address that
-        nobody reads any more is no failure.
+        Returns when the broker has taken it; a durable queue has stored it by then. An address
+        without a reader is no failure.
 
         Raises:
             LinkError: the broker refuses, or does not confirm in time.
@@ -265,8 +269,8 @@ class BrokerConnection:
     ) -> None:
         """Start a consumer; LinkError if the queue is missing or forbidden.
 
-        With ``transient``, a delivery counts as acknowledged at once, and is not to be settled.
-        ``apart``: on a channel of its own, so that a refusal ends nothing else.
+        With ``transient``, deliveries are acknowledged automatically and must not be settled.
+        ``apart``: on its own channel, so a refusal ends nothing else.
         """
 
         async def receive(message: DeliveredMessage) -> None:
@@ -293,7 +297,7 @@ class BrokerConnection:
     async def take(self, name: str) -> Received | None:
         """The next message of a queue, None if it is empty; LinkError as for `consume`.
 
-        A message that is not settled returns to the queue when the connection closes.
+        An unsettled message returns to the queue when the connection closes.
         """
         with link_errors(f"broker {self.address}: cannot read queue {name}"):
             channel = await _below(self._incoming)
@@ -309,7 +313,7 @@ class BrokerConnection:
 
     async def is_read(self, queue: str) -> bool:
         """Whether ``queue`` exists and has a consumer; LinkError without an answer."""
-        # The answer that there is no such queue ends the channel it comes on.
+        # The broker closes the channel when the queue does not exist.
         channel = self._connections[-1].channel(publisher_confirms=False)
         with link_errors(f"broker {self.address}: cannot see queue {queue}"):
             await channel.initialize(timeout=TIMEOUT_SECONDS)
@@ -323,7 +327,8 @@ class BrokerConnection:
     async def _count(self) -> list[tuple[int, int]]:
         """How many consumers each consumed queue has, and how many messages wait in it.
 
-        Asked where no long message travels: over a slow link the answer would come behind those.
+        The query avoids the channel of long messages: on a slow link the answer would wait behind
+        them.
         """
         counts = []
         for queue in self._queues:
@@ -341,8 +346,8 @@ class BrokerConnection:
     async def ended(self) -> str:
         """Wait until this connection no longer serves, and return why.
 
-        Heartbeats notice a dead peer. A consumer that the broker has cancelled, or does not serve,
-        shows in the counts of the queues alone, so these are read every `WATCH_SECONDS`.
+        Heartbeats detect a dead broker. Only the queues' counts reveal a consumer that the broker
+        cancelled or does not serve, so they are read every `WATCH_SECONDS`.
         """
         starved = 0  # how many counts in a row show messages that wait, though none is delivered
         while True:
@@ -362,7 +367,7 @@ class BrokerConnection:
                 return "messages wait, and the broker delivers none"
 
     async def _count_in_reach(self) -> list[tuple[int, int]]:
-        """The counts; where they take long, LinkError unless the broker can be reached at all."""
+        """The counts; if they take long, LinkError unless the broker is reachable."""
         counting = asyncio.ensure_future(self._count())
         try:
             done, _ = await asyncio.wait([counting], timeout=REACH_SECONDS)
@@ -402,17 +407,17 @@ class BrokerConnection:
                 await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
 
     def give_up(self, reason: str) -> None:
-        """Have `ended` return: unsettled messages of this connection are needed elsewhere."""
+        """Make `ended` return: another connection needs the unsettled messages of this one."""
         if not self.lost.done():
             self.lost.set_result(reason)
 
     async def close(self) -> None:
-        """Disconnect, within 3 seconds also from a broker that does not answer."""
+        """Disconnect within 3 seconds, even if the broker does not answer."""
         await _close(self._connections)
 
     @asynccontextmanager
     async def _in_turn(self, size: int) -> AsyncIterator[None]:
-        """Around publishing ``size`` bytes: long messages go through a window, after scores."""
+        """Context for publishing ``size`` bytes: long messages wait for scores and a window."""
         if size <= BULK_BYTES:
             yield
             return
@@ -441,7 +446,7 @@ class Received:
     routing_key: str
     redelivered: bool
     death: str
-    """Why the broker moved it to the dead letters; empty if it did not."""
+    """The reason why the broker dead-lettered the message; empty otherwise."""
     sent: float | None
     """When its sender published it, in Unix seconds; None if that is unknown."""
     reply_to: str
@@ -458,7 +463,7 @@ class Received:
         settled: bool = False,
         on_settled: Callable[[], None] = lambda: None,
     ) -> Self:
-        """What the client library delivered; ``on_settled`` is called once it is settled."""
+        """A message of the client library; ``on_settled`` is called once it is settled."""
         properties = message.header.properties
         headers = properties.headers or {}
         return cls(
@@ -478,8 +483,8 @@ class Received:
     async def settle(self, *, accept: bool) -> bool:
         """Acknowledge the message, or reject it to the dead letters.
 
-        Returns False when that was done before, or when the connection is gone, so that the broker
-        will deliver the message again.
+        Returns False if it was settled before, or if the connection is gone and the broker will
+        redeliver the message.
         """
         if self._settled:
             return False
@@ -509,7 +514,7 @@ def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
 
 
 class BulkWindow:
-    """Lets long messages through in their order: two, or as many as have 4 MB together."""
+    """Admits long messages in order: two at a time, or as many as total 4 MB."""
 
     def __init__(self) -> None:
         self._messages = 0
@@ -518,12 +523,12 @@ class BulkWindow:
 
     @property
     def under_way(self) -> int:
-        """Bytes that were let through and are not confirmed."""
+        """Bytes admitted and not yet confirmed."""
         return self._bytes
 
     @asynccontextmanager
     async def through(self, size: int) -> AsyncIterator[None]:
-        """Around publishing ``size`` bytes."""
+        """Context for publishing ``size`` bytes."""
         await self._enter(size)
         try:
             yield
@@ -567,7 +572,7 @@ class BulkWindow:
 
 @contextmanager
 def link_errors(doing: str) -> Iterator[None]:
-    """Turn whatever the client library raises into a `LinkError` that names what failed."""
+    """Turn exceptions of the client library into a `LinkError` that names the failed operation."""
     try:
         yield
     except TimeoutError as error:

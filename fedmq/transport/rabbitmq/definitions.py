@@ -33,10 +33,10 @@ _ADMIN = "admin"
 # Dead letters may stay unread for months; the oldest go before the disk is full.
 _DEAD_LETTER_MILLISECONDS = 30 * 24 * 3600 * 1000
 
-# A party that is away for longer has been given up by its peers, whose seals are no longer good.
+# Peers abort sessions with a party that is away for longer, and their seals expire.
 _MESSAGE_MILLISECONDS = 7 * 24 * 3600 * 1000
 
-# Publishing to a full queue fails, and the sender tries again later: nothing is dropped.
+# Publishing to a full queue fails and the sender retries, so no message is dropped.
 _QUEUE_BYTES = 4 * 1024 * 1024 * 1024
 
 
@@ -83,8 +83,8 @@ def definitions(
 def password_hash(password: str, salt: bytes | None = None) -> str:
     """RabbitMQ's ``rabbit_password_hashing_sha256``: base64(salt ‖ SHA-256(salt ‖ password)).
 
-    The salt has 4 bytes, random unless given. One round of SHA-256 guards no weak password, so
-    passwords are to be drawn at random (RabbitMQ, "Credentials and Passwords").
+    The salt has 4 bytes, random unless given. One round of SHA-256 does not protect weak passwords,
+    so draw passwords at random (RabbitMQ, "Credentials and Passwords").
     """
     salt = secrets.token_bytes(4) if salt is None else salt
     return b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
@@ -159,7 +159,7 @@ def _party_permission(federation: str, party: str, vhost: str) -> dict[str, str]
 
 
 def _topic_permission(federation: str, party: str, vhost: str) -> dict[str, str]:
-    """A routing key starts with its sender's name, and nobody writes another's."""
+    """A routing key starts with its sender's name; no user may write another's."""
     return {
         "user": party,
         "vhost": vhost,
@@ -170,7 +170,7 @@ def _topic_permission(federation: str, party: str, vhost: str) -> dict[str, str]
 
 
 def _exactly(*names: str) -> str:
-    """A pattern that matches these names and no other."""
+    """A pattern that matches exactly these names."""
     return f"^({'|'.join(re.escape(name) for name in names)})$"
 
 

@@ -1,6 +1,6 @@
 """The link to a federation on RabbitMQ: it keeps one connection up.
 
-A simulation uses a federation that exists on a broker for a while only.
+A simulation uses a temporary federation on a broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["RabbitMQLink", "TemporaryTopology"]
 log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(limit=1.5)
-"""Scores are waited for: a broker that is back is found within seconds."""
+"""Callers wait for scores, so a restarted broker must be found within seconds."""
 
 
 class RabbitMQLink(Link):
@@ -54,9 +54,9 @@ class RabbitMQLink(Link):
     back-off and jitter until that succeeds or the link is closed. Exchange and queues must exist
     (`topology`).
 
-    To dead-letter a delivery is to reject it: the broker then moves it to the party's dead queue,
-    where the party's user has no right to publish. A rejection carries no reason, so the reason is
-    logged with the message id, which the dead letter keeps, and the letter is counted.
+    Dead-lettering rejects the delivery: the broker then moves it to the party's dead queue, where
+    the party's user may not publish. A rejection carries no reason, so the reason is logged with
+    the message id, which the dead letter keeps. The letter is counted.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RabbitMQLink(Link):
         backoff: Backoff | None = None,
         wait: bool = False,
     ) -> None:
-        """With ``wait``, `open` returns although the broker cannot be reached yet.
+        """With ``wait``, `open` returns even if the broker cannot be reached yet.
 
         Raises:
             ConfigError: ``url`` is no AMQP URL, or the name of party or federation is wrong.
@@ -115,7 +115,7 @@ class RabbitMQLink(Link):
         connection = self._connection
         if connection is None or connection.lost.done():
             raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
-        # A recipient with a dot in it would write another routing key than it seems to.
+        # A dot in the recipient's name would change the routing key's structure.
         if not is_name(recipient) or not await connection.publish(
             exchange_name(self.federation),
             routing_key(self.party, recipient, lane),
@@ -159,8 +159,8 @@ class RabbitMQLink(Link):
     async def _connect(self, workers: LaneWorkers, *, alone: bool) -> BrokerConnection:
         """Connect and consume; with ``alone``, refuse to share the queues with another reader.
 
-        After an outage the broker may hold our own old connection for a while, so only the first
-        connection can insist.
+        After an outage the broker may keep our old connection for a while, so only the first
+        connection insists.
         """
         name = f"fedmq {self.federation} {self.party}"
         connection = await BrokerConnection.open(
@@ -170,7 +170,7 @@ class RabbitMQLink(Link):
             apart=True,
             priority_gate=self.priority_gate,
         )
-        # A delivery may be answered before both lanes are consumed, so publishing comes first.
+        # The party may answer a delivery before all lanes are consumed, so publishing comes first.
         self._connection = connection
         try:
             for lane in LANES:
@@ -198,7 +198,7 @@ class RabbitMQLink(Link):
                 apart=lane == "bulk",
             )
         except LinkError as error:
-            # Definitions from before this lane lack its queue: what goes in bulk comes on others.
+            # Older definitions lack this lane's queue: bulk messages then arrive on other lanes.
             if lane != "bulk" or connection.lost.done():
                 raise
             log.warning("%s: %s; load the broker's definitions anew", self.party, error)
@@ -220,7 +220,7 @@ class RabbitMQLink(Link):
         for delay in self._backoff.delays(Random()):
             await asyncio.sleep(delay)
             try:
-                # Quicker to tell than from a connection, whose time-out waits for a busy broker.
+                # Faster than a connection, whose time-out allows for a busy broker.
                 await check_in_reach(self.address)
                 return await self._connect(workers, alone=alone)
             except Exception as error:  # only closing the link may end the attempts
@@ -287,7 +287,7 @@ class TemporaryTopology:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The broker may have restarted in between, so the connection is a new one.
+        # The broker may have restarted meanwhile, so open a new connection.
         connection = await BrokerConnection.open(self._address, self._name)
         try:
             await connection.delete(self._topology)

@@ -44,9 +44,9 @@ __all__ = [
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 DELIVERY_LIMIT = 20
-"""A message that kills its reader comes back this often before it is put aside.
+"""Redeliveries of a message that crashes its reader, before it is dead-lettered.
 
-RabbitMQ 4 has 20 as its default, 3.x has none and would loop for ever.
+RabbitMQ 4 defaults to 20; 3.x has no limit and would loop forever.
 """
 
 DEAD_QUEUE_BYTES = 256 * 1024 * 1024
@@ -55,7 +55,7 @@ DEAD_QUEUE_BYTES = 256 * 1024 * 1024
 # after 20; 3.x has no way to say "without limit".
 _DEAD_DELIVERY_LIMIT = 1_000_000
 
-# Messages not taken by then were sent again on another lane.
+# By then the sender has resent unacknowledged messages on another lane.
 _BULK_MILLISECONDS = 600_000
 _BULK_QUEUE_BYTES = 256 * 1024 * 1024
 
@@ -88,7 +88,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Binding:
-    """What an exchange sends to a queue."""
+    """The routing keys that an exchange sends to a queue."""
 
     exchange: str
     queue: str
@@ -97,7 +97,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Topology:
-    """All that a federation needs to exist on its broker."""
+    """The exchanges, queues and bindings of a federation."""
 
     exchanges: tuple[Exchange, ...]
     queues: tuple[Queue, ...]
@@ -135,7 +135,7 @@ def queue_name(federation: str, party: str, lane: Lane) -> str:
 
 
 def dead_queue_name(federation: str, party: str) -> str:
-    """The queue that holds what a party could not handle."""
+    """The queue of messages that a party could not handle."""
     return f"fedmq.{federation}.{party}.dead"
 
 

@@ -1,10 +1,10 @@
-"""What a handshake leaves behind: messages between two parties, sealed under keys of this hour.
+"""Messages between two parties, sealed under short-lived keys from a handshake.
 
-Each direction has a key for each stream: one for messages that are numbered by their session, and
-one for those that are not, so that bulk held up on one lane is not too old on the other. Bodies are
-padded and sealed with ChaCha20-Poly1305 (RFC 8439); header and seal are associated data. The nonce
-is a counter. Keys live in memory only, so that no restart can repeat a nonce, and nothing that was
-sealed before it can be opened after it.
+Each direction has a key for each stream: one for messages numbered by their session, and one for
+the others, so a delayed bulk message is not too old because of the other stream. Bodies are padded
+and sealed with ChaCha20-Poly1305 (RFC 8439); header and seal are associated data. The nonce is a
+counter. Keys live in memory only, so a restart cannot repeat a nonce, and earlier messages cannot
+be opened after it.
 
 A body is filled up to the next multiple of a step, so that its length tells an observer less: of
 256 bytes, or of a 16th of the power of two below its length, but 8 KiB at most, so that the largest
@@ -46,7 +46,7 @@ SEAL_BYTES = _SEAL.size
 _STREAMS = 2
 
 _WINDOW = 8192
-"""How far a message may fall behind the newest and still be told from a repetition."""
+"""How far a message may fall behind the newest and still be distinguished from a replay."""
 
 _WINDOW_BITS = (1 << _WINDOW) - 1
 _MOST_SESSIONS = 4096
@@ -57,7 +57,7 @@ V = TypeVar("V")
 
 
 class Seal(NamedTuple):
-    """Which connection, stream and counter a sealed body has."""
+    """The connection, stream and counter of a sealed body."""
 
     version: int
     connection: bytes
@@ -82,10 +82,10 @@ class Seal(NamedTuple):
 
 
 class Connection:
-    """Seals and opens what two parties say to each other after one handshake.
+    """Seals and opens the messages of two parties after one handshake.
 
-    ``made`` is the time of the handshake on a clock that never jumps. ``peer``: the keys that the
-    other side has proved to hold.
+    ``made`` is the time of the handshake on a monotonic clock. ``peer``: the keys that the other
+    side has proved to hold.
     """
 
     def __init__(self, keys: Keys, peer: PublicKeys, made: float) -> None:
@@ -123,7 +123,7 @@ class Connection:
         if (self.unpinned or self.outdated) and session not in self._sessions:
             keys = "is not pinned here" if self.unpinned else "was replaced here"
             raise Untrusted(f"a new session under a key that {keys} any more")
-        # Only now: what was altered or refused must not pass for a repetition, nor use up a number.
+        # Only now: altered or refused messages must neither count as replays nor use up a number.
         incoming.count(seal.counter)
         self._sessions.put(session, None)
         return body
@@ -164,7 +164,7 @@ def _nonce(counter: int) -> bytes:
 
 
 def padded_length(length: int) -> int:
-    """The length in bytes under which a body of ``length`` bytes travels."""
+    """The padded length in bytes of a body of ``length`` bytes."""
     total = length + _PADDED_LENGTH.size
     step = min(max(_SMALLEST, 1 << max(total.bit_length() - 5, 0)), _LARGEST)
     return -(-total // step) * step
@@ -177,7 +177,7 @@ def pad(body: bytes) -> bytes:
 
 
 def unpad(padded: bytes) -> memoryview:
-    """Undo ``pad``, without a copy; ValueError where it never was padded."""
+    """Undo ``pad``, without a copy; ValueError if the body was not padded."""
     (length,) = _PADDED_LENGTH.unpack_from(padded) if len(padded) >= _PADDED_LENGTH.size else (-1,)
     if not 0 <= length <= len(padded) - _PADDED_LENGTH.size:
         raise ValueError("no padded body")
@@ -192,7 +192,7 @@ class Recent(OrderedDict[K, V]):
         self._limit = limit
 
     def put(self, key: K, value: V) -> None:
-        """Add or renew an entry; the one unused for longest makes room."""
+        """Add or renew an entry; evict the least recently used one."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > self._limit:

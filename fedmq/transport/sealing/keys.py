@@ -25,14 +25,14 @@ _FINGERPRINT_BYTES = 16
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """What the other parties pin: 32 bytes to check signatures, 32 bytes to agree on keys."""
+    """The keys that other parties pin: 32 bytes to check signatures, 32 bytes to agree on keys."""
 
     sign: bytes
     agree: bytes
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The keys of which ``text`` is the ``str``; ConfigError if there are none."""
+        """The keys whose ``str`` is ``text``; ConfigError if there are none."""
         try:
             padded = text.strip() + "=" * (-len(text.strip()) % 4)
             data = urlsafe_b64decode(padded.encode("ascii"))
@@ -48,7 +48,7 @@ class PublicKeys:
 
     @property
     def id(self) -> bytes:
-        """8 bytes by which a message names a key among the pinned ones; they prove nothing."""
+        """8 bytes that name a key among the pinned ones; they prove nothing."""
         return self._digest()[:_ID_BYTES]
 
     @property
@@ -61,7 +61,7 @@ class PublicKeys:
         return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
 
     def verifies(self, data: bytes, signature: bytes) -> bool:
-        """Whether ``signature`` under ``data`` was made with the private half of these."""
+        """Whether ``signature`` of ``data`` was made with the matching private key."""
         try:
             Ed25519PublicKey.from_public_bytes(self.sign).verify(signature, data)
         except (InvalidSignature, ValueError):
@@ -74,7 +74,7 @@ class PublicKeys:
 
 @dataclass(frozen=True)
 class PrivateKeys:
-    """Both private halves; ``repr`` does not show them."""
+    """Both private keys; ``repr`` does not show them."""
 
     sign: Ed25519PrivateKey
     agree: X25519PrivateKey
@@ -86,7 +86,7 @@ class PrivateKeys:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The keys of which ``data`` is the ``to_bytes``; ValueError for another length."""
+        """The keys whose ``to_bytes`` is ``data``; ValueError for another length."""
         return cls(
             Ed25519PrivateKey.from_private_bytes(data[:KEY_BYTES]),
             X25519PrivateKey.from_private_bytes(data[KEY_BYTES:]),
@@ -98,7 +98,7 @@ class PrivateKeys:
 
     @property
     def public(self) -> PublicKeys:
-        """What the other parties may know."""
+        """The public keys."""
         return PublicKeys(
             self.sign.public_key().public_bytes_raw(), self.agree.public_key().public_bytes_raw()
         )

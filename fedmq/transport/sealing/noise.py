@@ -8,9 +8,9 @@
     -> e, es, ss
     <- e, ee, se
 
-Both sides know each other's long-term key beforehand, and both bring an ephemeral one. So who
-steals a long-term key can pretend to be its owner, but neither open what was sealed before nor
-pretend to be somebody else to the owner (section 7.7: authentication 2, confidentiality 5).
+Both sides know each other's long-term key beforehand, and both bring an ephemeral key. A thief of a
+long-term key can impersonate its owner, but can neither open earlier messages nor impersonate
+others to the owner (section 7.7: authentication 2, confidentiality 5).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NONCE = bytes(12)  # each key of a handshake encrypts once
 
 
 class Keys(NamedTuple):
-    """What a handshake ends with: a key for each direction, and its hash, which names it."""
+    """The result of a handshake: a key for each direction, and its hash, which names it."""
 
     send: bytes
     receive: bytes
@@ -54,7 +54,7 @@ class _Symmetric:
         self.digest = hashlib.sha256(self.digest + data).digest()
 
     def mix_key(self, own: X25519PrivateKey, peer: bytes) -> None:
-        """Mix in a shared secret; Untrusted where ``peer`` is no point that has one."""
+        """Mix in a shared secret; Untrusted if ``peer`` is not a valid point."""
         try:
             secret = own.exchange(X25519PublicKey.from_public_bytes(peer))
         except ValueError:
@@ -84,7 +84,7 @@ class _Symmetric:
 
 
 class Initiator:
-    """The side that begins. ``prologue`` is what both sides must agree about."""
+    """The initiating side. Both sides must use the same ``prologue``."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Initiator:
 
     def finish(self, answer: bytes) -> tuple[Keys, bytes]:
         """The keys, and the payload of the second message; Untrusted where it does not hold."""
-        # On a copy, so that a forged answer does not spoil what the true one needs.
+        # On a copy, so a forged answer does not spoil the state for the true answer.
         state = _Symmetric.__new__(_Symmetric)
         state.__dict__.update(self._state.__dict__)
         theirs = _ephemeral_of(answer)
