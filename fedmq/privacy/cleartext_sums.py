@@ -1,4 +1,4 @@
-"""How gradients that travel in the clear are summed: a passive party adds them up as integers."""
+"""Sums of gradients that travel in the clear: a passive party adds them as integers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray[np.uint32]]:
     """The rows that carry a gradient, ascending: uint32 pieces of about one length, at least one.
 
-    ``bytes_per_row``: what a message holds for each of them, its number included.
+    ``bytes_per_row``: the bytes of a row in a message, row number included.
     """
     rows = np.flatnonzero(gradients.carried).astype(np.uint32)
     most = PIECE_BYTES // bytes_per_row
@@ -37,13 +37,13 @@ def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray
 
 
 BYTES_PER_ROW = 20
-"""Of a broadcast: 16 bytes of g and h, 4 of the row number."""
+"""Bytes of a row in a broadcast: 16 for g and h, 4 for the row number."""
 
 SUM_BYTES = 16
 
 
 def largest_reply(candidates: int, outputs: int = 1) -> SizeLimit:
-    """The sums of so many candidates, as `CleartextPassive` sends them."""
+    """The size of the sums of ``candidates`` candidates, as `CleartextPassive` sends them."""
     return SizeLimit.of(candidates, SUM_BYTES * outputs, _sums_per_piece(outputs))
 
 

@@ -1,9 +1,9 @@
 """What an engine is: two halves that turn secret gradients into sums per split candidate.
 
-A half does no arithmetic itself: each of its operations is a plan (see `fedmq.privacy.plan`). Where
-no sum is shown, a node is won in a contest, by the circuits of both halves: several passive parties
-stand in a chain, each of which hands on the best so far to the next. On the active party's side a
-plan for each of them does so, and the last one's tells all who won.
+A half does no arithmetic itself: each of its operations is a plan (see `fedmq.privacy.plan`). An
+engine that shows no sum decides each node in a contest, by the circuits of both halves. Several
+passive parties form a chain; each hands the best candidate so far to the next. The active party
+runs one plan per passive party; the last plan announces the winner.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Place:
 
     @property
     def is_first(self) -> bool:
-        """Whether the active party's own best is what it has to beat."""
+        """Whether its opponent is the active party's own best candidate."""
         return self.number == 1
 
     @property
     def is_last(self) -> bool:
-        """Whether the active party is told who won."""
+        """Whether its contest tells the active party the winner."""
         return self.number == self.parties
 
 
@@ -74,11 +74,11 @@ ALONE = Place(1, 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """Nodes of a level that have as many candidates of a peer each, and what these have to beat.
+    """Nodes of a level with equally many candidates of a peer, and the gains to beat.
 
-    All have been asked about. ``totals`` int64 (nodes, 2): the sums of g and h of each.
+    Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
     ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
-    ``place``: that of the peer.
+    ``place``: the peer's place in the chain.
     """
 
     nodes: tuple[int, ...]
@@ -97,7 +97,7 @@ class BroadcastPiece:
 
 @dataclass(frozen=True, slots=True)
 class AskedNode:
-    """A node whose candidates are wanted; ``rows`` there, int32 and ascending, carry a gradient."""
+    """A node to ask about; its ``rows`` (int32, ascending) carry a gradient."""
 
     tree: int
     node: int
@@ -108,8 +108,8 @@ class AskedNode:
 class Sums:
     """Per opaque candidate, the sums of g and h on its left side: int64 (candidates, 2).
 
-    Of vector leaves (candidates, 2 * outputs), as in `Gradients`.
-    In the fixed point of the tree's gradients; an engine that is not exact rounds to it.
+    For vector leaves (candidates, 2 * outputs), as in `Gradients`. Sums use the fixed point of the
+    tree's gradients; an inexact engine rounds to it.
     """
 
     left: NDArray[np.int64]
@@ -120,8 +120,9 @@ class SplitOffer:
     """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
 
     ``left``: their left sums, int64 (candidates, columns), where the active half knows them
-    exactly; ``signs`` int8 and ``constraints`` uint64 (candidates,): those of their columns, under
-    monotone and interaction constraints. ``sets`` of categories that are as good come after them.
+    exactly; ``signs`` int8 and ``constraints`` uint64 (candidates,) describe their columns under
+    monotone and interaction constraints. ``sets`` of categories with the same gain follow the
+    candidates.
     """
 
     gain: float
@@ -132,14 +133,14 @@ class SplitOffer:
     sets: tuple[CategorySet, ...] = ()
 
     def mark(self, place: int) -> ColumnMark:
-        """What is known of the column of one of the candidates, or sets."""
+        """The mark of the column at ``place`` among the candidates and sets."""
         return ColumnMark(
             0 if self.signs is None else int(self.signs[place]),
             np.uint64(0) if self.constraints is None else self.constraints[place],
         )
 
     def mark_of(self, split: int | CategorySet) -> ColumnMark:
-        """What is known of the column of this one of the candidates, or of the sets."""
+        """The mark of the column of ``split``, a candidate or a set."""
         if isinstance(split, int):
             return self.mark(self.candidates.tolist().index(split))
         place = next(place for place, known in enumerate(self.sets) if known is split)
@@ -148,7 +149,7 @@ class SplitOffer:
 
 @dataclass(frozen=True, slots=True)
 class HiddenSums:
-    """So many ``candidates`` were answered for, and no sum can be read; see `Contest`."""
+    """An answer for ``candidates`` candidates that shows no sum; see `Contest`."""
 
     candidates: int
 
@@ -164,7 +165,7 @@ Directions = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A node that the active half asks about, as the passive party knows it.
+    """The passive party's view of a node that the active half asks about.
 
     ``rows`` (int32, ascending) are all rows in the node, or every row of the alignment when the
     engine hides row sets. ``order`` permutes the tree's ``candidates``: the opaque number of
@@ -182,14 +183,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """So many ``pieces`` of so many ``bytes`` together, as arrays and texts of payloads count."""
+    """A limit on ``pieces`` and on their total ``bytes``, counting arrays and texts of payloads."""
 
     pieces: int
     bytes: int
 
     @classmethod
     def of(cls, items: int, item_bytes: int, per_piece: int) -> SizeLimit:
-        """``items`` that are cut into pieces of ``per_piece``; a piece for none."""
+        """The limit for ``items`` cut into pieces of ``per_piece``; zero items take one piece."""
         return cls(max(1, -(-items // per_piece)), items * item_bytes)
 
 
@@ -203,7 +204,7 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What holds of an engine whatever its options are."""
+    """The properties of an engine that no option changes."""
 
     exact: bool
     """Whether the model equals, node by node, the one trained on the joined table."""
@@ -215,28 +216,28 @@ class Traits:
     takes_weights: bool = True
     """Whether rows may count more than once, so that their gradients grow."""
     takes_vectors: bool = False
-    """Whether it sums the gradients of several outputs together, for trees of vector leaves."""
+    """Whether the engine sums the gradients of several outputs together, for vector leaves."""
     replays: bool = False
     """Whether a passive party's answers follow to the last bit from table, secret and question."""
     rounded: Set[str] = frozenset()
-    """Names of the arrays in replies whose last bits another machine rounds otherwise."""
+    """Names of the reply arrays whose last bits depend on the machine."""
     light: bool = False
-    """Whether its arithmetic takes less time than handing it to another process."""
+    """Whether its arithmetic is faster than a hand-over to another process."""
 
 
 class Question:
-    """Nodes of a level asked about at once; an exchange that names none is about the first."""
+    """Nodes of a level asked about together; an exchange without a node is about the first."""
 
     def __init__(self, half: ActiveHalf, nodes: Sequence[AskedNode]) -> None:
         self._half = half
         self.nodes = nodes
 
     def parts(self) -> Mapping[int, Sequence[Plan[Sequence[Values]]]]:
-        """What makes, for all peers and by node, pieces that follow later on a first exchange."""
+        """Plans, by node, that make the pieces sent to all peers after a first exchange."""
         return {}
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
-        """Learn what the candidates of ``peer`` are worth in each of the ``nodes``."""
+        """Learn the value of the candidates of ``peer`` in each of the ``nodes``."""
         answers = []
         for asked in self.nodes:
             answer = yield from self._half.ask(peer, asked)
@@ -273,20 +274,20 @@ class ActiveHalf(ABC):
         """One plan for each piece of the tree's broadcast; none if nothing is broadcast."""
 
     def prepare(self) -> Sequence[Plan[None]]:
-        """What may be done for the tree after this one, while the others work on it."""
+        """Plans that prepare the next tree while the other parties work on this one."""
         return ()
 
     def largest_setup(self, candidates: int) -> SizeLimit:
-        """What a passive half with so many candidates sends before the first tree, at most.
+        """The most that a passive half with ``candidates`` candidates sends before the first tree.
 
         Raises:
-            MessageError: it is more than this half takes.
+            MessageError: this half does not accept that much.
         """
         return SizeLimit(0, 0)
 
     @abstractmethod
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
-        """An answer about so many candidates in a node with so many carried rows, at most."""
+        """The largest answer about ``candidates`` in a node with ``rows`` carried rows."""
 
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
@@ -296,30 +297,30 @@ class ActiveHalf(ABC):
         """
 
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
-        """How the nodes of a level are asked about: each alone, unless one tells of others."""
+        """The questions for a level: one per node, unless one answer implies others."""
         return [Question(self, (asked,)) for asked in level]
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
-        """Learn who of ``rows``, all that stand in the node, goes left in a split of ``peer``.
+        """Learn which of ``rows``, all rows of the node, go left in a split of ``peer``.
 
-        Exchanges once, and resumes with what the passive half has shown: directions of ``rows``, or
-        of all rows when the engine hides row sets. Those of other rows may be anything.
+        Exchanges once, and resumes with the directions from the passive half: of ``rows``, or of
+        all rows when the engine hides row sets. Directions of other rows are arbitrary.
         """
         shown: Directions = yield Exchange()
         return shown
 
-    # Contests, which most engines have none of.
+    # Contests; most engines have none.
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        """What a passive half sends about nodes with so many candidates each, at most."""
+        """The most bytes that a passive half sends about nodes with ``candidates`` each."""
         return 0
 
     def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
         """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
 
-        `Reply` sends the passive half a parcel, `Exchange` waits for the next one of the passive
-        half; before it, it sends one if it has pieces. The first parcel leaves at once. The plan
-        of the last of a chain hands on to that of the first.
+        `Reply` sends a parcel to the passive half. `Exchange` sends its pieces, if any, and then
+        waits for the passive half's next parcel. The first parcel leaves at once. The last plan of
+        a chain hands on to the first one.
         """
         raise MessageError("an engine that has no contests")
         yield
@@ -329,9 +330,9 @@ class PassiveHalf(ABC):
     """A passive party's half of an engine, for one session."""
 
     nodes_per_query: int = 1
-    """So many nodes may be asked about in one query; each sum that is answered is as many."""
+    """The most nodes in one query; each answered sum counts as that many."""
     queries_per_node: int = 1
-    """So many queries about a node, one after the other, are answered at most."""
+    """The most queries about one node that are answered, one after the other."""
 
     def start_session(
         self,
@@ -343,8 +344,8 @@ class PassiveHalf(ABC):
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
 
         No g or h of a row exceeds ``2**value_bits`` in its fixed point; it has ``outputs`` of them,
-        and only an engine whose traits say so is given more than one. All that is random in the
-        answers of an engine that ``replays`` follows from ``secret``, which no other session has.
+        more than one only with the trait ``takes_vectors``. If the engine ``replays``, all
+        randomness of its answers derives from ``secret``, which is unique to the session.
 
         Raises:
             Refused: this half cannot work with so many rows.
@@ -352,12 +353,12 @@ class PassiveHalf(ABC):
         return
 
     def setup(self) -> Plan[Sequence[Values]]:
-        """What the active half must have before the first tree, in pieces."""
+        """The pieces that the active half needs before the first tree."""
         return ()
         yield
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
-        """A tree begins, in which ``candidates`` will be asked for."""
+        """Begin a tree with these ``candidates``."""
         return
 
     @abstractmethod
@@ -365,21 +366,21 @@ class PassiveHalf(ABC):
         """Take a piece of the gradient broadcast."""
 
     def sums_bytes(self, nodes: int) -> int:
-        """Memory for the sums of so many nodes, at most; 0 where none are kept."""
+        """The most memory for the sums of ``nodes`` nodes; 0 if the half keeps none."""
         return 0
 
     def largest_query(self, rows: int) -> SizeLimit:
-        """What is asked about a node with so many rows, at most."""
+        """The largest query about a node with ``rows`` rows."""
         return SizeLimit(0, 0)
 
     def largest_directions_query(self) -> SizeLimit:
-        """What is asked about the directions of a split, at most."""
+        """The largest query about the directions of a split."""
         return SizeLimit(0, 0)
 
     def take_piece(
         self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True
     ) -> Plan[None] | None:
-        """Begin with a piece of a query, ``alone`` in its request; `answer` is given it again."""
+        """Start work on a piece of a query, ``alone`` in its request; `answer` gets it again."""
         return None
 
     @abstractmethod
@@ -389,7 +390,7 @@ class PassiveHalf(ABC):
     def show_directions(
         self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
     ) -> Plan[Directions]:
-        """What the active half sees of a split's ``left``, as long, by an exchange's ``pieces``."""
+        """Make the active half's view of ``left``, same length, by an exchange's ``pieces``."""
         return left
         yield
 
@@ -397,10 +398,10 @@ class PassiveHalf(ABC):
     def forget_tree(self) -> None:
         """The tree is finished: drop its gradients and sums."""
 
-    # Contests, which most engines have none of.
+    # Contests; most engines have none.
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        """What the active half sends about nodes with so many candidates each, at most."""
+        """The most bytes that the active half sends about nodes with ``candidates`` each."""
         return 0
 
     def find_winners(
@@ -420,7 +421,7 @@ NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
 
 
 class Engine(ABC):
-    """One way of keeping the sums secret: its two halves, and what it gives away."""
+    """One way of keeping the sums secret: its two halves and its leakage."""
 
     name: ClassVar[str]
     traits: ClassVar[Traits]
@@ -430,7 +431,7 @@ class Engine(ABC):
 
     @property
     def answer(self) -> type[Answer]:
-        """What is shown of a passive party's candidates: their sums, the best one, or no sum."""
+        """The answer about a passive party's candidates: their sums, the best one, or no sum."""
         return Sums
 
     @property
@@ -456,7 +457,7 @@ class Engine(ABC):
     def check(self, params: TrainParams) -> None:
         """Raise ConfigError where this engine cannot train with ``params``.
 
-        Nor does any where that alone would give labels away.
+        Parameters that alone disclose labels raise with every engine.
         """
         if params.goss and params.num_class is not None:
             raise ConfigError(
@@ -496,14 +497,14 @@ class Engine(ABC):
         return {}
 
     def epsilon_spent(self, trees: int) -> float | None:
-        """The differential privacy that so many broadcast trees cost; None where there is none."""
+        """The privacy budget of ``trees`` broadcast trees; None without differential privacy."""
         return None
 
     def with_key(self, key: Any) -> Self:
-        """This engine with a key that the caller brings, as programs may; files cannot name one.
+        """This engine with a key from a calling program; files cannot name a key.
 
         Raises:
-            ConfigError: it takes no key, or none like this.
+            ConfigError: the engine takes no key, or not one of this type.
         """
         raise ConfigError(f"key: engine {self.name} takes none")
 
@@ -514,7 +515,7 @@ class Engine(ABC):
         return tuple(option.name for option in options if option.metadata != NOT_AN_OPTION)
 
     def key_bits_of(self, public: Values) -> int | None:
-        """How long the key in ``public`` is; None where there is none to measure."""
+        """The length of the key in ``public``; None without a key."""
         return None
 
     @abstractmethod

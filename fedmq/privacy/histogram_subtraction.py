@@ -1,4 +1,4 @@
-"""Of two siblings only the smaller is summed: the larger is the parent less its sibling."""
+"""Only the smaller of two siblings is summed; the larger is the parent less the smaller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Level", "plan_level"]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How the histograms of a level come about; nodes by their heap numbers.
+    """The plan for the histograms of a level; nodes by their heap numbers.
 
     ``summed`` nodes read their rows; ``subtracted`` ones, in pairs (node, its summed sibling), are
     the parent less the sibling.

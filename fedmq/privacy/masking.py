@@ -1,7 +1,8 @@
 """How are matrices hidden in null spaces? The common ground of SMM-1 and SMM-2.
 
-A broadcast tells which rows carry gradients; the splitting matrix M of a node travels as W, less
-its part in a null space, or gradients do. Matrices travel in row ranges that fit one message each.
+A broadcast names the rows that carry gradients. Then the splitting matrix M of a node, or its
+gradients, travel as W: without their part in a null space. Matrices travel in row ranges that fit
+one message each.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _row_numbers(rows: NDArray[np.uint32]) -> Plan[BroadcastPiece]:
 
 
 class RowNumbersPassive(PassiveHalf):
-    """A passive party's half that receives such a broadcast; engines add how it answers."""
+    """A passive party's half that receives the numbers of rows; engines add the answers."""
 
     def __init__(self, bins: BinMatrix) -> None:
         self.bins = bins
@@ -79,7 +80,7 @@ class RowNumbersPassive(PassiveHalf):
         self._secret = secret or self._secret
 
     def seed(self, query: Query) -> int:
-        """Of what is random in the answer to ``query``: no other round or node has it."""
+        """The seed of the randomness in the answer to ``query``, unique to its round and node."""
         place = struct.pack(">QQQ", query.tree, query.node, query.round)
         return int.from_bytes(hmac.digest(self._secret, place, "sha256")[:16], "big")
 
@@ -106,21 +107,21 @@ def row_ranges(rows: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
 
 
 def matrix_extent(rows: int, columns: int) -> SizeLimit:
-    """A matrix of float64 as `row_pieces` sends it."""
+    """The size of a float64 matrix as `row_pieces` sends it."""
     return SizeLimit(sum(1 for _ in row_ranges(rows, columns)), 8 * rows * columns)
 
 
 def row_pieces(name: str, matrix: NDArray[np.float64]) -> list[Values]:
-    """``matrix`` (rows, columns) as the value ``name`` of so many pieces as it takes."""
+    """``matrix`` (rows, columns) in pieces, each under the value ``name``."""
     rows, columns = matrix.shape
     return [{name: matrix[part]} for part in row_ranges(rows, columns)]
 
 
 def joined_rows(name: str, pieces: Sequence[Values], rows: int) -> NDArray[np.float64]:
-    """What ``row_pieces`` took apart: float64 (rows, columns).
+    """The matrix that ``row_pieces`` cut: float64 (rows, columns).
 
     Raises:
-        MessageError: the pieces are of another kind, not finite, or not of so many rows.
+        MessageError: the pieces are of another kind, not finite, or do not have ``rows`` rows.
     """
     parts: list[NDArray[np.float64]] = []
     for piece in pieces:
@@ -149,7 +150,7 @@ _INDEPENDENT = 1e-13  # of a column's length; what is left below that is roundin
 _SMALLEST_EIGENVALUE = 1e-10  # of a Gram matrix with unit diagonal
 _VANISHES = 1e-4
 _GRID_BITS = 25  # squares of unit vectors on that grid are sums below 2^53
-_TALL = 8  # Gaussian columns of such a shape are well conditioned
+_TALL = 8  # Gaussian columns this tall are well conditioned
 
 
 class ColumnSpan(ABC):
@@ -164,7 +165,7 @@ class ColumnSpan(ABC):
 
 
 class FewColumnsSpan(ColumnSpan):
-    """Of a handful of dense columns (rows, c), which may depend on each other or be zero."""
+    """The span of a few dense columns (rows, c), possibly dependent or zero."""
 
     def __init__(self, columns: Columns) -> None:
         self.rows = len(columns)
@@ -187,7 +188,7 @@ class FewColumnsSpan(ColumnSpan):
 
 
 class OneHotSpan(ColumnSpan):
-    """Of the bin indicators of some features, and of a few dense columns beside them.
+    """The span of the bin indicators of some features and of a few dense columns.
 
     ``codes`` (rows, features) are small integers. All sums over bins of a feature, and so all
     splitting vectors, lie in the span. The Gram matrix is as wide as there are cells, never as
@@ -213,7 +214,7 @@ class OneHotSpan(ColumnSpan):
 
     @property
     def largest_rank(self) -> int:
-        """What ``rank`` cannot exceed; known before the Gram matrix is taken apart."""
+        """An upper bound of ``rank``, known before the factorisation of the Gram matrix."""
         return self._largest_rank
 
     def factorise(self) -> None:
@@ -262,7 +263,7 @@ class OneHotSpan(ColumnSpan):
 def null_vectors(span: ColumnSpan, count: int, random: np.random.Generator) -> Columns:
     """``count`` random orthonormal vectors (rows, count) that are orthogonal to ``span``.
 
-    Fewer where the null space is smaller.
+    A smaller null space gives fewer.
     """
     count = max(0, min(count, span.rows - span.rank))
     vectors = random.standard_normal((span.rows, count))
@@ -272,7 +273,7 @@ def null_vectors(span: ColumnSpan, count: int, random: np.random.Generator) -> C
 
 
 def _orthonormalised(vectors: Columns) -> Columns:
-    """By Cholesky where there are many more rows than vectors, which is as good and much faster."""
+    """Orthonormalise; tall matrices by Cholesky, which is as accurate and much faster."""
     rows, count = vectors.shape
     if rows < _TALL * count:
         return np.linalg.qr(vectors)[0]
@@ -283,7 +284,7 @@ def _orthonormalised(vectors: Columns) -> Columns:
 def is_orthonormal(vectors: Columns) -> bool:
     """Whether the columns of ``vectors`` are orthonormal, to 4 digits.
 
-    Sums of whole numbers below 2^53 are exact in any order, so that every machine decides alike.
+    Sums of integers below 2^53 are exact in any order, so every machine decides alike.
     """
     if np.abs(vectors).max(initial=0) > 1 + _VANISHES:
         return False
@@ -350,7 +351,7 @@ class VectorsOffGradients:
 class HideSplits:
     """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent.
 
-    To the last bit the same on every machine: ``Z'^T M`` is summed over Z' on a grid, where sums
+    The result is bit-identical on every machine: ``Z'^T M`` is summed over Z' on a grid, where sums
     are exact in any order. ``W^T g = M^T g`` holds whatever ``Z'^T M`` is rounded to.
     """
 
@@ -376,8 +377,8 @@ class HideSplits:
             weights += whole[part].T @ left
             pieces.append((chosen[part], left))
         weights = np.ldexp(weights, -grid_bits)
-        # M becomes W in its place: it may fill the memory. A product of matrices would round as
-        # its library likes.
+        # M becomes W in place, since it may fill the memory. A matrix product would round as its
+        # library chooses.
         for parts, left in pieces:
             for vector, weight in zip(parts.T, weights, strict=True):
                 np.subtract(left, np.multiply.outer(vector, weight), out=left)
@@ -390,7 +391,7 @@ class HideSplits:
                 f"{count} vectors for {rows} rows that are not the {self.r} orthonormal ones "
                 "agreed upon: they would hide nothing"
             )
-        # Half of what came at most, so that the active party does not know which.
+        # At most half of the received vectors, so that the active party cannot tell which.
         used = min(self.r_used, -(-count // 2)) if count < self.r else self.r_used
         random = np.random.default_rng(self.seed)
         return vectors[:, random.permutation(count)[:used]]
@@ -400,8 +401,9 @@ class HideSplits:
 class SumHidden:
     """``W^T g`` and ``W^T h`` on the grid of the fixed point: int64 (candidates, 2).
 
-    W is taken as whole numbers and a small rest, so that large sums are exact and only the rest is
-    rounded: what comes out is ``M^T g`` to the last bit, unless rounding adds up to half a unit.
+    W is split into whole numbers and a small rest. Sums of whole numbers are exact and only the
+    rest is rounded: the result is ``M^T g`` to the last bit, unless rounding adds up to half a
+    unit.
     """
 
     label: ClassVar[str] = "SumHidden"

@@ -1,7 +1,7 @@
 """How does an engine describe what to compute and what to ask?
 
-A plan is a generator that yields steps and receives their results, so that the protocol's machines
-can run it without I/O, threads or clocks, and the daemon its computations in other processes.
+A plan is a generator that yields steps and receives their results. The protocol's machines run a
+plan without I/O, threads or clocks; the daemon runs its computations in other processes.
 
 ========================  ==================================================================
 step                      resumes with
@@ -46,15 +46,15 @@ Parcels of circuits and queries of a lattice may have ``LARGEST_PIECE_BYTES``.
 
 
 PIECE_BYTES = 400_000
-"""Below half of the greatest message: what else an event loop has to do waits for a piece, and each
-piece takes it some time, however long it is."""
+"""Less than half of the largest message. Other work of the event loop waits while it handles a
+piece; each piece also has a fixed cost."""
 
 LARGEST_PIECE_BYTES = 1_000_000
-"""Of what goes by the hundred megabytes: a broker and two event loops have work with each message.
+"""For data of hundreds of megabytes: each message costs a broker and two event loops some work.
 """
 
 PARCELS_AHEAD = 3
-"""Parcels of circuits that may come before one more is asked for."""
+"""Parcels of circuits that may arrive before the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Compute:
 class Exchange:
     """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each.
 
-    With ``later`` it is asked about several nodes at once. So many pieces about each of them follow
-    as they are made for all peers (`engine.Question.parts`), and the payloads come by node.
+    With ``later`` the exchange is about several nodes at once. ``later`` pieces per node follow as
+    they are made for all peers (`engine.Question.parts`); the payloads come by node.
     """
 
     pieces: Sequence[Values] = ()
@@ -91,7 +91,7 @@ class HandOn(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Handed(Exchange):
-    """Wait for what the one before in a chain hands on; there are no pieces of one's own."""
+    """Wait for the payloads that the previous party of a chain hands on; sends no pieces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Where do random bytes come from? AES-256-CTR, under keys made of seeds of 32 bytes.
 
-A secret seed comes from the system's generator. A computation carries its seed, so that one that
-is done again comes to the same numbers.
+A secret seed comes from the system's generator. A computation carries its seed, so a repeated
+computation draws the same numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All engines by name; a new one is a file in `fedmq.privacy.engines` and a line here.
 
-Names can be known without any arithmetic: an engine's file is imported when it is first asked for.
+Listing names imports no arithmetic: an engine's file is imported on first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLASSES = {
 
 
 class _Engines(Mapping[str, "type[Engine]"]):
-    """The classes by name, each imported when it is taken."""
+    """The classes by name, each imported on first access."""
 
     def __getitem__(self, name: str) -> type[Engine]:
         module, _, kind = CLASSES[name].partition(":")

@@ -51,7 +51,7 @@ _DOMAIN = b"fedmq set intersection v1"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdList:
-    """Ids as UTF-8 one after the other, so that a million of them cross processes as two arrays.
+    """Ids concatenated as UTF-8, so that a million ids cross processes as two arrays.
 
     ``text`` uint8 (bytes,); ``stops`` int64 (ids,): where each id ends.
     """
@@ -185,7 +185,7 @@ class Common:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intersect:
-    """What ``lists`` have in common, each given in pieces and under the keys of all parties.
+    """Find the rows that all ``lists`` share; each list comes in pieces under all parties' keys.
 
     Raises:
         DataError: a list holds one point twice, which no honest party sends.
@@ -216,5 +216,5 @@ class Intersect:
 
 
 def _values(points: Points) -> NDArray[np.bytes_]:
-    # NumPy compares such strings as if zeros followed, and all have the same length.
+    # NumPy pads byte strings with zeros when comparing; all have the same length.
     return np.ascontiguousarray(points).view(f"S{POINT_BYTES}").reshape(-1)

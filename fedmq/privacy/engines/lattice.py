@@ -1,8 +1,9 @@
 """Sums under ring learning with errors: milliseconds a node, and no passive party sees any row.
 
-The active party asks about a node by g and h of all rows in cipher, 0 outside of it. The passive
-party adds ciphertexts per candidate. What it takes to read the sums depends on the candidates
-alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.lattice.parameters`.
+The active party asks about a node with encrypted g and h of all rows, 0 outside the node. The
+passive party adds ciphertexts per candidate. The hints that decrypt the sums depend on the
+candidates alone and travel before the first tree. Parameters are fixed:
+`fedmq.privacy.lattice.parameters`.
 
 Arithmetic is imported when a half is made: options are read where none is needed.
 """
@@ -38,14 +39,14 @@ SumsShown = Literal["shown", "hidden"]
 
 @dataclass(frozen=True)
 class Lattice(Engine):
-    """``directions``: what the active party learns of a split that a passive party wins.
+    """``directions``: the row directions that the active party learns of a passive party's split.
 
-    ``oblivious``: who goes left among the node's rows, by oblivious transfer; ``all``: who goes
-    left among all rows, which takes a bit a row instead of 32. A passive party that is set to
-    ``oblivious`` takes part in nothing else. ``hint_bytes``: the longest hint that a passive party
-    sends before the first tree; the smaller one of both parties holds. ``sums``: whether the active
-    party is shown them, or learns only which candidates win (`fedmq.privacy.lattice.hidden`). A
-    passive party that is set to ``hidden`` takes part in nothing else.
+    ``oblivious``: which of the node's rows go left, by oblivious transfer; ``all``: which of all
+    rows go left, at one bit a row instead of 32. A passive party set to ``oblivious`` refuses
+    ``all``. ``hint_bytes``: the longest hint that a passive party sends before the first tree; the
+    smaller one of both parties holds. ``sums``: whether the active party sees the sums, or learns
+    only which candidates win (`fedmq.privacy.lattice.hidden`). A passive party set to ``hidden``
+    refuses to show sums.
     """
 
     directions: DirectionsShown = "oblivious"

@@ -1,8 +1,8 @@
 """FedXGBoost-LDP: gradients travel in the clear, under local differential privacy.
 
 arXiv 2106.10662, Algorithm 5. The active party perturbs each g and h once per tree; passive parties
-add up what was disclosed. Leaf weights are computed from the true gradients, which stay with the
-active party, and so are the node totals from which the right sides are taken.
+add up the disclosed values. The active party computes leaf weights and node totals from the true
+gradients, which never leave it; right sides are totals less left sides.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Laplace(Mechanism):
 class Duchi(Mechanism):
     """One of two values, ``(e^epsilon + 1) / (e^epsilon - 1)`` or its negative.
 
-    However large epsilon is, one bit is all that is sent: the noise does not go away.
+    The output is one bit whatever epsilon is, so the noise never vanishes.
     """
 
     name = "duchi"
@@ -155,10 +155,10 @@ _LARGEST = 2.0**62
 class Ldp(Engine):
     """``mechanism`` and ``epsilon``: the noise, and its budget per tree and channel (g, h).
 
-    ``clip``: gradients are cut to [-clip, clip]; left out, what the objective's g cannot exceed, as
-    1 for ``binary:logistic``; ``reg:squarederror`` and others without such a bound need one.
-    ``order`` 1 sends g only, and scores by ``-G_L G_R / lambda`` (Appendix A). ``noise_seed`` makes
-    trials repeatable; whoever knows it can take the noise away.
+    ``clip``: gradients are cut to [-clip, clip]. Its default is the bound of the objective's g,
+    such as 1 for ``binary:logistic``; ``reg:squarederror`` and others without such a bound need
+    one. ``order`` 1 sends g only, and scores by ``-G_L G_R / lambda`` (Appendix A). ``noise_seed``
+    makes trials repeatable; knowing the seed removes the noise.
     """
 
     epsilon: float = 1.0
@@ -191,7 +191,7 @@ class Ldp(Engine):
         return self.order == 1
 
     def drawn(self) -> Mapping[str, int]:
-        """A seed of 128 bits: a tree that is grown again after a crash has the same noise."""
+        """A seed of 128 bits, so that a tree regrown after a crash has the same noise."""
         return {} if self.noise_seed is not None else {"noise_seed": secrets.randbits(128)}
 
     def epsilon_spent(self, trees: int) -> float:
@@ -224,7 +224,7 @@ class Ldp(Engine):
                 raise ConfigError(f"engine ldp: order = 1 scores without {name}; leave it at 0")
 
     def ranges(self, params: TrainParams) -> list[tuple[float, float]]:
-        """Where the channels lie that are sent: lowest and highest g, and h.
+        """The ranges of the sent channels: lowest and highest g, then h.
 
         Raises:
             ConfigError: g has no bound.
@@ -245,7 +245,7 @@ class Ldp(Engine):
         return [(-clip, clip), *([] if bounds is None else [bounds.h])][: self.order]
 
     def floor(self, rows: int, params: TrainParams) -> float:
-        """How much h a side needs not to be noise: two deviations of the sum over ``rows``."""
+        """The least h of a side that exceeds the noise: two deviations of the sum over ``rows``."""
         if self.order == 1:
             return 0.0
         low, high = self.ranges(params)[1]
@@ -269,7 +269,7 @@ class PerturbRows:
     """Perturbed g and h of some rows on the grid ``disclosed``: int64 (rows, 2).
 
     ``pairs`` are the true ones on the grid ``scale``; ``ranges``: lowest and highest of each
-    channel that is sent. A channel of one value only is no secret and gets no noise.
+    channel that is sent. A constant channel is no secret and gets no noise.
     """
 
     label: ClassVar[str] = "PerturbRows"

@@ -1,7 +1,7 @@
 """Gradients under the scheme of Okamoto and Uchiyama: half the bytes, a third of the time.
 
-For honest-but-curious parties only: whoever learns the decryption of a chosen ciphertext, even
-just whether it was well-formed, can factor the key.
+For honest-but-curious parties only: the decryption of a chosen ciphertext, even just whether it was
+well-formed, reveals the key's factors.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["Paillier"]
 class Paillier(AdditiveEngine):
     """Paillier (EUROCRYPT 1999) with the short noise of Ma, Han and Lei (ACSAC 2021).
 
-    ``key``: what :meth:`with_key` has set; without it each session has a fresh one.
+    ``key``: set by :meth:`with_key`; without it each session makes a fresh key.
     """
 
     key: Any = field(default=None, repr=False, metadata=NOT_AN_OPTION)

@@ -65,7 +65,7 @@ WhenExposed = Literal["smm1", "refuse"]
 _LEAST_LEVERAGE = 1e-3  # of the mean; random vectors over rows that share bins stay far above
 _REST_BITS = 16
 _NUMBER_BYTES = 4  # of a candidate
-_MOST_VECTORS = 8192  # of a node: a passive party makes as many columns as the active one asks for
+_MOST_VECTORS = 8192  # of a node: the active party chooses how many columns a passive one makes
 _PUBLIC = ("r", "r_used", "l1", "l2")
 _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"}
 
@@ -74,9 +74,9 @@ _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"
 class Smm2(Engine):
     """``r``: vectors sent per node, ``r_used`` (r') of them hide g and h.
 
-    ``l1`` random binary and ``l2`` random numeric columns stand beside M; a passive party takes at
-    least as many as it would by itself. ``when_exposed``: what
-    the active party does about a node that cannot be hidden, ``smm1`` or ``refuse``.
+    ``l1`` random binary and ``l2`` random numeric columns stand beside M; a passive party uses at
+    least its own configured numbers. ``when_exposed``: what the active party does about a node that
+    cannot be hidden, ``smm1`` or ``refuse``.
     """
 
     r: int = 16
@@ -108,7 +108,7 @@ class Smm2(Engine):
             raise ConfigError(f"when_exposed = {self.when_exposed!r}: use {allowed}")
 
     def check(self, params: TrainParams) -> None:
-        """A passive party scores its candidates itself, and knows lambda and least weight alone."""
+        """Refuse ``reg_alpha`` and ``max_delta_step``: passive parties score without them."""
         super().check(params)
         for name in ("reg_alpha", "max_delta_step"):
             if getattr(params, name):
@@ -137,9 +137,9 @@ class Smm2(Engine):
 class HideGradients:
     """``W = (I - Z' Z'^T) [g h]`` for ``r_used`` random vectors of the Z that came, or None.
 
-    None: the vectors would hide too little. They are fewer than agreed upon, not orthonormal, or
-    vanish in a row, which is what a row that is alone in a bin brings about, and what a curious
-    party would send to read that row's g.
+    None: the vectors would hide too little. They are fewer than agreed, not orthonormal, or zero in
+    a row. A row alone in its bin causes a zero; a curious party could also send one to read that
+    row's g.
     """
 
     label: ClassVar[str] = "HideGradients"
@@ -279,8 +279,8 @@ class _ScoreHidden:
         terms: Values = {key: self.pieces[0].get(key) for key in _TERMS}
         if any(not isinstance(value, int | float) for value in terms.values()):
             raise MessageError("the terms of a node's score are malformed")
-        # Not that of the XGBoost beside this party's fedmq: the active party's may be another, or
-        # an auditor's.
+        # The arithmetic comes from the query: the XGBoost installed here may differ from the active
+        # party's, or from an auditor's.
         arithmetic = self.pieces[0].get("xgboost_arithmetic", OLDEST)
         if not isinstance(arithmetic, str) or arithmetic not in get_args(Arithmetic):
             raise MessageError("the terms of a node's score name no arithmetic that is known here")
