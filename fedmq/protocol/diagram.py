@@ -37,14 +37,14 @@ that begins with "when" is no event: it is what the machine finds to be so while
 
 @dataclass(frozen=True)
 class Drawing:
-    """One machine: its name, its table and its states, the first of which is the initial one."""
+    """One machine: its name, its table and its states, the initial state first."""
 
     name: str
     table: Table
     states: type[Enum]
 
     def diagram(self) -> str:
-        """The machine as a Mermaid ``stateDiagram-v2``; what always fails is one note."""
+        """The machine as a Mermaid ``stateDiagram-v2``; events that always fail share one note."""
         first, *_, finished, failed = self.states
         lines = ["stateDiagram-v2", f"    [*] --> {first.name}"]
         for (source, target), events in self._edges(failed).items():
@@ -78,7 +78,7 @@ class Drawing:
         return edges
 
     def _endings(self) -> list[type]:
-        """What ends the session wherever it stands."""
+        """The events that end the session in every state."""
         *live, _, _ = self.states
         return [
             event
@@ -94,17 +94,17 @@ class Drawing:
 
     @property
     def _interrupted(self) -> Enum | None:
-        """Where it waits for another attempt, if it ever does."""
+        """The state that waits for another attempt, if there is one."""
         return next((state for state in self.states if state.name == "INTERRUPTED"), None)
 
     def state_table(self) -> str:
-        """What each state means."""
+        """The meaning of each state, as a Markdown table."""
         return _table(
             ("state", "meaning"), ([f"`{state.name}`", str(state.value)] for state in self.states)
         )
 
     def event_table(self) -> str:
-        """State by event: where each may lead, empty where it is illegal."""
+        """The next states by event and state, as a Markdown table; illegal events are empty."""
         events = list(dict.fromkeys(event for _, event in self._live()))
         sources = [source for source, _ in self._live()]
         live = [state for state in self.states if state in sources]
@@ -115,7 +115,7 @@ class Drawing:
         return _table(("event", *(f"`{state.name}`" for state in live)), rows)
 
     def _live(self) -> Iterator[tuple[Enum, Key]]:
-        """State and event wherever something happens, in the order of the states."""
+        """State and event of all rows that are not ignored, in the order of the states."""
         *_, finished, failed = self.states
         for state in self.states:
             if state not in (finished, failed):

@@ -51,7 +51,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A body came from ``sender``, once and in the order in which it was sent."""
+    """A body from ``sender``, delivered once and in the order of sending."""
 
     sender: str
     body: Body
@@ -59,7 +59,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class PlanReturned:
-    """The plan behind ``ticket`` has computed all that it wanted before ``step``."""
+    """The plan of ``ticket`` has computed everything up to ``step``."""
 
     ticket: int
     step: Ended | Exchange | Reply
@@ -67,7 +67,7 @@ class PlanReturned:
 
 @dataclass(frozen=True, slots=True)
 class ComputationFailed:
-    """A computation of the plan behind ``ticket`` could not be done."""
+    """A computation of the plan of ``ticket`` failed."""
 
     ticket: int
     error: FedmqError
@@ -83,9 +83,9 @@ class PeerLost:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The session is to end: its owner wants it, or it cannot go on.
+    """The session must end: its owner cancels it, or it cannot continue.
 
-    The peers read what is ``disclosed``, or the reason.
+    The peers read ``disclosed``, or the reason if it is empty.
     """
 
     reason: str
@@ -101,17 +101,17 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The owner of this party wants the session to rest after the tree that grows."""
+    """The owner of this party pauses the session after the current tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The owner of this party wants a paused session to go on."""
+    """The owner of this party resumes a paused session."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentDecided:
-    """The owner of this party has answered whether it takes part: it does without a ``refusal``."""
+    """The owner of this party has decided: it takes part if ``refusal`` is empty."""
 
     refusal: str = ""
 
@@ -142,7 +142,7 @@ class Send:
 class RunPlan:
     """Run ``plan`` elsewhere, from its first ``computations`` up to a step that computes nothing.
 
-    It comes back as :class:`PlanReturned` with ``ticket``.
+    The plan returns as :class:`PlanReturned` with ``ticket``.
     """
 
     ticket: int
@@ -152,7 +152,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Progress for the people who wait: ``done`` of ``total`` units, and what is known by now."""
+    """Progress for users: ``done`` of ``total`` units, and the figures so far."""
 
     done: int
     total: int
@@ -162,7 +162,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Request number ``request`` of a batch came to ``result``: scores, or why there are none."""
+    """The ``result`` of request number ``request`` of a batch: scores, or an error."""
 
     request: int
     result: Any
@@ -170,14 +170,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Write ``record`` to disk, before any message that is sent after it leaves."""
+    """Write ``record`` to disk before any later message leaves."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Only a new attempt can go on, because of ``party``: it ``reason``."""
+    """Only a new attempt can continue; ``reason``: what ``party`` did."""
 
     party: str
     reason: str = "was restarted"
@@ -192,7 +192,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The session ended without a result; the peers read what is ``disclosed``, or the error."""
+    """The session ended without a result; the peers read ``disclosed``, or the error."""
 
     error: FedmqError
     disclosed: str = ""
@@ -200,9 +200,9 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """An envelope came in at the time ``at``; it may be a repetition, or too early.
+    """An envelope arrived at the time ``at``; it may be repeated or early.
 
-    Times are seconds of any one clock, which are only compared with one another.
+    Times are seconds of one clock, and only compared with one another.
     """
 
     envelope: Envelope
@@ -211,7 +211,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Hand ``envelope`` to the transport; ``again``: it was handed over before."""
+    """Hand ``envelope`` to the transport; ``again``: this is a resend."""
 
     envelope: Envelope
     again: bool = False
@@ -234,9 +234,9 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``peer`` has not acknowledged yet; this is resend number ``retry`` of ``retries``.
+    """``peer`` has not acknowledged; this is resend number ``retry`` of ``retries``.
 
-    Zero: it has answered again.
+    Zero: the peer has answered again.
     """
 
     peer: str
@@ -251,7 +251,7 @@ class RequestConsent:
 
 @dataclass(frozen=True, slots=True)
 class ConsentPending:
-    """The owner of ``peer`` is asked, and answers within so many ``seconds``; 0: has answered."""
+    """The owner of ``peer`` has ``seconds`` to answer; 0: the owner has answered."""
 
     peer: str
     seconds: int

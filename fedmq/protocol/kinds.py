@@ -1,7 +1,7 @@
 """Which kinds of session are there? Each is one entry: its name, messages, lane and machines.
 
-The codec, the lanes on which sessions publish, and the diagrams follow from the entries. A kind
-from outside is added by `register`.
+The codec, the lanes on which sessions publish, and the diagrams follow from the entries. `register`
+adds a kind from outside.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["SESSION_KINDS", "SessionKind", "Side", "register"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The machine of one side: its ``name`` for people, its table, and its states."""
+    """The machine of one side: its display ``name``, its table, and its states."""
 
     name: str
     table: Table
@@ -61,9 +61,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class SessionKind:
-    """Something that the parties do together.
+    """A kind of session between the parties.
 
-    ``name`` is what status, logs and metrics call it; its ``bodies`` are all that its machines send
+    ``name``: its name in status, logs and metrics. ``bodies``: the bodies that its machines send,
     besides those of every session. Its messages travel on ``lane``.
     """
 
@@ -103,7 +103,7 @@ SESSION_KINDS: dict[str, SessionKind] = {
                 Side("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
             ),
         ),
-        SessionKind(  # its batches are no sessions: each lives for a few milliseconds
+        SessionKind(  # its batches are not sessions: each lives for a few milliseconds
             "online scores",
             online.BODIES,
             "online",
@@ -146,8 +146,8 @@ def register(kind: SessionKind) -> None:
     """Add a kind. All parties of a session must have added it.
 
     Raises:
-        ConfigError: there is a kind of this name, or a message of another kind has a name that one
-            of its bodies has.
+        ConfigError: a kind of this name exists, or a message of another kind has the name of one of
+            its bodies.
     """
     if SESSION_KINDS.get(kind.name, kind) is not kind:
         raise ConfigError(f"there is a session kind {kind.name!r} already")

@@ -1,9 +1,9 @@
 """How is the machine of a session kind written, and how does its table drive its handlers?
 
-A kind of session has a table, which says where each event leads from each state; it stands in the
-kind's ``states.py`` and is the whole truth. A machine is pure: events come in, effects go out. It
-looks up the next state and enters it before the handler of the event runs. An event that the table
-lacks raises and changes nothing. Arithmetic is a plan, which is run elsewhere.
+A session kind has a table in its ``states.py``: the next state by state and event. The table alone
+decides what is legal. A machine is pure: events come in, effects go out. It enters the next state
+before the event's handler runs. An event that the table lacks raises and changes nothing.
+Arithmetic is a plan, which runs elsewhere.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Yields:
-    """The plan of this name wants to exchange messages with the other half, or to reply to it."""
+    """The plan of this name wants to exchange messages with its other half, or to reply."""
 
     plan: str
 
@@ -87,7 +87,7 @@ class Yields:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """What the machine itself finds to be so while it handles an event."""
+    """A condition that the machine finds to hold while it handles an event."""
 
     condition: str
 
@@ -99,12 +99,12 @@ ASKS_OWNER = When("its owner has to agree first")
 REFUSES = When("it refuses")
 
 Key = type | Done | Yields | When
-"""What a row is about: an event's class (its body's class for a message), a plan, a condition."""
+"""The key of a row: an event's class (for a message its body's class), a plan, or a condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The next state; an event that is ``ignored`` has no other effect."""
+    """The next state; an ``ignored`` event has no effect."""
 
     to: Enum
     ignored: bool = False
@@ -117,9 +117,9 @@ Rows = Mapping[Enum, Mapping[Key, Enum]]
 
 
 def session_table(live: Rows, over: tuple[Enum, ...], states: type[Enum]) -> Table:
-    """The table with rows ``live``, and with what every session has in common.
+    """The table with rows ``live`` and the rows that all sessions share.
 
-    ``over``: where it has finished, failed, and perhaps waits for another attempt.
+    ``over``: the states finished, failed and, for some kinds, waiting for another attempt.
     """
     _, failed, *more = over
     interrupted = more[0] if more else None
@@ -132,7 +132,7 @@ def session_table(live: Rows, over: tuple[Enum, ...], states: type[Enum]) -> Tab
     table = {(state, key): Transition(to) for state in running for key, to in endings.items()}
     for state, rows in live.items():
         table |= {(state, key): Transition(to) for key, to in rows.items()}
-    # When a session is over, what was under way changes nothing.
+    # When a session is over, late events change nothing.
     events = {key for _, key in table if isinstance(key, type)} - {Start} | {PlanReturned}
     table |= {(state, key): Transition(state, ignored=True) for state in over for key in events}
     if interrupted is not None:
@@ -174,7 +174,7 @@ def on_message(
 
 
 def handlers_of(machine: type[Any]) -> Mapping[type, Handler]:
-    """The handlers of ``machine`` by event; a method that is overridden handles what it did."""
+    """The handlers of ``machine`` by event; an override handles the events of its base method."""
     names = {
         event: name
         for base in reversed(machine.__mro__)
@@ -188,7 +188,7 @@ def handlers_of(machine: type[Any]) -> Mapping[type, Handler]:
 # How the table drives the handlers: the ground of all machines.
 
 UNLOADED = "its own data could not be loaded; its log says why"
-"""What peers read then: the error itself may quote the party's data."""
+"""The reason that peers read: the error itself may quote the party's data."""
 
 _REMEMBERED = 5  # events that an error lists
 
@@ -196,15 +196,15 @@ T = TypeVar("T")
 
 
 def event_type(event: Event) -> type:
-    """What the tables know an event by: its class, or its body's class for a message."""
+    """The table key of an event: its class, or its body's class for a message."""
     return type(event.body) if isinstance(event, Received) else type(event)
 
 
 @dataclass(slots=True, eq=False)
 class PlanState:
-    """A plan as its machine knows it: what follows from its value, its exchanges and replies.
+    """A plan in its machine: ``then`` takes its value, ``on_step`` its exchanges and replies.
 
-    ``about``: what it works on, for errors.
+    ``about``: the plan's subject, for errors.
     """
 
     done: Done
@@ -225,18 +225,17 @@ class Witness(Protocol):
     """Sees every message of a machine before its table does, and before it leaves."""
 
     def received(self, sender: str, body: Body) -> None:
-        """A body came. Raises the error that ends the session if it must not have come."""
+        """See a body that arrived. Raises the error that ends the session if it is not allowed."""
 
     def sending(self, recipient: str, body: Body) -> Body:
-        """A body is to leave; returns the body that does."""
+        """See a body before it leaves; returns the body to send."""
 
 
 class Part:
-    """The handlers of some states of a machine, with what they alone know.
+    """Handlers of some states of a machine, with their private state.
 
-    It acts by the verbs of its machine, which are its own: send, emit, run, resume, move, fail. A
-    machine names the kinds of its parts in ``PARTS``, and attaches each; a part may live for the
-    whole session, or for one tree.
+    A part acts through its machine's verbs: send, emit, run, resume, move, fail. A machine names
+    its part classes in ``PARTS`` and attaches each part; a part lives for a session, or for a tree.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -255,17 +254,17 @@ class Machine:
     TABLE: ClassVar[Table]
     PARTS: ClassVar[tuple[type[Part], ...]] = ()
     HANDLERS: ClassVar[Mapping[type, Handler]]
-    """Its own handlers and those of its parts, by event."""
+    """The handlers of the machine and its parts, by event."""
     SPEAKERS: ClassVar[Mapping[type[Body], Speaker]] = {}
-    """The bodies that not every peer may send."""
+    """The bodies that only some peers may send."""
     _OWN_HANDLERS: ClassVar[Mapping[type, Handler]]
 
     state: Enum
     failed_state: ClassVar[Enum]
     interrupted_state: ClassVar[Enum | None] = None
-    """Where it waits for another attempt; None where a restart of a party ends the session."""
+    """The state that waits for another attempt; None if a party's restart ends the session."""
     ends_everywhere: ClassVar[bool] = False
-    """Whether its end counts only once every peer has taken it."""
+    """Whether the end counts only once every peer has acknowledged it."""
 
     def __init_subclass__(cls) -> None:
         cls._OWN_HANDLERS = handlers_of(cls)
@@ -277,24 +276,24 @@ class Machine:
         self.state = state
         self.peers = tuple(peers)
         self.active = active
-        """The active party, where ``SPEAKERS`` asks for it."""
+        """The active party, if ``SPEAKERS`` needs it."""
         self.witness: Witness | None = None
         self._attached: dict[type, Handler] = {}
         """The handlers of parts, by event."""
         self._ending: list[Callable[[], None]] = []
-        """What is done once, after the event that is handled."""
+        """Work to do once after the current event."""
         self._effects: list[Effect] = []
         self._plans: dict[int, PlanState] = {}
-        """The plans that are computed elsewhere, by ticket."""
+        """The plans that run elsewhere, by ticket."""
         self._last_ticket = 0
         self._last_events: tuple[str, ...] = ()
 
     def handle(self, event: Event) -> list[Effect]:
-        """What follows from ``event``.
+        """The effects of ``event``.
 
         Raises:
-            ProtocolError: the event is illegal in this state, which is left as it was. Its notes
-                list which events came before; they are for this party alone.
+            ProtocolError: the event is illegal in this state, which stays unchanged. The notes list
+                the events before it; they are for this party alone.
         """
         before = self.state
         try:
@@ -314,28 +313,28 @@ class Machine:
 
     @property
     def rests(self) -> bool:
-        """Whether it waits for its own party: for a computation, or for its owner."""
+        """Whether the machine waits for its own party: for a computation, or for the owner."""
         return bool(self._plans) or self.awaits_consent
 
     @property
     def awaits_consent(self) -> bool:
-        """Whether it waits for the consent of an owner: this party's, or a peer's."""
+        """Whether the machine waits for the consent of an owner: this party's, or a peer's."""
         return False
 
     def _attach(self, part: Part) -> None:
-        """Let ``part`` take its events from now on, in place of an earlier part of its kind."""
+        """Route events to ``part`` from now on, in place of an earlier part of its class."""
         for event, handler in handlers_of(type(part)).items():
             self._attached[event] = MethodType(handler, part)
 
     def is_done_with(self, peer: str) -> bool:
-        """Whether nothing more is expected of ``peer``, which may have forgotten the session."""
+        """Whether the machine expects nothing more of ``peer``, which may forget the session."""
         return False
 
     def check(self) -> None:
-        """Raise AssertionError where an invariant of this machine does not hold."""
+        """Raise AssertionError if an invariant of this machine does not hold."""
 
     def _take(self, event: Event) -> str:
-        """Handle ``event``; what it was, or nothing where it was ignored."""
+        """Handle ``event``; returns its description, empty if it was ignored."""
         if isinstance(event, Received):
             key: type = type(event.body)
             what = f"{key.__name__} from {event.sender}"
@@ -360,7 +359,7 @@ class Machine:
         handler = self._attached.get(key)
         if handler is None:
             if key not in self._OWN_HANDLERS:
-                raise self._illegal(what)  # it is for a part that this session does without
+                raise self._illegal(what)  # its part is absent in this session
             handler = MethodType(self._OWN_HANDLERS[key], self)
         self.state = transition.to
         if isinstance(event, Received):
@@ -370,10 +369,10 @@ class Machine:
         return what
 
     def _move(self, key: Done | Yields | When) -> None:
-        """Enter the state to which ``key`` leads from here.
+        """Enter the next state of ``key``.
 
         Raises:
-            ProtocolError: the table does not have it in this state.
+            ProtocolError: the table lacks ``key`` in this state.
         """
         transition = self.TABLE.get((self.state, key))
         if transition is None:
@@ -388,7 +387,7 @@ class Machine:
         return error
 
     def _at_end(self, work: Callable[[], None]) -> None:
-        """Have ``work`` done once after the event that is handled, unless the session ends."""
+        """Do ``work`` once after the current event, unless the session ends."""
         if work not in self._ending:
             self._ending.append(work)
 
@@ -403,7 +402,7 @@ class Machine:
     # Endings: a party that fails sends the others the reason.
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
-        """End with ``error``; all peers but one read what is ``disclosed``, or the error."""
+        """End with ``error``; peers except ``except_for`` read ``disclosed``, or the error."""
         for peer in self.peers:
             if peer != except_for:
                 self._send(peer, Abort(reason=(disclosed or str(error))[:2000]))
@@ -413,7 +412,7 @@ class Machine:
 
     @staticmethod
     def _discard(peer: str, waiting: set[str]) -> None:
-        """Wait no more for ``peer``; ProtocolError if it is not among the ``waiting``."""
+        """Stop waiting for ``peer``; ProtocolError if it is not among ``waiting``."""
         if peer not in waiting:
             raise ProtocolError("the same was said before")
         waiting.discard(peer)
@@ -421,8 +420,8 @@ class Machine:
     def _refused(self, peer: str, body: SessionRefuse, did: str = "refused the session") -> None:
         """End because ``peer`` refused; its reason is for this party alone.
 
-        It may quote what the one holds or lacks, which the other peers do not know. ``peer`` hears
-        of the end as well: it would else wait for ever, if it goes on all the same.
+        The reason may quote data of ``peer`` that other peers do not know. ``peer`` hears of the
+        end as well: otherwise a peer that continues would wait forever.
         """
         disclosed = f"{peer} {did}"
         self._fail(Refused(f"{disclosed}: {body.reason}"), disclosed=disclosed)
@@ -437,7 +436,7 @@ class Machine:
 
     @on_message(SessionUnknown)
     def _on_unknown(self, peer: str, _: SessionUnknown) -> None:
-        """A peer was restarted: what this attempt still has under way leads nowhere."""
+        """A peer was restarted: drop the plans of this attempt."""
         if self.interrupted_state is None:
             self._fail(Aborted(f"{peer} was restarted in the middle"), except_for=peer)
             return
@@ -450,7 +449,7 @@ class Machine:
 
     @on(ComputationFailed)
     def _on_computation_failed(self, event: ComputationFailed) -> None:
-        # What went wrong may quote this party's data, so the peers do not read it.
+        # The error may quote this party's data, so peers do not read it.
         self._fail(event.error, disclosed="its own arithmetic failed; its log says why")
 
     # Plans: the arithmetic of a machine, run elsewhere.
@@ -490,10 +489,10 @@ class Machine:
 
 
 class OwnConsent(Part):
-    """Of a passive party's machine: its owner may have to agree before it reads any data.
+    """The passive party's consent: its owner may have to agree before it reads any data.
 
-    ``within``: seconds within which the owner answers; 0: nobody is asked. Then ``prepare`` reads
-    this party's own data, or ``refuse`` takes no part.
+    ``within``: seconds that the owner has to answer; 0: the owner is not asked. Then ``prepare``
+    reads this party's data, or ``refuse`` refuses the session.
     """
 
     def __init__(
@@ -509,7 +508,7 @@ class OwnConsent(Part):
         self._refuse = refuse
 
     def begin(self, asked_by: str) -> None:
-        """Prepare at once, or after the owner's yes; ``asked_by`` is told that it waits."""
+        """Prepare at once, or after the owner agrees; ``asked_by`` learns that it must wait."""
         if not self._within:
             self._prepare()
             return
@@ -526,7 +525,7 @@ class OwnConsent(Part):
 
 
 class PeerConsents(Part):
-    """Of the active party's machine: the peers whose owners are asked, and have not answered."""
+    """The active party's view of consent: peers whose owners are asked and have not answered."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -534,7 +533,7 @@ class PeerConsents(Part):
         self._answered: set[str] = set()
 
     def __bool__(self) -> bool:
-        """Whether anybody is still asked."""
+        """Whether an owner has still to answer."""
         return bool(self._asked)
 
     @on_message(ConsentPendingMessage)
@@ -545,18 +544,18 @@ class PeerConsents(Part):
         self._emit(ConsentPending(peer, body.seconds))
 
     def answered(self, peer: str) -> None:
-        """``peer`` takes part: its owner is no longer waited for, if it was asked."""
+        """Stop waiting for the owner of ``peer``, which takes part."""
         self._answered.add(peer)
         if peer in self._asked:
             self._asked.discard(peer)
             self._emit(ConsentPending(peer, 0))
 
 
-# How a plan is run, without I/O: what runs a machine's `RunPlan`.
+# Running a plan without I/O, for a machine's `RunPlan`.
 
 
 def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
-    """Resume ``plan`` with ``value``: its next step, or its end; never a Compute without work."""
+    """Resume ``plan`` with ``value`` up to its next step or its end; skip empty Computes."""
     while True:
         try:
             step = plan.send(value)
@@ -568,9 +567,9 @@ def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
 
 
 class PlanRunner:
-    """A plan as its runner knows it, from :class:`RunPlan` to :class:`PlanReturned`.
+    """Runs a plan from :class:`RunPlan` to :class:`PlanReturned`.
 
-    ``computations`` are those under way; they may come back in any order.
+    ``computations`` are under way; their results may come in any order.
     """
 
     __slots__ = ("_missing", "_plan", "_results", "computations", "ticket")
@@ -583,9 +582,9 @@ class PlanRunner:
         self._results: list[Any] = [None] * self._missing
 
     def add(self, index: int, result: Any) -> Compute | PlanReturned | ComputationFailed | None:
-        """Take the result of computation ``index``; what follows, None while others are missing.
+        """Take the result of computation ``index``; None while other results are missing.
 
-        After a :class:`Compute` the plan's next ``computations`` are under way.
+        If it returns a :class:`Compute`, the plan's next ``computations`` are under way.
         """
         self._results[index] = result
         self._missing -= 1
@@ -604,7 +603,7 @@ class PlanRunner:
 
 
 def run_inline(effect: RunPlan) -> PlanReturned:
-    """Run the plan of ``effect`` here and now, for arithmetic that is cheaper than its way."""
+    """Run the plan of ``effect`` at once, for arithmetic cheaper than its transfer to a worker."""
     step: Compute | Exchange | Reply | Ended = Compute(effect.computations)
     while isinstance(step, Compute):
         step = advance(effect.plan, [computation.run() for computation in step.computations])

@@ -14,16 +14,16 @@ __all__ = ["columns_of", "record_columns"]
 
 
 def record_columns(shown: ShownColumns) -> RecordColumns:
-    """``shown`` as it travels."""
+    """``shown`` as a message body."""
     column = Array.of(shown.column.astype(np.uint32))
     return RecordColumns(column=column, texts=shown.texts)
 
 
 def columns_of(peer: str, body: RecordColumns | None, records: int) -> ShownColumns | None:
-    """What ``peer`` shows of its ``records`` that trees use; None where it is one player.
+    """The columns that ``peer`` shows of its ``records``; None if the peer is one player.
 
     Raises:
-        ProtocolError: it is not of so many records, or not numbered as columns are.
+        ProtocolError: the number of records differs, or the columns are misnumbered.
     """
     if body is None:
         return None

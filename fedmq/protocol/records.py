@@ -1,8 +1,8 @@
 """What must a session not forget? The records that a party writes to disk.
 
-A checkpoint after each tree, so that a party can go on after a crash; the sums that were answered
-about the same rows, over all sessions; and what two parties have said to each other, so that
-neither can deny it.
+A checkpoint after each tree lets a party continue after a crash. The ledger counts the sums
+answered about the same rows over all sessions. The transcript of two parties keeps either from
+denying its messages.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ __all__ = [
 class ActiveTree:
     """The active party's part of tree ``number``.
 
-    ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
-    the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
-    tree has made it needless. With ``adds_alone`` it is what this tree alone adds, and no later one
-    makes it needless: DART weighs trees anew. ``table`` is the digest of the table on which it has
-    grown; empty where nobody took one. ``turns``: so many models grow in turns, a tree each, and go
-    on from the margins of their own last trees.
+    ``records``: the records that the tree added to the party's lookup table. ``before``: the
+    metrics of the model without the tree. ``margin`` float32 (rows,): the margins of all rows with
+    the tree; None once a later tree supersedes it. With ``adds_alone`` the margin holds this tree's
+    contribution alone, and no later tree supersedes it: DART weighs trees anew. ``table``: the
+    digest of the table on which the tree grew; empty if none was taken. ``turns``: the number of
+    models that grow in turns, a tree each, each from the margin of its own last tree.
     """
 
     number: int
@@ -81,11 +81,10 @@ class ActiveTree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveTree:
-    """A passive party's part of tree ``number``: the records that it added, and their ``nodes``.
+    """A passive party's part of tree ``number``: the added records and their ``nodes``.
 
-    Checkpoints of earlier versions have no nodes.
-    ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.
-    ``withheld``: the sums that the party did not show.
+    Checkpoints of earlier versions have no nodes. ``table`` is the digest of the table on which the
+    tree grew, as in :class:`ActiveTree`. ``withheld``: the sums that the party did not show.
     """
 
     number: int
@@ -99,7 +98,7 @@ Checkpoint = ActiveTree | PassiveTree
 
 
 def all_records(features: tuple[str, ...], checkpoints: Iterable[Checkpoint]) -> LookupTable:
-    """The lookup table that ``checkpoints`` have made, one after the other."""
+    """The lookup table of all ``checkpoints``, in their order."""
     table = LookupTable.empty(features)
     for checkpoint in checkpoints:
         table = table.followed_by(checkpoint.records)
@@ -107,24 +106,24 @@ def all_records(features: tuple[str, ...], checkpoints: Iterable[Checkpoint]) ->
 
 
 def all_places(steps: Iterable[PassiveTree]) -> list[tuple[int, int]]:
-    """Tree and node of all records of ``steps``; fewer than there are where a step lacks nodes."""
+    """Tree and node of all records of ``steps``; steps without nodes are left out."""
     return [(step.number, node) for step in steps for node in step.nodes]
 
 
-# Sums that were answered. Each is an equation about the rows that were added, as the active party
-# knows their gradients. Many trainings on the same rows add up, so they are counted together.
+# Answered sums. Each is an equation about its rows, as the active party knows their gradients.
+# Trainings on the same rows add up, so they are counted together.
 
 _SKETCH = 4096
 _REGROWN = 3
-"""Trees of a session that may be grown again after a crash without being counted again."""
+"""Trees of a session that may grow again after a crash without counting twice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
-    """``rows`` rows by the lowest of their hashes: ``sketch`` uint64 (<= 4096,), ascending.
+    """A sketch of ``rows`` rows: their lowest hashes, ``sketch`` uint64 (<= 4096,), ascending.
 
-    Whether two sets have rows in common is seen by the lowest hashes of both (Beyer et al., SIGMOD
-    2007): exactly for up to 4,096 rows, and beyond where 1 in 1,000 of all are common.
+    The lowest hashes of two sets show whether they have rows in common (Beyer et al., SIGMOD 2007):
+    exactly for up to 4,096 rows, beyond that if 1 in 1,000 of all are common.
     """
 
     rows: int
@@ -144,9 +143,9 @@ class RowSet:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTraining:
-    """What was answered in one session; ``sums`` by tree and attempt.
+    """The sums answered in one session: ``sums`` by tree and attempt.
 
-    ``reserved``: what it was foretold to come to, in sums per row, while it is open.
+    ``reserved``: the sums per row that the session is expected to reach, while it is open.
     """
 
     session: str
@@ -158,8 +157,8 @@ class AnsweredTraining:
     def per_row(self) -> float:
         """Sums divided by rows.
 
-        A tree that broke off and was grown again has shown the same sums twice. That is believed of
-        a few trees, as crashes are rare: who opens attempts only to break them off asks for more.
+        A tree that grows again after a crash shows the same sums twice. Only ``_REGROWN`` such
+        trees count once: crashes are rare, and a peer could break off attempts to ask for more.
         """
         by_tree: dict[int, list[int]] = defaultdict(list)
         for (tree, _), sums in self.sums.items():
@@ -170,16 +169,16 @@ class AnsweredTraining:
 
     @property
     def claimed(self) -> float:
-        """Sums per row that no other session may be granted: answered already, or yet to come."""
+        """Sums per row that are taken from other sessions: already answered, or reserved."""
         return max(self.per_row, self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredSums:
-    """What was answered in other sessions, and in this one before this attempt.
+    """The sums answered in other sessions, and in this session before this attempt.
 
-    ``most`` sums may be answered per row in all of them together. ``earlier``: sums of this session
-    by tree and attempt. ``others``: what other sessions claim per row, by the rows they are about.
+    ``most``: the limit of sums per row over all sessions. ``earlier``: sums of this session by tree
+    and attempt. ``others``: sums per row that other sessions claim, by their rows.
     """
 
     session: str
@@ -192,9 +191,9 @@ class AnsweredSums:
     def of(
         cls, session: str, attempt: int, most: float, trainings: Iterable[AnsweredTraining]
     ) -> Self:
-        """Of all ``trainings`` so far; a session keeps no more of the others than their totals."""
+        """Count all ``trainings`` so far; of other sessions only the totals are kept."""
         earlier: dict[tuple[int, int], int] = {}
-        others: dict[int, tuple[RowSet, float]] = {}  # of many sessions few sets of rows
+        others: dict[int, tuple[RowSet, float]] = {}  # many sessions, few row sets
         for training in trainings:
             if training.session == session:
                 earlier |= training.sums
@@ -207,36 +206,36 @@ class AnsweredSums:
     def by_others(self, row_set: RowSet) -> float:
         """Sums per row of ``row_set`` that other sessions answered, or have reserved.
 
-        A session counts in full if it has rows in common with them: for some of them it does.
+        A session that shares any row with ``row_set`` counts in full: it does for the shared rows.
         """
         return sum(claimed for other, claimed in self.others if other.meets(row_set))
 
     def by_this(self, row_set: RowSet, sums: Mapping[int, int] | None = None) -> float:
-        """Sums per row that this session answered, with ``sums`` by tree of this attempt."""
+        """Sums per row that this session answered, including ``sums`` by tree of this attempt."""
         now = {(tree, self.attempt): count for tree, count in (sums or {}).items()}
         return AnsweredTraining(self.session, row_set, {**self.earlier, **now}).per_row
 
 
 def most_nodes(max_depth: int, rows: int, max_leaves: int = 0) -> int:
-    """Nodes that a tree of ``max_depth`` over ``rows`` rows asks about, at most.
+    """The most nodes that a tree of ``max_depth`` over ``rows`` rows asks about.
 
-    With ``max_leaves`` the children of the last split are not asked about.
+    With ``max_leaves`` the tree does not ask about the children of its last split.
     """
     nodes = sum(min(1 << depth, rows) for depth in range(max_depth))
     return min(nodes, max(1, 2 * max_leaves - 3)) if max_leaves else nodes
 
 
 def most_sums(max_depth: int, rows: int, candidates: int, max_leaves: int = 0) -> int:
-    """Sums of a tree of ``max_depth`` over ``rows`` rows, where a node has ``candidates``."""
+    """The most sums of a tree of ``max_depth`` over ``rows`` rows, ``candidates`` per node."""
     return candidates * most_nodes(max_depth, rows, max_leaves)
 
 
-# Transcripts. Both parties hash the messages of an attempt, each direction by itself, in their
-# order. Once a tree is finished the passive party signs both hashes together with what it committed
-# to, and the active party signs the same: a `Statement`.
+# Transcripts. Both parties hash the messages of an attempt in order, each direction by itself. At
+# the end of a tree the passive party signs both hashes and its commitment, and the active party
+# signs the same: a `Statement`.
 
 _STATEMENT = b"fedmq statement 1\n"
-"""No other text that a party's key signs begins like this."""
+"""The prefix of statements: no other text that a party's key signs begins with it."""
 
 _FIELDS = TypeAdapter(
     tuple[str, int, str, str, bytes, int, tuple[int, bytes], tuple[int, bytes]],
@@ -245,7 +244,7 @@ _FIELDS = TypeAdapter(
 
 
 def message_hash(body: Body) -> bytes:
-    """SHA-256 of kind and fields of ``body``, without its signature: what is signed later."""
+    """SHA-256 of the kind and fields of ``body`` without its signature; statements sign it."""
     if getattr(body, "signature", b""):
         body = body.model_copy(update={"signature": b""})
     return hashlib.sha256(b"\0" + body.kind.encode() + b"\0" + pack_body(body)).digest()
@@ -253,23 +252,23 @@ def message_hash(body: Body) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RunningHash:
-    """Of the first ``count`` messages in one direction: h(n) = SHA-256(1, h(n - 1), message n)."""
+    """The hash of ``count`` messages in one direction: h(n) = SHA-256(1, h(n - 1), message n)."""
 
     count: int = 0
     digest: bytes = bytes(32)
 
     def after(self, message: bytes) -> RunningHash:
-        """The same with the message that has this hash."""
+        """The running hash that includes the message with this hash."""
         digest = hashlib.sha256(b"\1" + self.digest + message).digest()
         return RunningHash(self.count + 1, digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What ``active`` and ``passive`` have said in an attempt, up to the end of tree ``tree``.
+    """The messages of ``active`` and ``passive`` in an attempt, up to the end of tree ``tree``.
 
-    ``commitment`` is what the passive party committed to when it accepted the session;
-    ``questions`` went to it, ``answers`` came from it.
+    ``commitment``: the passive party's commitment when it accepted the session. ``questions`` went
+    to the passive party, ``answers`` came from it.
     """
 
     session: str
@@ -282,7 +281,7 @@ class Statement:
     answers: RunningHash
 
     def to_bytes(self) -> bytes:
-        """What is signed."""
+        """The signed bytes."""
         hashes = (self.questions, self.answers)
         return _STATEMENT + bytes(
             msgpack.packb(
@@ -300,7 +299,7 @@ class Statement:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The statement of which ``data`` is the ``to_bytes``; DataError where there is none."""
+        """Parse the result of ``to_bytes``; DataError if ``data`` is no statement."""
         try:
             unpacked = msgpack.unpackb(data.removeprefix(_STATEMENT), use_list=False)
             fields = _FIELDS.validate_python(unpacked)
@@ -314,7 +313,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class SignedStatement:
-    """``signature`` (Ed25519) is the passive party's; empty where parties have no keys."""
+    """A statement with the passive party's ``signature`` (Ed25519), empty without party keys."""
 
     statement: Statement
     signature: bytes
@@ -322,10 +321,10 @@ class SignedStatement:
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """How a party signs in ``attempt`` at ``session``, and verifies what the others have signed.
+    """How a party signs in ``attempt`` at ``session``, and verifies the signatures of others.
 
-    ``verifies(party, data, signature)`` says whether ``party`` has signed ``data``. The active
-    party draws the lots of trees from ``seed``, which nobody else knows.
+    ``verifies(party, data, signature)``: whether ``party`` has signed ``data``. The active party
+    draws the lots of trees from ``seed``, its secret.
     """
 
     session: str
@@ -335,17 +334,17 @@ class Signing:
     seed: bytes = field(default=b"", repr=False)
 
     def lot(self, tree: int) -> int:
-        """The lot of ``tree``, 32 bits: trees with the lowest are kept where room is short."""
+        """The lot of ``tree``, 32 bits: if room is short, the trees with the lowest are kept."""
         digest = hmac.digest(self.seed, tree.to_bytes(8, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 
 
 class AnswerSettings(BaseModel):
-    """What of a passive party's files decides its answers beside its table.
+    """The settings that decide a passive party's answers, besides its table.
 
-    Engine and options by name; ``signs`` by column, under monotone constraints; ``column_groups``:
-    columns by the names of groups; ``category_columns``: the features of those
-    that may be split by sets of categories.
+    Engine and options by name. ``signs``: monotone constraints by column. ``column_groups``:
+    columns by group. ``category_columns``: features of the columns that sets of categories may
+    split.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -359,15 +358,15 @@ class AnswerSettings(BaseModel):
     category_columns: dict[str, list[str]] = {}
 
     def packed(self) -> bytes:
-        """As it is committed to; without groups as before there were any."""
+        """The committed bytes; without groups they equal those of versions before groups."""
         return bytes(msgpack.packb(self.model_dump(exclude_defaults=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commitment:
-    """What a passive party commits to: its table, and all that is random in what it answers.
+    """What a passive party commits to: its table, and all randomness of its answers.
 
-    ``values`` float32 (rows, features) as in the party's table; ``secret`` (128 bits) makes the
+    ``values`` float32 (rows, features), as in the party's table. ``secret`` (128 bits) derives the
     order of candidates, the noise and the salts of the ``root``.
     """
 
@@ -382,7 +381,7 @@ class Commitment:
 
 @dataclass(slots=True)
 class Transcript:
-    """The hashes of one attempt, as either of its two parties keeps them."""
+    """The hashes of one attempt; each of the two parties keeps one."""
 
     signing: Signing
     active: str
@@ -391,17 +390,17 @@ class Transcript:
     questions: RunningHash = field(default_factory=RunningHash)
     answers: RunningHash = field(default_factory=RunningHash)
     last: Statement | None = None
-    """What was stated at the end of the last tree."""
+    """The statement at the end of the last tree."""
 
     def note(self, sender: str, message: bytes) -> None:
-        """The message with this hash was sent by ``sender``."""
+        """Add the hash of a message that ``sender`` sent."""
         if sender == self.passive:
             self.answers = self.answers.after(message)
         else:
             self.questions = self.questions.after(message)
 
     def state(self, tree: int) -> Statement:
-        """What both have said so far, at the end of ``tree``."""
+        """State the messages of both parties so far, at the end of ``tree``."""
         signing = self.signing
         self.last = Statement(
             signing.session,
@@ -416,11 +415,11 @@ class Transcript:
         return self.last
 
     def countersignature(self) -> bytes:
-        """This party's signature under what was stated last; empty where nothing was."""
+        """This party's signature under the last statement; empty before the first."""
         return b"" if self.last is None else self.signing.sign(self.last.to_bytes())
 
     def is_countersigned(self, signature: bytes) -> bool:
-        """Whether the active party has signed what was stated last."""
+        """Whether the active party has signed the last statement."""
         last = self.last
         return last is None or self.signing.verifies(self.active, last.to_bytes(), signature)
 
@@ -429,8 +428,8 @@ class Transcript:
 class SumBudget:
     """What a training is expected to disclose, reserved before this party accepts it.
 
-    Sums per row: those ``answered`` before, those ``expected`` with them, and the ``limit``. What
-    this session alone may come to is ``reserved`` on the rows of ``row_set`` while it is open.
+    Sums per row: those ``answered`` before, those ``expected`` in total, and the ``limit``. While
+    the session is open, its own share is ``reserved`` on the rows of ``row_set``.
     """
 
     answered: float
@@ -442,9 +441,9 @@ class SumBudget:
 
 @dataclass(frozen=True, slots=True)
 class SumsAnswered:
-    """So many ``sums`` of ``tree`` about the rows of ``row_set``, counted before they are answered.
+    """The ``sums`` of ``tree`` about the rows of ``row_set``, counted before they are answered.
 
-    Those of the tree that were answered before are among them.
+    They include the tree's earlier sums.
     """
 
     tree: int
@@ -453,12 +452,11 @@ class SumsAnswered:
 
 
 class SumLedger:
-    """Counts what ``party`` answers about ``row_set``, after all that it has ``answered`` before.
+    """Counts the sums that ``party`` answers about ``row_set``, added to those ``answered`` before.
 
-    Its methods return the records that must be on disk before anything that is sent later leaves.
-    Without ``answered`` nothing is counted, and all may be answered. So many of the rows are
-    ``learning``, all where that is left out: sums are about these alone, and count as many times
-    more.
+    Its methods return records that must be on disk before any later message leaves. Without
+    ``answered`` it counts nothing and allows all sums. ``learning``: the number of rows that learn,
+    by default all. Sums are about learning rows alone, so each counts rows / learning times.
     """
 
     def __init__(
@@ -482,10 +480,10 @@ class SumLedger:
     def agree(
         self, terms: TrainingOpen, trees: int, candidates: int, nodes_per_query: int = 1
     ) -> Sequence[SumBudget]:
-        """``trees`` of ``terms`` are on disk; Refused where the others may tell too much.
+        """Reserve the trees of ``terms`` after the first ``trees``, which are on disk.
 
-        A candidate has as many sums as the terms have outputs.
-        A query that is about fewer than ``nodes_per_query`` nodes counts as if about so many.
+        Refused if they may disclose too much. A candidate has one sum per output of the terms. A
+        query about fewer than ``nodes_per_query`` nodes counts as if about that many.
         """
         if self._answered is None:
             return ()
@@ -503,9 +501,9 @@ class SumLedger:
         return (SumBudget(before, expected, self._answered.most, reserved, self._row_set),)
 
     def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[SumsAnswered]:
-        """As many sums of each node are asked for; Refused where they are too many.
+        """Count ``candidates`` sums for each of the ``nodes``; Refused beyond the limit.
 
-        A node that is asked about in several rounds is counted once.
+        A node that several rounds ask about is counted once.
         """
         new = [node for node in nodes if node not in self._nodes]
         if self._answered is None or not new:
@@ -516,7 +514,7 @@ class SumLedger:
         return (SumsAnswered(tree, self._sums[tree], self._row_set),)
 
     def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[SumsAnswered]:
-        """The tree is complete, and so many sums of each of its nodes were ``shown``."""
+        """Complete ``tree``, of whose nodes ``shown`` counts the sums that were shown."""
         asked, self._nodes = self._sums.get(tree, 0), {}
         self._sums[tree] = self._concentrated(sum(shown))
         if self._answered is None or self._sums[tree] == asked:
@@ -524,11 +522,11 @@ class SumLedger:
         return (SumsAnswered(tree, self._sums[tree], self._row_set),)
 
     def _concentrated(self, sums: int) -> int:
-        """As many sums about all rows as tell of each what these tell of one that learns."""
+        """The sums about all rows that disclose as much per row as ``sums`` do per learning row."""
         return math.ceil(sums * self._dilution)
 
     def _per_row(self, sums: Mapping[int, int] | None = None) -> float:
-        """What was answered about each row, with ``sums`` by tree of this attempt."""
+        """The sums answered per row, including ``sums`` by tree of this attempt."""
         assert self._answered is not None
         return self._by_others + self._answered.by_this(self._row_set, sums)
 
@@ -546,7 +544,7 @@ class SumLedger:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """A ``body`` as it was hashed: number ``number`` of its direction, from 1."""
+    """A hashed ``body``: message ``number`` of its direction, from 1."""
 
     incoming: bool
     number: int
@@ -555,7 +553,7 @@ class TranscriptMessage:
 
 @dataclass(frozen=True, slots=True)
 class ConsentUsed:
-    """The owner's consent is used up: no other session may begin by it."""
+    """The owner's consent is used up: no other session may begin under it."""
 
 
 Record = (
@@ -567,4 +565,4 @@ Record = (
     | TranscriptMessage
     | ConsentUsed
 )
-"""Everything that a session must not forget."""
+"""Everything that a session must keep."""

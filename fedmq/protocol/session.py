@@ -2,12 +2,11 @@
 
 The transport may lose, repeat, delay and reorder messages; the machine gets each once and in order.
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
-without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a peer
-that has been quiet for long is probed. What is still on its way to the broker is not sent again,
-and what the broker has confirmed not before an acknowledgement is due on this link. What arrives
-early is kept packed and up to a limit in bytes; beyond it a message counts as lost, and its sender
-sends it again. A broker with confirmed publishing rarely needs any of this; a link that breaks in
-the wrong moment does.
+without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and the
+mailbox probes a peer that has been quiet for long. A message on its way to the broker is not
+resent; a confirmed one is resent only when its acknowledgement is overdue on this link. Early
+messages are kept packed, up to a limit in bytes; beyond the limit a message counts as lost, and its
+sender resends it. A broker with confirmed publishing rarely needs this; a link that breaks does.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ __all__ = [
 
 
 _SLOWEST = 32_000
-"""Bytes a second, a quarter of a Mbit/s: what a link is thought to carry before it is measured."""
+"""Bytes a second, a quarter of a Mbit/s: the assumed speed of an unmeasured link."""
 
 # RFC 6298, section 2: alpha, beta and K.
 _OF_NEWEST = 1 / 8
@@ -80,15 +79,15 @@ class RoundTrip:
     """Time from the broker's confirm of a message until its acknowledgement, smoothed.
 
     RFC 6298, with seconds: ``srtt = 7/8 srtt + 1/8 r``, ``rttvar = 3/4 rttvar + 1/4 |srtt - r|``,
-    and an acknowledgement is due after ``srtt + 4 rttvar``. A message takes the longer the more
-    bytes it has, so these count besides.
+    and an acknowledgement is due after ``srtt + 4 rttvar``. Larger messages take longer, so bytes
+    count besides.
     """
 
     smoothed: float | None = None
     deviation: float = 0.0
 
     def measure(self, seconds: float) -> None:
-        """Take in that the acknowledgement of a message that was sent once took ``seconds``."""
+        """Add a measurement: a message sent once was acknowledged after ``seconds``."""
         if self.smoothed is None:
             self.smoothed, self.deviation = seconds, seconds / 2
             return
@@ -113,14 +112,14 @@ def resend_wait(
 # The mail: how a message arrives once and in order.
 
 _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
-_EARLY_BYTES = 96 * 2**20  # put aside of one peer: a hundred full messages, as of a broadcast
+_EARLY_BYTES = 96 * 2**20  # kept of one peer: a hundred full messages, such as a broadcast
 _RESENT_AT_ONCE = 8
 _ACKNOWLEDGE_EVERY = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Whose mailbox this is, and in which attempt at which session."""
+    """The address of a mailbox: a party in one attempt at one session."""
 
     federation: str
     session: str
@@ -130,14 +129,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """The timer after which ``peer`` gets again what it has not acknowledged."""
+    """The timer after which unacknowledged messages to ``peer`` are resent."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """The timer after which ``peer``, which was quiet for long, is probed."""
+    """The timer after which a quiet ``peer`` is probed."""
 
     peer: str
 
@@ -170,11 +169,11 @@ class _Peer:
     outside: int = 0
     withdrawn: int = 0
     recovering: int = 0
-    """After a resend: everything sent up to here may have been lost with it."""
+    """Highest sequence sent before the last resend; all up to it may be lost."""
     leaving: set[int] = field(default_factory=set)
-    """What the link has not got rid of yet."""
+    """Sequences that the link has taken and not yet published."""
     confirmed: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """When the broker confirmed what is not acknowledged, and how many bytes it has."""
+    """Time of the broker's confirm and size in bytes, by unacknowledged sequence."""
     round_trip: RoundTrip = field(default_factory=RoundTrip)
 
 
@@ -194,20 +193,20 @@ class Mailbox:
         self._peers = {peer: _Peer() for peer in peers}
         self._probing = True
         self.lost: set[str] = set()
-        """Who has not acknowledged anything after all the resends of the policy."""
+        """Peers that have acknowledged nothing after all the resends of the policy."""
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was sent has been acknowledged."""
+        """Whether every sent message is acknowledged."""
         return not any(peer.unacknowledged for peer in self._peers.values())
 
     def is_stranger(self, peer: str) -> bool:
-        """Whether nothing was ever sent to ``peer``, nor received from it, in this session."""
+        """Whether this session has neither sent to ``peer`` nor received from it."""
         mail = self._peers[peer]
         return self.address.attempt == 1 and not mail.sent and not mail.taken
 
     def send(self, recipient: str, body: Body) -> list[Effect]:
-        """Send ``body`` to ``recipient``, again and again until it has arrived."""
+        """Send ``body`` to ``recipient``, and resend it until it is acknowledged."""
         peer = self._peers[recipient]
         peer.sent += 1
         peer.unacknowledged[peer.sent] = body
@@ -219,12 +218,12 @@ class Mailbox:
         return effects
 
     def publishing(self, recipient: str, sequence: int) -> None:
-        """The link has taken message ``sequence``: it is not sent again before it is published."""
+        """The link has taken message ``sequence``: do not resend it before it is published."""
         if sequence in self._peers[recipient].unacknowledged:
             self._peers[recipient].leaving.add(sequence)
 
     def published(self, recipient: str, sequence: int, size: int, at: float | None) -> list[Effect]:
-        """It has left: confirmed by the broker at the time ``at``, or perhaps lost without one."""
+        """Message ``sequence`` has left: confirmed at ``at``, or perhaps lost if ``at`` is None."""
         peer = self._peers[recipient]
         peer.leaving.discard(sequence)
         if at is None or sequence not in peer.unacknowledged:
@@ -234,12 +233,12 @@ class Mailbox:
         return [self._resend_timer(recipient, peer)] if sequence == oldest else []
 
     def receive(self, envelope: Envelope, at: float = 0.0) -> tuple[list[Body], list[Effect]]:
-        """The bodies that are now next in order, and what follows for the mail itself.
+        """Take ``envelope``; returns the bodies that are next in order, and the mail's effects.
 
-        ``at``: when it came, by the clock of `published`.
+        ``at``: time of arrival, by the clock of `published`.
 
         Raises:
-            MessageError: the sender takes no part in this session, or is far ahead of itself.
+            MessageError: the sender takes no part in this session, or is too far ahead.
         """
         header = envelope.header
         peer = self._peers.get(header.sender)
@@ -270,7 +269,7 @@ class Mailbox:
         return [body for body in bodies if not isinstance(body, Probe)], effects
 
     def timer(self, key: Resend | Probing | Acknowledgement) -> tuple[Lost | None, list[Effect]]:
-        """What follows when one of this mailbox's timers runs out."""
+        """Handle a timer of this mailbox that ran out."""
         recipient = key.peer
         peer = self._peers[recipient]
         if isinstance(key, Acknowledgement):
@@ -293,48 +292,48 @@ class Mailbox:
         ]
 
     def withdraw(self) -> None:
-        """Nothing that was sent so far may leave any more."""
+        """Withdraw all messages sent so far that have not left."""
         for peer in self._peers.values():
             peer.withdrawn = peer.sent
 
     def leaving(self, envelope: Envelope) -> Envelope:
-        """``envelope``; a probe in place of one that was withdrawn, as others follow it."""
+        """``envelope``, or a probe if it was withdrawn: later messages need its number."""
         header = envelope.header
         if not 0 < header.sequence <= self._peers[header.recipient].withdrawn:
             return envelope
         return Envelope(header.model_copy(update={"kind": Probe.kind}), Probe())
 
     def acknowledge(self, sender: str) -> list[Effect]:
-        """Tell ``sender`` how far it was heard, unless it knows."""
+        """Acknowledge the messages of ``sender``, unless all are acknowledged."""
         peer = self._peers[sender]
         return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
     def tell_unknown(self, sender: str) -> list[Effect]:
-        """Tell ``sender``, which gave up and goes on, that nobody takes part any more."""
+        """Send "session unknown" to ``sender``, which aborted but still sends."""
         return self._transmit(sender, self._peers[sender], 0, SessionUnknown())
 
     def stop_resending(self, recipient: str) -> list[Effect]:
-        """Stop waiting for ``recipient``: nothing is resent to it any more."""
+        """Stop waiting for ``recipient``, and resend nothing to it."""
         peer = self._peers[recipient]
         for kept in (peer.unacknowledged, peer.leaving, peer.confirmed):
             kept.clear()
         return [CancelTimer(Resend(recipient)), CancelTimer(Probing(recipient))]
 
     def stop_waiting(self) -> list[Effect]:
-        """Stop waiting for anybody: only a new attempt can go on."""
+        """Stop waiting for all peers: only a new attempt can continue."""
         effects = self.stop_probing()
         for peer in self._peers:
             effects += self.stop_resending(peer)
         return effects
 
     def stop_probing(self) -> list[Effect]:
-        """Stop probing: the session is over, only what was sent must still arrive."""
+        """Stop probing: the session is over, and only sent messages must still arrive."""
         self._probing = False
         return [CancelTimer(Probing(recipient)) for recipient in self._peers]
 
     @staticmethod
     def _taken(peer: _Peer, envelope: Envelope) -> list[Body]:
-        """``envelope`` and all early ones behind it, if it is the next; else it is put aside."""
+        """Take ``envelope`` and the early ones behind it if it is next; otherwise keep it."""
         header = envelope.header
         if header.sequence > peer.taken + 1:
             body = pack(envelope).body
@@ -352,7 +351,7 @@ class Mailbox:
 
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int, at: float) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
-        # Of what was sent twice nobody knows which one is acknowledged: Karn's algorithm.
+        # Karn's algorithm: the acknowledgement of a resent message is ambiguous, so not measured.
         if (confirmed := peer.confirmed.get(done[-1])) and done[-1] > peer.recovering:
             peer.round_trip.measure(at - confirmed[0])
         for sequence in done:
@@ -427,16 +426,16 @@ SessionEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The timer after which a session in which nothing happens is given up."""
+    """The timer after which a session without progress ends."""
 
 
 class Session:
     """One party's side of one attempt at one session, from the first message to the last.
 
-    When the machine has finished or failed, the session lives on until all that it sent has
-    arrived, and afterwards only acknowledges repetitions. A peer that knows nothing of this attempt
-    any more ends it, even then: the peer may not have kept the last message. What becomes of a
-    message on its way to the broker is told to the ``mailbox`` alone.
+    After the machine has finished or failed, the session lives on until all its messages have
+    arrived, and then only acknowledges repetitions. A peer that no longer knows this attempt ends
+    it, even then: the peer may have lost the last message. Only the ``mailbox`` learns of messages
+    on their way to the broker.
     """
 
     def __init__(self, machine: Machine, mailbox: Mailbox) -> None:
@@ -449,14 +448,14 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is left to do: the machine is done and all that it sent has arrived."""
+        """Whether nothing is left to do: the machine is done, and all its messages arrived."""
         return self.over and self.mailbox.idle
 
     def handle(self, event: SessionEvent) -> list[Effect]:
-        """What follows from ``event``; never raises on what a peer sends.
+        """The effects of ``event``; a message of a peer never raises.
 
         Raises:
-            MessageError: the envelope belongs to no peer of this session; it changed nothing.
+            MessageError: the envelope is of no peer of this session; it changed nothing.
         """
         match event:
             case Arrived(envelope, at):
@@ -487,7 +486,7 @@ class Session:
 
     @property
     def _awaits_the_others(self) -> bool:
-        """Whether this party has finished, and some of the others may not have."""
+        """Whether this party has finished, and some peers may not have."""
         machine = self.machine
         given_up = machine.state in (machine.failed_state, machine.interrupted_state)
         return machine.ends_everywhere and self.over and not given_up and not self.closed
@@ -496,7 +495,7 @@ class Session:
         return SetTimer(Stall(), self.mailbox.policy.stall)
 
     def _stalled(self) -> list[Effect]:
-        """End a session in which nothing happens, even if all peers are there."""
+        """End a session without progress, even if all peers are there."""
         if self.over:
             return []
         if self._moved or self.machine.rests:
@@ -508,7 +507,7 @@ class Session:
         return self._drive(Cancelled(silent))
 
     def _told_unknown(self, envelope: Envelope) -> list[Effect]:
-        """A peer that aborted but still sends is told "session unknown", or it asks for ever."""
+        """A peer that aborted but still sends gets "session unknown"."""
         header, ends = envelope.header, isinstance(envelope.body, Abort | SessionUnknown)
         if header.sender not in self._gave_up or header.sequence == 0 or ends:
             return []
@@ -520,9 +519,9 @@ class Session:
         self._gave_up.add(sender)
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
-                # It gave up before it took the end: the reason follows in a new attempt.
+                # It gave up before it took the end; a new attempt tells the reason.
                 return [Interrupted(sender, "gave up"), *self.mailbox.stop_waiting()]
-            # It needs none of the messages that are under way to it.
+            # It needs no further messages.
             return self._drive(event) + self.mailbox.stop_resending(sender)
         if self.machine.is_done_with(sender):
             return self.mailbox.stop_resending(sender)
@@ -542,7 +541,7 @@ class Session:
         for effect in wanted:
             if isinstance(effect, Send):
                 if isinstance(effect.body, Abort) and self.mailbox.is_stranger(effect.recipient):
-                    continue  # it was never asked, need not know, and would not answer
+                    continue  # it knows nothing of the session, and would not answer
                 effects += self.mailbox.send(effect.recipient, effect.body)
             else:
                 effects.append(effect)
@@ -568,7 +567,7 @@ class Session:
 
 
 class Decision(Enum):
-    """What to do about such a message."""
+    """What to do about a message that no running session takes."""
 
     DROP = "an older attempt, or nothing that anybody waits for"
     JOIN = "a session, or a new attempt at one, opens here"
@@ -580,7 +579,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What this party's store knows of the session."""
+    """The session's state in this party's store."""
 
     attempt: int
     failed: bool
@@ -589,10 +588,10 @@ class StoredState:
 def decide(
     header: Header, body: Body, standing: StoredState | None, *, opens: bool, drives: bool
 ) -> Decision:
-    """What becomes of a message that no running session takes.
+    """Decide about a message that no running session takes.
 
-    ``standing`` is None for a session that the store does not know. ``opens``: the body opens
-    sessions here, and the active party sends it. ``drives``: this party is the active one.
+    ``standing``: None for a session that the store does not know. ``opens``: the body opens
+    sessions here, and the active party sends it. ``drives``: this party is the active party.
     """
     attempt = standing.attempt if standing is not None else 0
     if header.attempt < attempt:

@@ -1,7 +1,7 @@
 """How do rows walk down trees whose nodes belong to several owners?
 
-A pair (row, tree) walks on until it meets a record of another owner, who is asked for its
-direction: all pairs that wait for one owner make a hop.
+A pair (row, tree) walks on until it meets a record of another owner, and asks that owner for its
+direction. All pairs that wait for one owner make a hop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its ow
 class Hop:
     """Open pairs of one owner, grouped by record: the content of an inference hop.
 
-    ``pairs`` int64: which (row, tree) they are, as row * trees + tree, in the order of ``rows``.
+    ``pairs`` int64: row * trees + tree of each pair, in the order of ``rows``.
     """
 
     owner: int
@@ -46,7 +46,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walked:
-    """Where pairs came to stand: at leaves, or at nodes of other owners, in ``hops``."""
+    """The end of a walk: each pair stands at a leaf, or at another owner's node, in ``hops``."""
 
     pairs: NDArray[np.int64]
     nodes: NDArray[np.int32]
@@ -64,7 +64,7 @@ class WalkOn:
     pairs: NDArray[np.int64]
     nodes: NDArray[np.int32]
     left: NDArray[np.bool_] | None
-    """Directions at ``nodes``, which another owner gave; None at the start."""
+    """Another owner's directions at ``nodes``; None at the start."""
 
     def run(self) -> Walked:
         trees = len(self.forest.roots)

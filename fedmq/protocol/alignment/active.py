@@ -32,10 +32,10 @@ State = ActiveAlignmentState
 
 
 class ActiveAlignment(Alignment):
-    """Aligns ``ids`` with all other ``parties``; finishes with what ``keep`` computes.
+    """Aligns ``ids`` with all other ``parties``; finishes with the result of ``keep``.
 
-    ``normalise`` names the steps that the ids have been through. With fewer than ``fewest`` common
-    ids there is no alignment.
+    ``normalise``: the names of the normalisation steps of the ids. With fewer than ``fewest``
+    common ids the alignment fails.
     """
 
     TABLE = ACTIVE_ALIGNMENT
@@ -110,7 +110,7 @@ class ActiveAlignment(Alignment):
         wanting = max(self._fewest, key=lambda party: self._fewest[party])
         fewest = max(1, self._fewest[wanting])
         if common.count < fewest:
-            # Not how many: whoever wants at least so many wants no smaller number to be known.
+            # The count stays hidden: a party with a minimum wants no smaller count disclosed.
             why = (
                 "the parties have no id in common; is it the same kind of id?"
                 if fewest == 1
@@ -129,7 +129,7 @@ class ActiveAlignment(Alignment):
         else:
             self._move(ENOUGH)
             for owner, places in zip(self._parties, common.places, strict=True):
-                # The others' lists are here as their owners sent them, the own one is not.
+                # Lists of others are here in their owners' order; the own list was reordered.
                 back = self._before(owner) if owner == self._party else owner
                 self._send_places(back, owner, places)
 
@@ -155,7 +155,7 @@ class ActiveAlignment(Alignment):
 
     @on_message(alignment.AlignmentStored)
     def _on_stored(self, peer: str, _: alignment.AlignmentStored) -> None:
-        # This party stores last: an alignment that its owner finds here is everywhere.
+        # This party stores last: an alignment stored here is stored everywhere.
         assert self._own_places is not None
         self._discard(peer, self._storing)
         if not self._storing:

@@ -1,9 +1,9 @@
-"""How does a list of blinded ids pass through the parties? What both machines do.
+"""How does a list of blinded ids pass through the parties? The part that both machines share.
 
-A list starts at its owner, passes through all other passive partys and ends at the active party,
-which then has every list under all keys. The active party's own list is sorted anew by each party
-that it passes, so that the active party finds common rows in it, but not which of its ids they
-are; the way back from party to party tells it that of the common rows alone.
+A list starts at its owner, passes through all other passive parties and ends at the active party,
+which then has every list under all keys. Each passive party re-sorts the active party's own list.
+So the active party finds common rows in it, but not which of its ids they are. The places on the
+way back identify its ids for the common rows alone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _BURST = 16  # messages sent in one go
 _PLACES = 200_000  # per message: 800 kB
 
 Keep = Callable[[NDArray[np.uint32]], Computation]
-"""How to store the alignment, given the places of the common ids among one's own."""
+"""How to store the alignment, given the places of the common ids among the party's own ids."""
 
 
 def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
-    """Whom ``owner``'s list passes; ``parties[0]`` is the active party, where all lists end."""
+    """The parties that ``owner``'s list passes; all lists end at the active ``parties[0]``."""
     active, *passive = parties
     if owner == active:
         return (*passive, active)
@@ -47,7 +47,7 @@ def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
 
 
 class Pieces:
-    """An array of ``rows`` rows that comes in pieces of ``size``, each once and in any order."""
+    """An array of ``rows`` rows that arrives in pieces of ``size``, each once, in any order."""
 
     def __init__(self, rows: int, size: int) -> None:
         self.rows = rows
@@ -55,7 +55,7 @@ class Pieces:
         self._parts: dict[int, NDArray[Any]] = {}
 
     def add(self, start: int, part: NDArray[Any]) -> None:
-        """Take the piece that begins at ``start``; ProtocolError if it is none, or came before."""
+        """Take the piece at ``start``; ProtocolError if it is misplaced or repeated."""
         length = min(self._size, self.rows - start)
         if start % self._size or start in self._parts or len(part) != max(length, 0):
             raise ProtocolError(f"rows {start} to {start + len(part)} are no piece of {self.rows}")
@@ -63,18 +63,18 @@ class Pieces:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are here."""
+        """Whether all rows have arrived."""
         return len(self._parts) * self._size >= self.rows
 
     def in_order(self) -> list[NDArray[Any]]:
-        """The pieces, the first rows first."""
+        """The pieces in the order of their rows."""
         return [self._parts[start] for start in sorted(self._parts)]
 
 
 class Alignment(Machine, ABC):
-    """One party's side of an alignment among ``parties``, the active one first.
+    """One party's side of an alignment among ``parties``, the active party first.
 
-    ``key`` (32 random bytes) must be fresh: under a key used twice, two alignments could be linked.
+    ``key`` (32 random bytes) must be fresh: a key used twice would link two alignments.
     """
 
     def __init__(self, state: Enum, party: str, parties: Sequence[str], key: bytes) -> None:
@@ -84,7 +84,7 @@ class Alignment(Machine, ABC):
         self._active = parties[0]
         self._key = key
         self._sent_order: NDArray[np.uint32]
-        """Which of this party's ids stands where in its list as it was sent."""
+        """The index of this party's id at each place of its sent list."""
         self._lists: dict[str, Pieces] = {}
         """The lists under this party's key, by owner."""
         self._arriving: dict[str, Pieces] = {}
@@ -106,7 +106,7 @@ class Alignment(Machine, ABC):
         own.add(start, points)
         self._worked(len(points))
         if own.complete:
-            # Sorted, a list discloses nothing of the order in which its owner holds the ids.
+            # A sorted list does not disclose the order in which its owner holds the ids.
             self._run(OWN_SORTED, single(SortPoints(own.in_order())), self._send_own)
 
     def _send_own(self, ordered: Sorted) -> None:
@@ -130,7 +130,7 @@ class Alignment(Machine, ABC):
         points = body.points.numpy()
         if arriving.rows != body.rows:
             raise ProtocolError(f"{owner}'s list had {arriving.rows} rows, now {body.rows}")
-        arriving.add(body.start, np.empty((len(points), 0)))  # that it came, not what it was
+        arriving.add(body.start, np.empty((len(points), 0)))  # note the arrival, not the content
         if owner == self._party:
             self._with_points(owner, body.start, points)
         else:
@@ -138,7 +138,7 @@ class Alignment(Machine, ABC):
             self._run(BLINDED, single(computation), partial(self._with_product, owner, body.start))
 
     def _announced(self, owner: str, rows: int) -> bool:
-        """A list of ``rows`` ids begins to arrive; False where it ends the session."""
+        """Take the length of an arriving list; False if it ends the session."""
         return True
 
     def _with_product(self, owner: str, start: int, points: Points) -> None:
@@ -147,12 +147,12 @@ class Alignment(Machine, ABC):
 
     @abstractmethod
     def _with_points(self, owner: str, start: int, points: Points) -> None:
-        """A piece of a list is under this party's key."""
+        """Take a piece of a list that is now under this party's key."""
 
     def _pass_on(self, owner: str, points: Points, first: int = 0) -> None:
-        """Send the list from row ``first`` on, with a pause now and then.
+        """Send the list from row ``first`` on, with pauses.
 
-        A million points sent in one go would hold up all that this party does.
+        A million points sent at once would block this party.
         """
         stop = first + _BURST * _POINTS
         for start, part in _parts(points[first:stop], _POINTS):
@@ -165,19 +165,19 @@ class Alignment(Machine, ABC):
         self._send(self._after(owner), body)
 
     def _before(self, owner: str) -> str:
-        """From whom ``owner``'s list comes to this party; nobody, if it does not pass here."""
+        """The party before this one on the way of ``owner``'s list; empty if it does not pass."""
         before, here = (owner, *way(self._parties, owner)), way(self._parties, owner)
         return before[here.index(self._party)] if self._party in here else ""
 
     def _after(self, owner: str) -> str:
-        """To whom ``owner``'s list goes from this party."""
+        """The party after this one on the way of ``owner``'s list."""
         stations = (owner, *way(self._parties, owner))
         return stations[stations.index(self._party) + 1]
 
     # Places of the common rows come back
 
     def _arrived_places(self, body: alignment.CommonRows) -> NDArray[np.uint32] | None:
-        """All places in the list of ``body.owner`` once the last of them is here."""
+        """All places in the list of ``body.owner``; None until the last has arrived."""
         pieces = self._places.setdefault(body.owner, Pieces(body.rows, _PLACES))
         if pieces.rows != body.rows:
             raise ProtocolError(f"{pieces.rows} rows were common, now {body.rows}")
@@ -185,7 +185,7 @@ class Alignment(Machine, ABC):
         return np.concatenate(pieces.in_order()) if pieces.complete else None
 
     def _own_rows(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Which of this party's ids stand at ``places`` in its list."""
+        """The indices of this party's ids at ``places`` of its list."""
         return self._found(self._sent_order, places)
 
     @staticmethod

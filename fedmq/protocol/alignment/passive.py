@@ -42,16 +42,16 @@ class OwnIds(Protocol):
         """The ids, normalised, each once."""
 
     def keep(self, rows: NDArray[np.uint32]) -> Computation:
-        """The computation that stores the alignment: these of the ids, in this order."""
+        """The computation that stores the alignment: the ids at ``rows``, in this order."""
 
 
 class PassiveAlignment(Alignment):
     """Aligns with all other ``parties``; ``load`` computes this party's :class:`OwnIds`.
 
-    ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
-    common ids it wants no alignment. So it blinds no list that is shorter: its length alone shows
-    that too few are common. Nor does it blind one of more than ``longest`` ids. ``consent_within``:
-    seconds within which this party's owner answers, and no id is read before; 0: nobody is asked.
+    ``agree`` raises Refused if the terms do not suit this party. The alignment needs at least
+    ``fewest`` common ids, so the party blinds no list shorter than that: too few would be common.
+    Nor does it blind a list of more than ``longest`` ids. ``consent_within``: seconds that this
+    party's owner has to answer, before any id is read; 0: the owner is not asked.
     """
 
     TABLE = PASSIVE_ALIGNMENT
@@ -79,7 +79,7 @@ class PassiveAlignment(Alignment):
         self._attach(self._consent)
         self._own: OwnIds
         self._list_origin: NDArray[np.uint32] | None = None
-        """Where each row of the active party's list stood before this party sorted it."""
+        """The place of each row of the active party's list before this party sorted it."""
         self._own_places: NDArray[np.uint32]
 
     @property
@@ -109,20 +109,20 @@ class PassiveAlignment(Alignment):
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         if self.state is State.PREPARING:
-            # What went wrong may quote this party's data, so the peer does not read it.
+            # The error may quote this party's data, so the peer does not read it.
             self._refuse(event.error, "its own ids could not be read; its log says why")
         else:
             super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
-        # The others may not have been asked yet; they hear of it from the active party.
+        # The other parties may not have been asked yet; the active party tells them.
         self._move(REFUSES)
         self._send(self._active, SessionRefuse(reason=disclosed or str(error)))
         self._emit(Fail(error))
 
     @on_message(alignment.AlignmentBegin)
     def _on_begin(self, _: str, __: alignment.AlignmentBegin) -> None:
-        # What lists tell cannot be taken back: another run needs another yes.
+        # A disclosed list cannot be withdrawn: another run needs another consent.
         self._emit(Save(ConsentUsed()))
         self._blind_own(self._own.ids)
 
