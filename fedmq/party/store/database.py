@@ -55,7 +55,7 @@ MIGRATIONS: Sequence[str] = (
     ALTER TABLE sessions ADD COLUMN begun REAL NOT NULL DEFAULT 0;
     UPDATE sessions SET begun = changed;
     """,
-    # What was answered is counted for good; sessions are forgotten.
+    # Answers count forever, but sessions are forgotten.
     """
     CREATE TABLE answered_rows (
         session TEXT PRIMARY KEY,
@@ -98,12 +98,12 @@ MIGRATIONS: Sequence[str] = (
     ) STRICT;
     """,
 )
-"""Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
+"""Scripts from one schema version to the next; ``user_version`` counts those a file has run."""
 
 _BUSY_SECONDS = 10.0
 _LOG_PAGES = 256
-"""SQLite moves a write-ahead log of more pages (4 KiB) into the file. That waits for the disk twice
-more, so it is not done at every tree."""
+"""SQLite moves a longer write-ahead log (in 4 KiB pages) into the file. That waits for the disk
+twice more, so it does not happen at every tree."""
 
 
 class _Full(Exception):
@@ -122,16 +122,16 @@ class Database:
 
     @property
     def trouble(self) -> str:
-        """Why writing does not succeed at the moment; empty when all is well."""
+        """Why writing fails at the moment; empty when all is well."""
         return str(self._troubles)
 
     async def open(self) -> None:
-        """Open the file, make it if it is missing, and bring its schema up to date.
+        """Open or make the file, and bring its schema up to date.
 
         Waits for a full disk.
 
         Raises:
-            ConfigError: it is damaged, cannot be written, or a newer fedmq has made it.
+            ConfigError: the file is damaged, cannot be written, or comes from a newer fedmq.
         """
         try:
             await self._until_taken(self._migrated, _Full)
@@ -139,18 +139,18 @@ class Database:
             raise ConfigError(f"{self._path}: the store cannot be used: {error}") from None
 
     async def close(self) -> None:
-        """Wait for the work that is under way, and close the file."""
+        """Wait for the running work, and close the file."""
         closing = self._in_thread(self._disconnect)
-        # From here on no work is taken, which would open the file again.
+        # From here on the thread takes no work, which would open the file again.
         self._thread.shutdown(wait=False)
         await closing
 
     async def read(self, work: Work[T]) -> T:
-        """The result of ``work``; tried again like ``write``, for reads too may touch the disk."""
+        """The result of ``work``; retried like ``write``, because reads may touch the disk too."""
         return await self._until_taken(lambda: work(self._connected()))
 
     async def write(self, work: Work[T]) -> T:
-        """Do ``work`` and have it on disk; while the disk refuses, try again and again.
+        """Do ``work`` and put it on disk; retry while the disk refuses.
 
         A session cannot go on without its store, and a full disk is no reason to lose it.
         """
@@ -180,11 +180,11 @@ class Database:
             connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-                # What is saved must survive a loss of power, not only a crash.
+                # Saved data must survive a power loss, not only a crash.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-                # The log is cut to this size after one long write, such as a million margins.
+                # A long write, such as a million margins, must not leave a long log behind.
                 connection.execute(f"PRAGMA journal_size_limit = {_LOG_PAGES * 4096}")
             except sqlite3.Error:
                 connection.close()
@@ -226,17 +226,17 @@ _BACKOFF = Backoff(limit=5.0)
 
 
 class DiskTroubles:
-    """What waits for the disk at the moment, each with the last refusal."""
+    """Everything that waits for the disk at the moment, each with the last refusal."""
 
     def __init__(self) -> None:
         self._waiting: dict[object, str] = {}
 
     def __str__(self) -> str:
-        """The refusal of what has waited longest; empty while nothing waits."""
+        """The refusal of the longest wait; empty while nothing waits."""
         return next(iter(self._waiting.values()), "")
 
     def another(self) -> Callable[[str], None]:
-        """The ``on_trouble`` of another call of `until_taken`."""
+        """The ``on_trouble`` of one more call of `until_taken`."""
         key = object()
 
         def on_trouble(trouble: str) -> None:
@@ -256,11 +256,11 @@ async def until_taken(
     backoff: Backoff = _BACKOFF,
     on_trouble: Callable[[str], None] = lambda _: None,
 ) -> T:
-    """The result of ``work``, which is tried again after every ``refusal`` of the disk.
+    """The result of ``work``, which is retried after every ``refusal`` of the disk.
 
     The first refusal and the success after it are logged, with ``named`` in front. ``on_trouble``
-    is called with the text of every refusal, and with an empty one in the end: also where it is
-    cancelled, as for an attempt that gives way to the next one.
+    gets the text of every refusal, and an empty text at the end: also on cancellation, as when an
+    attempt gives way to the next one.
     """
     trouble = ""
     try:

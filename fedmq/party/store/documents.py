@@ -1,8 +1,8 @@
 """What does a party keep of its models, besides the journal? A kind of document a folder.
 
 `Documents` is the store of one kind: files by name, each written whole or not at all. The kinds
-follow, from the share of a model to the figures of a cross-validation. `keep_result` writes what
-comes of a training, and `delete_model` deletes all that is kept of a model.
+follow, from the share of a model to the figures of a cross-validation. `keep_result` writes the
+results of a training, and `delete_model` deletes everything that belongs to a model.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ __all__ = [
 
 T = TypeVar("T")
 
-_FOR_ALL = 0o666  # less the umask: no column, id or label of anybody is in the file
+_FOR_ALL = 0o666  # less the umask: the file holds no column, id or label of any person
 
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[T]):
-    """How a value is written, and read again: ``loads`` raises ValueError on all other bytes."""
+    """Writes a value and reads it again: ``loads`` raises ValueError on all other bytes."""
 
     dumps: Callable[[T], str | bytes]
     loads: Callable[[bytes], T]
 
 
 def json_of(kind: Any) -> Format[Any]:
-    """JSON that is a ``kind``, which may be any type that pydantic knows."""
+    """JSON of a ``kind``, any type that pydantic knows."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     return Format(adapter.dump_json, adapter.validate_json)
 
@@ -89,14 +89,14 @@ def _json_text(data: bytes) -> str:
 
 TEXT: Format[str] = Format(str, bytes.decode)
 JSON_TEXT: Format[str] = Format(str, _json_text)
-"""Text that others have written, and whose keys are theirs."""
+"""Text that others have written, with their own keys."""
 
 
 class Documents(Generic[T]):
     """One kind of document: ``FOLDER/NAME.json``, each file written whole or not at all.
 
-    ``damaged`` says what a file is that cannot be read, and what its owner does about it;
-    ``missing``, with ``{name}`` and ``{known}``, that there is none.
+    ``damaged`` describes an unreadable file and its owner's remedy; ``missing``, with ``{name}``
+    and ``{known}``, describes an absent one.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class Documents(Generic[T]):
         self._mode = mode
 
     def path(self, name: str) -> Path:
-        """The file of ``name``, whether it exists or not."""
+        """The file of ``name``, existing or not."""
         return self._folder / f"{name}{self._suffix}"
 
     def names(self) -> list[str]:
-        """The documents that are here, the oldest first."""
+        """The names of the documents, the oldest first."""
         written = {}
         for path in self._folder.glob(f"*{self._suffix}"):
             with contextlib.suppress(FileNotFoundError):  # deleted since the folder was listed
@@ -143,7 +143,7 @@ class Documents(Generic[T]):
             raise DataError(f"{path}: {self._damaged}") from None
 
     def read(self, name: str) -> T:
-        """The document; DataError if there is none, or it is damaged."""
+        """The document; DataError if it is missing or damaged."""
         found = self.find(name)
         if found is None:
             known = ", ".join(self.names()[-5:]) or "none"
@@ -152,7 +152,7 @@ class Documents(Generic[T]):
         return found
 
     def keep(self, name: str, value: T) -> None:
-        """Write ``value`` in place of an earlier one; ConfigError if the disk refuses."""
+        """Write ``value``, replacing an earlier one; ConfigError if the disk refuses."""
         path = self.path(name)
         try:
             write_atomically(path, self._form.dumps(value), self._mode)
@@ -185,11 +185,11 @@ class ModelStore:
         )
 
     def ids(self) -> list[str]:
-        """The models that have a share here, the oldest first."""
+        """The models with a share here, the oldest first."""
         return self._shares.names()
 
     def path(self, model: str) -> Path:
-        """The file of ``model``, whether it exists or not."""
+        """The file of ``model``, existing or not."""
         return self._shares.path(model)
 
     def newest(self) -> str:
@@ -216,7 +216,7 @@ class ModelStore:
         return PassiveShare.loads(self._shares.read(model), str(self.path(model)))
 
 
-# What a training leaves beside the share
+# The files of a training beside the share
 
 
 class TrainingRecord(BaseModel):
@@ -237,7 +237,7 @@ class TrainingRecord(BaseModel):
 
     @classmethod
     def of(cls, session: str, job: TrainingJob, rows: int, held_out: int, began: float) -> Self:
-        """Of a training that ends now; ``began`` in seconds since the epoch."""
+        """The record of a training that ends now; ``began`` in seconds since the epoch."""
         return cls(
             session=session,
             job=job,
@@ -249,9 +249,9 @@ class TrainingRecord(BaseModel):
 
 
 class TrainedCounts(BaseModel):
-    """How a party's own columns were spread in a training; at the active party the scores, too.
+    """The distribution of a party's own columns in a training; at the active party scores, too.
 
-    ``scores`` are margins, a column for each output; other parties have none.
+    ``scores`` are margins, a column for each output; passive parties have none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -267,7 +267,7 @@ class TrainedCounts(BaseModel):
         values: NDArray[np.float32],
         margins: NDArray[np.float32] | None = None,
     ) -> Self:
-        """Of ``values`` (rows, features), and margins (rows,) or (rows, outputs)."""
+        """Count ``values`` (rows, features), and margins (rows,) or (rows, outputs)."""
         scores: tuple[BinnedColumn, ...] = ()
         if margins is not None:
             outputs = margins.reshape(len(margins), -1)
@@ -282,8 +282,8 @@ class TrainedCounts(BaseModel):
 class HeldOutRows:
     """The rows that a training held out, by ``ids`` and their evaluation ``sets``.
 
-    ``label`` is float32 (rows,), or (rows, 2) for bounds of times. The file is CSV, for whoever
-    validates the model: the columns id, set and label, and of bounds label_upper_bound.
+    ``label`` is float32 (rows,), or (rows, 2) for bounds of times. The file is CSV, for the model's
+    validation: the columns id, set and label, and for bounds label_upper_bound.
     """
 
     ids: tuple[str, ...]
@@ -292,7 +292,7 @@ class HeldOutRows:
 
     @classmethod
     def of(cls, table: ActiveTable) -> Self:
-        """Those of a training's table."""
+        """The held-out rows of a training's table."""
         names = np.empty(len(table.label), dtype=object)
         for name, rows in table.evaluation_sets.items():
             names[rows] = name
@@ -313,7 +313,7 @@ class HeldOutRows:
 
     @classmethod
     def loads(cls, data: bytes) -> Self:
-        """The rows in a file of `dumps`; ValueError or IndexError if it is another."""
+        """The rows in a file of `dumps`; ValueError or IndexError for any other file."""
         headers, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
         if tuple(headers) not in (_HELD_OUT_HEADERS, _HELD_OUT_HEADERS[:3]):
             raise ValueError
@@ -332,7 +332,7 @@ _CROSS_VALIDATED: Format[CrossValidated] = json_of(CrossValidated)
 
 
 def training_records(state: Path) -> Documents[TrainingRecord]:
-    """How each model was trained: what its share does not say. Only the active party has them."""
+    """How each model was trained, beyond its share. Only the active party has these records."""
     return Documents(
         state / "trained",
         _RECORD,
@@ -341,7 +341,7 @@ def training_records(state: Path) -> Documents[TrainingRecord]:
 
 
 def trained_counts(state: Path) -> Documents[TrainedCounts]:
-    """How this party's columns were spread in each training."""
+    """The distribution of this party's columns in each training."""
     return Documents(
         state / "drift",
         _COUNTS,
@@ -351,12 +351,12 @@ def trained_counts(state: Path) -> Documents[TrainedCounts]:
 
 
 def scored_counts_path(state: Path, model: str) -> Path:
-    """Where the counts of those who are scored now are kept, beside those of the training."""
+    """The file with counts of the people scored now, beside those of the training."""
     return state / "drift" / f"{model}.scored"
 
 
 def keep_trained_counts(state: Path, model: str, counts: TrainedCounts) -> None:
-    """Keep the counts of a training, and none of an earlier model of this name."""
+    """Keep the counts of a training, and drop those of an earlier model of this name."""
     trained_counts(state).keep(model, counts)
     _unlink(scored_counts_path(state, model))
 
@@ -381,7 +381,7 @@ def cross_validations(state: Path) -> Documents[CrossValidated]:
 
 
 def keep_cross_validation(state: Path, found: CrossValidated, table: ActiveTable) -> None:
-    """Keep the figures, and as CSV the fold by which each row of ``table`` was scored."""
+    """Keep the figures, and as CSV the fold that scored each row of ``table``."""
     numbers = np.full(len(table.label), -1)
     for number, fold in enumerate(table.folds):
         numbers[fold.scored] = number
@@ -403,10 +403,10 @@ def keep_result(
     margins: Callable[[], NDArray[np.float32] | None],
     result: ActiveShare | CrossValidated,
 ) -> None:
-    """Keep how a model was trained, the rows that were held out, and counts; then the share.
+    """Keep the training record, the held-out rows and the counts of a model; then its share.
 
-    A model is there with them or not. ``margins`` gives those of all rows at the end. Of a
-    cross-validation only the figures and the folds are kept. ConfigError if the disk refuses.
+    So a model is complete or absent. ``margins`` gives those of all rows at the end. A
+    cross-validation keeps only its figures and folds. ConfigError if the disk refuses.
     """
     if isinstance(result, CrossValidated):
         keep_cross_validation(state, result, table)
@@ -422,32 +422,32 @@ def keep_result(
 
 
 def keep_share(state: Path, table: Callable[[], PassiveTable], share: PassiveShare) -> None:
-    """Keep the counts of a passive party's columns, and then its share; as `keep_result`."""
+    """Keep the counts of a passive party's columns, then its share; like `keep_result`."""
     trained = table()
     keep_trained_counts(state, share.model_id, TrainedCounts.of(trained.features, trained.values))
     ModelStore(state).save(share)
 
 
-# What others say of a model, and what is said of it
+# Statements about a model, from others and for others
 
 
 _NAMES: Format[dict[str, ShownColumns]] = json_of(dict[str, ShownColumns])
 
 
 def column_names(state: Path) -> Documents[dict[str, ShownColumns]]:
-    """By model and party, the names of columns that other parties have disclosed."""
+    """By model and party, the column names that other parties have disclosed."""
     return Documents(
         state / "columns", _NAMES, "is damaged; delete it, and ask for the names again"
     )
 
 
 def read_column_names(state: Path, model: str) -> dict[str, ShownColumns]:
-    """By party, whose texts are names of columns; DataError if the file is damaged."""
+    """Column names by party; DataError if the file is damaged."""
     return column_names(state).find(model) or {}
 
 
 def keep_column_names(state: Path, model: str, shared: Mapping[str, ShownColumns]) -> None:
-    """Keep these beside what other parties disclosed before; ConfigError if the disk refuses."""
+    """Add these to earlier disclosures of other parties; ConfigError if the disk refuses."""
     column_names(state).keep(model, {**read_column_names(state, model), **shared})
 
 
@@ -467,13 +467,13 @@ def cards(state: Path) -> Documents[str]:
 
 
 _FORMER_MODELS = 5
-"""To so many former models of a name it can be rolled back."""
+"""Number of former models of a name that a rollback can reach."""
 
 
 class Deployment(BaseModel):
-    """A model as it is served. ``left`` and ``right`` are its chains here; empty at the active.
+    """A served model. ``left`` and ``right`` are its chains here; empty at the active party.
 
-    ``agreed``: at the active, to which reasons the other owners agreed.
+    ``agreed``: at the active party, the reasons to which the other owners agreed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -486,7 +486,7 @@ class Deployment(BaseModel):
 
     @property
     def chains(self) -> Chains:
-        """Which of this party's records follow which."""
+        """The chains of this party's records."""
         return Chains.of(self.left, self.right)
 
 
@@ -536,13 +536,13 @@ class Deployments:
         return versions[-2]
 
     def kept(self) -> list[Deployment]:
-        """The two newest of every name: passive parties may be asked for both at any time."""
+        """The two newest of every name: the active party may ask for both at any time."""
         return [
             deployment for versions in self._document.names.values() for deployment in versions[-2:]
         ]
 
     def put(self, name: str, deployment: Deployment) -> None:
-        """``name`` stands for ``deployment`` from now on; a rollback drops the newer deployment.
+        """Point ``name`` to ``deployment`` from now on; a rollback drops the newer deployment.
 
         Raises:
             ConfigError: the disk refuses.
@@ -563,7 +563,7 @@ class Deployments:
 
 
 def check_unserved(state: Path, model: str) -> None:
-    """Raise ConfigError where ``model`` is served, or can be rolled back to."""
+    """Raise ConfigError if ``model`` is served, or a rollback can reach it."""
     names = Deployments.read(state).names_of(model)
     if names:
         raise ConfigError(
@@ -573,10 +573,10 @@ def check_unserved(state: Path, model: str) -> None:
 
 
 def delete_model(state: Path, model: str) -> None:
-    """Delete this party's share of ``model`` and what lies beside it; the share goes last.
+    """Delete this party's share of ``model`` and the files beside it; the share goes last.
 
     Raises:
-        ConfigError: it is served, or the disk refuses.
+        ConfigError: the model is served, or the disk refuses.
     """
     check_unserved(state, model)
     beside: tuple[Documents[Any], ...] = (

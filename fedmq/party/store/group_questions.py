@@ -21,23 +21,24 @@ __all__ = ["GroupQuestion", "GroupQuestions", "hashed_ids"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupQuestion:
-    """One that was answered, about these people: uint64 hashes, ascending."""
+    """An answered question about ``people``: uint64 hashes, ascending."""
 
     people: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupQuestions:
-    """Those of the party with this state folder: a file each, in a folder of each column."""
+    """The questions of the party with this state folder: a file each, in a folder per column."""
 
     state: Path
     clock: Callable[[], float] = time.time
 
     @contextmanager
     def alone(self, column: str) -> Iterator[None]:
-        """Nobody else looks at or keeps questions about ``column`` meanwhile.
+        """Lock the questions about ``column`` against other readers and writers.
 
-        Two at once would each be compared with neither. Raises ConfigError if the disk refuses.
+        Two questions at once would not be compared with each other. Raises ConfigError if the
+        disk refuses.
         """
         path = self._folder(column) / "lock"
         try:
@@ -50,7 +51,7 @@ class GroupQuestions:
             yield
 
     def about(self, column: str) -> Iterator[GroupQuestion]:
-        """All that were kept; DataError if a file is damaged."""
+        """All kept questions; DataError if a file is damaged."""
         folder = self._folder(column)
         for path in sorted(folder.glob("*.people")) if folder.is_dir() else ():
             try:
@@ -61,7 +62,7 @@ class GroupQuestions:
                 raise DataError(f"{path}: is damaged; restore it from a backup") from None
 
     def asked_since(self, at: float, column: str) -> int:
-        """How many questions began after ``at`` (Unix seconds), whether they were answered or not.
+        """Number of questions that began after ``at`` (Unix seconds), answered or not.
 
         Those of before are not counted again.
         """

@@ -1,11 +1,10 @@
 """What must no session forget? A journal of each attempt, in tables of the party's SQLite file.
 
-`StoreJournal` writes the records of one attempt. Below it stand the tables, each read by others.
+`StoreJournal` writes the records of one attempt. Below it are the tables, each with its readers.
 `SessionStore` keeps the sessions that survive a crash, with a checkpoint after each tree: JSON, and
-the margins as raw bytes. `AnsweredSumsStore` counts the sums that were answered about the same
-rows, over all trainings. `ConsentRequestStore` keeps what this party's owner was asked to agree
-to, and the answers. `OpenedSessions` keeps which sessions were opened here, so that none is opened
-again by a recording of it.
+the margins as raw bytes. `AnsweredSumsStore` counts the answered sums about the same rows, over all
+trainings. `ConsentRequestStore` keeps the requests to this party's owner, and the answers.
+`OpenedSessions` records the sessions opened here, so that a replayed message opens none again.
 """
 
 from __future__ import annotations
@@ -67,16 +66,16 @@ __all__ = [
 
 
 class Journal(Protocol):
-    """All that one attempt at a session must not forget. Each call returns once it is on disk."""
+    """All that one attempt at a session must not forget; each call returns once it is on disk."""
 
     durable: ClassVar[bool]
-    """Whether a new attempt can go on where this one stands."""
+    """Whether a new attempt can go on from this attempt's state."""
 
     async def begin(self) -> None:
         """The attempt begins."""
 
     async def write(self, record: Record) -> None:
-        """Nothing that is sent afterwards leaves before ``record`` is on disk."""
+        """Put ``record`` on disk before any later message leaves."""
 
     def note(self, message: TranscriptMessage) -> None:
         """A message was taken or is sent; it is on disk with the next checkpoint."""
@@ -85,7 +84,7 @@ class Journal(Protocol):
         """The session has reached its end."""
 
     async def fail(self, reason: str, own_reason: str) -> None:
-        """The session has ended without a result.
+        """Record that the session has ended without a result.
 
         ``reason`` is for the other parties to read, ``own_reason`` for the owner alone.
         """
@@ -108,14 +107,14 @@ class NullJournal:
 
 
 NULL_JOURNAL: Journal = NullJournal()
-"""Keeps nothing: for sessions that their owner asks for again after a crash."""
+"""Keeps nothing: for sessions whose owner repeats the request after a crash."""
 
 
 class StoreJournal:
     """Keeps one attempt in ``store``; ``on_result`` stores the result itself.
 
-    ``on_budget`` records what a training is expected to disclose. Messages, commitments and
-    signatures go to ``transcript``, where there is one.
+    ``on_budget`` records the expected disclosure of a training. Messages, commitments and
+    signatures go to ``transcript``, if there is one.
     """
 
     durable: ClassVar[bool] = True
@@ -135,7 +134,7 @@ class StoreJournal:
         self._on_budget = on_budget
         self._transcript = transcript
         self._limit = math.inf
-        """Sums per row, once they are agreed on."""
+        """Sums per row, once agreed on."""
 
     async def begin(self) -> None:
         await self._store.begin(self._session)
@@ -189,22 +188,22 @@ class StoreJournal:
 Lifecycle = Literal["running", "finished", "failed"]
 
 _KEPT_SECONDS = 7 * 24 * 3600.0
-"""Another party may still ask how a session ended that is finished here."""
+"""Another party may still ask how a session that has finished here ended."""
 _KEPT_ENDED = 20
 _LONGEST = 2000  # characters of a reason
 _MARGINS = 2
-"""A party may be one tree behind: the margins of the last tree and of the one before are kept.
+"""A party may be one tree behind: keep the margins of the last tree and of the one before.
 
-Where models grow in turns, those of the last tree of each, and of the one before all these."""
+Models that grow in turns each have a last tree: keep theirs, and the one before all these."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One training session. ``job`` is what the active party was asked for, as JSON.
+    """One training session. ``job`` is the request to the active party, as JSON.
 
-    ``begun`` is in seconds since the epoch, by this party's clock. ``terms``: the digest of those
-    to which another party agreed at its first attempt. ``own_reason``: why it failed, for the
-    owner alone; ``reason`` is for the other parties to read.
+    ``begun`` is in seconds since the epoch, by this party's clock. ``terms``: the digest of the
+    terms that a passive party agreed to at its first attempt. ``own_reason``: why it failed, for
+    the owner alone; other parties may read ``reason``.
     """
 
     id: str
@@ -220,7 +219,7 @@ class StoredSession:
 
     @property
     def why(self) -> str:
-        """Why it failed, in all words that its owner may read."""
+        """Why it failed, with all words that its owner may read."""
         return self.own_reason or self.reason
 
 
@@ -247,12 +246,12 @@ class SessionStore:
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
     async def unchanged(self, seconds: float) -> list[StoredSession]:
-        """Those of ``running`` whose last attempt and last tree are so many seconds ago."""
+        """Sessions of ``running`` whose last attempt and last tree are ``seconds`` ago."""
         latest = self._clock() - seconds
         return await self._select("WHERE state = 'running' AND changed < ? ORDER BY rowid", latest)
 
     async def ended(self, most: int) -> list[tuple[StoredSession, float]]:
-        """The last ``most`` that ended, the oldest first, each with when it did (Unix seconds)."""
+        """The last ``most`` ended sessions, the oldest first, each with its end (Unix seconds)."""
         query = (
             f"SELECT {_SESSION_COLUMNS}, changed FROM sessions WHERE state != 'running' "
             "ORDER BY changed DESC LIMIT ?"
@@ -261,7 +260,7 @@ class SessionStore:
         return [(_stored(row[:-1]), float(row[-1])) for row in reversed(rows)]
 
     async def checkpoints(self, session: str) -> list[Checkpoint]:
-        """The trees of a session that are saved here, the first one first."""
+        """The saved trees of a session, the first one first."""
 
         def select(connection: sqlite3.Connection) -> list[Any]:
             query = (
@@ -339,9 +338,9 @@ class SessionStore:
     async def end(
         self, session: str, state: Lifecycle, reason: str = "", own_reason: str = ""
     ) -> None:
-        """Record how a session ended; ``reason`` is also for the other parties to read.
+        """Record how a session ended; other parties may also read ``reason``.
 
-        A failed session does not go on, so its trees are dropped; so are old sessions.
+        A failed session does not go on, so its trees are dropped; old sessions are dropped too.
         """
 
         def write(connection: sqlite3.Connection) -> None:
@@ -358,7 +357,7 @@ class SessionStore:
         await self.database.write(write)
 
     async def prune(self) -> None:
-        """Forget sessions that ended long ago, and all but the last ones that ended."""
+        """Forget sessions that ended long ago, and all but the last of the ended ones."""
         await self.database.write(self._prune)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
@@ -387,14 +386,14 @@ def _stored(row: tuple[Any, ...]) -> StoredSession:
 
 
 Row = tuple[int, str, bytes | None]
-"""Number of the tree, its data as JSON, and its margins (little-endian float32) if it has any."""
+"""Number of the tree, its data as JSON, and its margins (little-endian float32), if any."""
 
 
 def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
     """``checkpoint`` as a row.
 
-    The names of the columns and the digest of the table are the same in all checkpoints of a
-    session. Only its ``first`` row holds them: of a thousand columns they are larger than a tree.
+    All checkpoints of a session share the names of the columns and the digest of the table. Only
+    its ``first`` row holds them: for a thousand columns they are larger than a tree.
     """
     records = json.loads(checkpoint.records.model_dump_json())
     data: dict[str, Any] = {"records": records}
@@ -419,7 +418,7 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
 
 
 def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
-    """The checkpoint in ``row``, bit for bit; ``first`` is the session's first, if not this one."""
+    """Restore a checkpoint bit for bit; ``first`` is the session's first, None if ``row`` is it."""
     number, text, margin = row
     data = json.loads(text)
     if first is not None:
@@ -441,7 +440,7 @@ def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
     )
 
 
-_ROUNDING = 1e-6  # of sums per row, which are added up in another order than they were foretold
+_ROUNDING = 1e-6  # of sums per row, which the forecast adds up in another order
 
 
 class AnsweredSumsStore:
@@ -451,15 +450,15 @@ class AnsweredSumsStore:
         self._database = database
 
     async def trainings(self) -> tuple[AnsweredTraining, ...]:
-        """What was answered and is reserved, by session, the oldest first."""
+        """Answered and reserved sums by session, the oldest first."""
         return await self._database.read(_trainings)
 
     async def reserve(self, session: str, row_set: RowSet, reserved: float, most: float) -> None:
-        """Nobody else gets what ``session`` may come to, in sums per row, while it is open.
+        """Reserve for ``session`` its most sums per row, while it is open.
 
         Raises:
-            Refused: with what others have answered and reserved it is more than ``most``, or the
-                session was about other rows before.
+            Refused: with the answered and reserved sums of others it exceeds ``most``, or the
+            session was about other rows before.
         """
 
         def write(connection: sqlite3.Connection) -> None:
@@ -480,9 +479,9 @@ class AnsweredSumsStore:
         row_set: RowSet,
         most: float = math.inf,
     ) -> None:
-        """``sums`` of a tree are about to be answered, those answered before included.
+        """Count ``sums`` of a tree before the answer leaves, with those answered before.
 
-        Errors as for ``reserve``; what was reserved may always be answered.
+        Errors as for ``reserve``; reserved sums may always be answered.
         """
 
         def write(connection: sqlite3.Connection) -> None:
@@ -511,12 +510,12 @@ def _trainings(connection: sqlite3.Connection) -> tuple[AnsweredTraining, ...]:
     trees = "SELECT session, tree, attempt, sums FROM answered_trees"
     for session, tree, attempt, count in connection.execute(trees):
         sums[session][tree, attempt] = count
-    # A session that has ended answers no more, so nothing stays reserved for it.
+    # A session that has ended answers nothing more, so it reserves nothing.
     sets = (
         "SELECT session, row_count, sketch, reserved * EXISTS (SELECT 1 FROM sessions "
         "WHERE id = session AND state = 'running') FROM answered_rows ORDER BY rowid"
     )
-    row_sets: dict[tuple[int, bytes], RowSet] = {}  # of many trainings few, and each is large
+    row_sets: dict[tuple[int, bytes], RowSet] = {}  # few, and each is large
 
     def row_set(rows: int, sketch: bytes) -> RowSet:
         if (rows, sketch) not in row_sets:
@@ -530,7 +529,7 @@ def _trainings(connection: sqlite3.Connection) -> tuple[AnsweredTraining, ...]:
 
 
 def _note_rows(connection: sqlite3.Connection, session: str, row_set: RowSet) -> None:
-    """Note the rows of ``session``; Refused where they are others than those noted before."""
+    """Record the rows of ``session``; Refused if they differ from those recorded before."""
     rows = row_set.rows, row_set.sketch.astype("<u8").tobytes()
     connection.execute(
         "INSERT OR IGNORE INTO answered_rows (session, row_count, sketch) VALUES (?, ?, ?)",
@@ -562,16 +561,16 @@ def _check_budget(
 RequestState = Literal["waiting", "approved", "refused", "withdrawn"]
 
 _KEPT_REQUESTS = 200
-"""Requests that do not wait any more; the audit log keeps all."""
+"""Number of decided requests to keep; the audit log keeps all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentRequest:
-    """One alignment or training that waits, or waited, for the owner's answer.
+    """An alignment or training that waits, or waited, for the owner's answer.
 
-    ``name``: of the model or alignment. ``digest``: what tells its terms from others. ``terms``:
-    plain data for people. ``asked``, ``until`` and ``decided`` in seconds since the epoch; once
-    ``until`` is over the answer is no. ``used``: a session has begun by the approval.
+    ``name``: of the model or alignment. ``digest``: identifies the terms. ``terms``: plain data
+    for people. ``asked``, ``until`` and ``decided`` in seconds since the epoch; after ``until`` the
+    answer is no. ``used``: a session has begun with the approval.
     """
 
     id: str
@@ -605,11 +604,11 @@ class ConsentRequestStore:
         return await self._one("WHERE id = ?", request)
 
     async def of_session(self, session: str) -> ConsentRequest | None:
-        """The last one of ``session``."""
+        """The last request of ``session``."""
         return await self._one("WHERE session = ? ORDER BY rowid DESC LIMIT 1", session)
 
     async def unused(self, peer: str, digest: str) -> ConsentRequest | None:
-        """The last of ``peer`` on the terms of ``digest`` by which no session has begun yet.
+        """The last request of ``peer`` on the terms of ``digest`` that no session has used yet.
 
         It waits, or was approved.
         """
@@ -621,15 +620,15 @@ class ConsentRequestStore:
         )
 
     async def waiting(self) -> list[ConsentRequest]:
-        """Those without an answer, the oldest first."""
+        """Requests without an answer, the oldest first."""
         return await self._select("WHERE state = 'waiting' ORDER BY rowid")
 
     async def all(self) -> list[ConsentRequest]:
-        """Those that are kept, the oldest first."""
+        """All kept requests, the oldest first."""
         return await self._select("ORDER BY rowid")
 
     async def add(self, request: ConsentRequest) -> None:
-        """Keep a new one; those that were decided long ago are forgotten."""
+        """Keep a new request, and forget those decided long ago."""
         values = [*{**asdict(request), "terms": json.dumps(request.terms)}.values()]
 
         def write(connection: sqlite3.Connection) -> None:
@@ -646,7 +645,7 @@ class ConsentRequestStore:
     async def decide(
         self, request: str, state: RequestState, reason: str = "", by: str = ""
     ) -> None:
-        """Write down the answer to one that waits."""
+        """Record the answer to a waiting request."""
         await self._write(
             "UPDATE consent_requests SET state = ?, reason = ?, decided_by = ?, decided = ? "
             "WHERE id = ? AND state = 'waiting'",
@@ -654,13 +653,13 @@ class ConsentRequestStore:
         )
 
     async def belongs_to(self, request: str, session: str) -> None:
-        """It is ``session`` now that asks: the one before is gone."""
+        """Assign the request to ``session``; its earlier session is gone."""
         await self._write(
             "UPDATE consent_requests SET session = ? WHERE id = ?", (session, request)
         )
 
     async def use(self, request: str) -> None:
-        """A session begins by the approval: no other may."""
+        """Mark the approval as used by a session: no other session may use it."""
         await self._write("UPDATE consent_requests SET used = 1 WHERE id = ?", (request,))
 
     async def _one(self, where: str, *values: Any) -> ConsentRequest | None:
@@ -687,15 +686,15 @@ def _request(row: tuple[Any, ...]) -> ConsentRequest:
 
 _DAY = 24 * 3600
 _KEPT_OPENINGS = 8 * _DAY
-"""Seconds after which an opening may be forgotten: nobody sends it again by then."""
+"""Seconds after which an opening may be forgotten: no party resends it by then."""
 
 _Key = tuple[str, str, int]
 
 
 class OpenedSessions:
-    """A file of one line per opened attempt at a session; it outlives the daemon.
+    """A file with one line per opened attempt at a session; it outlives the daemon.
 
-    Once a day it is rewritten without its old lines, and whenever a line may have been cut short.
+    It is rewritten once a day without its old lines, and whenever a line may have been cut short.
     """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
@@ -706,7 +705,7 @@ class OpenedSessions:
         self._writing = threading.Lock()
 
     async def record_opening(self, header: Header) -> bool:
-        """Record that this attempt is opened; whether it never was before. The disk has it then.
+        """Record the opening on disk; True if this attempt is opened for the first time.
 
         Raises:
             ConfigError: the file cannot be read or written.
@@ -715,7 +714,7 @@ class OpenedSessions:
         return await asyncio.to_thread(self._record, key)
 
     def _record(self, key: _Key) -> bool:
-        # One after the other, so that of two openings of the same attempt only one is the first.
+        # The lock makes exactly one of two openings of the same attempt the first.
         with self._writing:
             return self._append(key)
 
@@ -727,7 +726,7 @@ class OpenedSessions:
             if now - self._rewritten_at > _DAY:
                 self._rewrite(self._seen, now)
             first = key not in self._seen
-            # A repetition too may have been sealed just now, and is good for as long.
+            # A repetition may have been sealed just now too, and stays valid for as long.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(_line(key, now))
                 file.flush()
@@ -745,7 +744,7 @@ class OpenedSessions:
             try:
                 sender, session, attempt, at = json.loads(line)
             except ValueError:
-                continue  # cut short when the machine went down, so its session never opened
+                continue  # cut short by a crash of the machine, so its session never opened
             seen[sender, session, attempt] = at
         return seen
 

@@ -1,7 +1,7 @@
 """One party's own share of a model as a file: for a backup, or for a new machine of that party.
 
-Two lines of JSON: a heading with the SHA-256 of what follows, and the share. It holds what the
-party's state folder holds, so only the party itself may read it, and no other party imports it.
+Two lines of JSON: a heading with the SHA-256 of the second line, and the share. The file is as
+private as the party's state folder: only the party itself may read it, and no other imports it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def write_share(share: ActiveShare | PassiveShare, path: Path) -> str:
 
 
 def read_share(path: Path, party: str, is_active: bool) -> ActiveShare | PassiveShare:
-    """The share of ``party`` in ``path``; ``is_active`` says whether it holds the label.
+    """Read the share of ``party`` from ``path``; ``is_active``: the party holds the label.
 
     Raises:
         DataError: the file is no share file, damaged, of an unknown version, or another party's.
@@ -98,7 +98,7 @@ def read_share(path: Path, party: str, is_active: bool) -> ActiveShare | Passive
 
 
 def check_owner(share: ActiveShare | PassiveShare, party: str, where: str) -> None:
-    """Raise DataError, which begins with ``where``, unless ``share`` belongs to ``party``."""
+    """Raise DataError, beginning with ``where``, unless ``share`` belongs to ``party``."""
     _check_party(_owner(share), party, where)
 
 

@@ -1,10 +1,10 @@
-"""What a party keeps of its trainings, so that an auditor can replay what it answered.
+"""The transcripts of a party's trainings, from which an auditor can replay its answers.
 
-A folder for each session holds a file for each attempt's beginning and end, and one for each tree:
-msgpack records, one after the other. Answers are kept as hashes, for a replay makes them again; but
-those whole that another machine may round otherwise. Where room is short, broadcasts and queries of
-the trees with the highest lots are kept as hashes, too. What is kept is what the party's machine
-hashed, message by message: nothing that only arrived.
+Each session has a folder: a file for each attempt's beginning and end, and one for each tree, as
+consecutive msgpack records. Answers are kept as hashes, because a replay makes them again; answers
+that another machine may round otherwise are kept whole. When room is short, broadcasts and queries
+of the trees with the highest lots become hashes, too. A transcript holds what the party's machine
+hashed, message by message: no message that only arrived.
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 MESSAGE, COMMITMENT, STATEMENT = "message", "commitment", "statement"
-"""Kinds of records; the attempt stands behind the kind.
+"""Kinds of records; the attempt follows the kind.
 
-A message: whether it came in, its number in that direction, its kind, its body, and its hash where
+A message: whether it came in, its number in that direction, its kind, its body, and its hash if
 the payload is left out.
 """
 
 _KEPT_SESSIONS = 10
 _THIN = training.HistogramReply | training.GradientBroadcast | training.QueryPiece
-"""What of a thin tree is kept as hashes."""
+"""Messages of a thin tree that are kept as hashes."""
 _LEAN_KINDS = {lean.kind: lean for lean in get_args(_THIN)}
-_NO_LOT = 2**32  # of a tree that was not finished: it gives way before all others
+_NO_LOT = 2**32  # of an unfinished tree: it gives way before all others
 _LONGEST_RECORD = 2**31 - 1
 
 
 def session_folder(state: Path, session: str) -> Path:
-    """Where the transcript of ``session`` lies in a state folder."""
+    """The folder of the transcript of ``session`` in a state folder."""
     return state / "transcripts" / session
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a transcript, by name; a tree whose thin file is written is left out."""
+    """The files of a transcript, by name; a tree whose thin file exists is left out."""
     files = {path for path in folder.iterdir() if not path.name.startswith(".")}
     return sorted(file for file in files if not _is_thinned(file, files))
 
 
 def _is_thinned(path: Path, files: Collection[Path]) -> bool:
-    """Whether a crash kept the whole tree from being removed after its thin file was written."""
+    """Whether the tree has a thin file: a crash came before the whole file was removed."""
     return path.suffix == ".tree" and path.with_suffix(".thin") in files
 
 
 def records_of(path: Path) -> Iterator[list[Any]]:
-    """The records in a file; a broken end, as after a crash, is left out."""
+    """Read the records in a file; a broken end, as after a crash, is left out."""
     with path.open("rb") as file:
-        most = os.fstat(file.fileno()).st_size  # a list of more members is announced by a lie
+        most = os.fstat(file.fileno()).st_size  # a list that announces more members is false
         yield from msgpack.Unpacker(
             file, max_buffer_size=_LONGEST_RECORD, max_array_len=most, max_map_len=most
         )
@@ -83,7 +83,7 @@ def records_of(path: Path) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _TreeFile:
-    """One tree of an attempt, by its lot; ``thin`` where its broadcast is left out."""
+    """One tree of an attempt, by its lot; ``thin`` if its broadcast is left out."""
 
     lot: int
     tree: int
@@ -92,7 +92,7 @@ class _TreeFile:
 
     @classmethod
     def of(cls, path: Path) -> _TreeFile | None:
-        """What the name of a file says; None for one of another kind."""
+        """Parse the name of a file; None for a file of another kind."""
         if path.suffix not in (".tree", ".thin"):
             return None
         attempt, tree, *lot = map(int, path.stem.split("-"))
@@ -106,16 +106,16 @@ class _TreeFile:
 
 
 async def forget_older(state: Path, running: Collection[str]) -> None:
-    """Remove all transcripts but those of ``running`` sessions, and of the ten last others."""
+    """Remove all transcripts except those of ``running`` sessions and the ten last others."""
     await asyncio.to_thread(_forget_older, state / "transcripts", running)
 
 
 class TranscriptWriter:
     """Keeps one attempt at ``session`` below the folder ``state``; one thread does all writing.
 
-    ``most_bytes`` are for all attempts of the session together; None for the active party, which
-    keeps only what others have signed. A disk that refuses, or is full, ends the transcript, not
-    the session: the party can then not prove what it answered.
+    ``most_bytes`` limits all attempts of the session together; None for the active party, which
+    keeps only what others have signed. A full or failing disk ends the transcript, not the
+    session: the party can then not prove its answers.
     """
 
     def __init__(
@@ -128,22 +128,22 @@ class TranscriptWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-transcript")
         self._unsynced: set[Path] = set()
         self._bytes: int | None = None
-        """What lies in the folder; None until it is counted."""
+        """Bytes in the folder; None until counted."""
         self._replays = True
         self._rounded: Set[str] = frozenset()
-        """What the session's engine rounds otherwise on another machine."""
+        """Messages that the session's engine may round otherwise on another machine."""
         self._held: list[bytes] = []
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
         self._ended = False
 
     def note(self, message: TranscriptMessage) -> None:
-        """A message was taken, or is sent."""
+        """Note a message that was taken, or is sent."""
         if not self._ended:
             self._thread.submit(self._guarded, lambda: self._write(message))
 
     async def commit(self, commitment: Commitment) -> None:
-        """Keep what this party commits to; it is on disk when this returns."""
+        """Keep a commitment of this party; it is on disk when this returns."""
         fields = {
             "values": commitment.values.astype("<f4").tobytes(),
             "shape": list(commitment.values.shape),
@@ -159,16 +159,16 @@ class TranscriptWriter:
         await self._append_synced([COMMITMENT, self._attempt, fields])
 
     async def attest(self, signed: SignedStatement) -> None:
-        """Keep what a peer has signed; it is on disk when this returns."""
+        """Keep a statement that a peer has signed; it is on disk when this returns."""
         statement = signed.statement.to_bytes()
         await self._append_synced([STATEMENT, self._attempt, statement, signed.signature])
 
     async def flush(self) -> None:
-        """Have all that was noted on disk."""
+        """Put all noted messages on disk."""
         await self._in_thread(self._sync)
 
     async def close(self) -> None:
-        """The attempt has ended: have all on disk, and note nothing more."""
+        """End the attempt: put all on disk, and note nothing more."""
         await self._in_thread(self._close)
         self._ended = True
         self._thread.shutdown(wait=False)
@@ -211,11 +211,11 @@ class TranscriptWriter:
             engine = ENGINES.get(body.engine)
             self._replays = body.sums == "shown" and engine is not None and engine.traits.replays
             self._rounded = frozenset() if engine is None else engine.traits.rounded
-            # What is refused leaves nothing behind: no file is made before something is promised.
+            # A refused opening leaves nothing behind: no file is made before a promise.
             self._held = [self._record(message)]
             return
         if not self._replays:
-            return  # nobody can replay it, and what was signed lies with the active party
+            return  # no auditor can replay it, and the active party holds the signed statements
         tree = getattr(body, "tree", None)
         if tree is None:
             self._append(self._opening, self._record(message))
@@ -225,7 +225,7 @@ class TranscriptWriter:
         growing = self._growing.setdefault(tree, _TreeFile(_NO_LOT, tree, self._attempt, False))
         record = self._record(message, growing.thin)
         self._fits(len(record))
-        if self._growing[tree] != growing:  # it has given way
+        if self._growing[tree] != growing:  # the tree has given way
             growing = self._growing[tree]
             record = self._record(message, growing.thin)
         self._append(self.folder / growing.name, record)
@@ -267,7 +267,7 @@ class TranscriptWriter:
             self._finish_tree(tree)
 
     def _finish_tree(self, tree: int) -> None:
-        """Name a tree by its lot, and keep within the bytes that the policy allows."""
+        """Name a tree by its lot, and stay within the bytes that the policy allows."""
         growing = self._growing.pop(tree)
         self._sync()
         if tree in self._lots:
@@ -276,7 +276,7 @@ class TranscriptWriter:
         self._make_room()
 
     def _fits(self, size: int) -> bool:
-        """Whether there is room for ``size`` bytes more, if need be once trees have given way."""
+        """Whether there is room for ``size`` bytes more, after trees have given way if need be."""
         if self._most_bytes is None:
             return True
         if self._bytes is None or self._bytes + size > self._most_bytes:
@@ -284,10 +284,10 @@ class TranscriptWriter:
         return self._bytes is not None and self._bytes + size <= self._most_bytes
 
     def _make_room(self, size: int = 0) -> None:
-        """Leave out what the trees with the highest lots were asked, until ``size`` more fit.
+        """Thin the trees with the highest lots, until ``size`` more bytes fit.
 
-        A tree does not stay whole where one with a lower lot did not: which trees are kept is up
-        to the lots alone. A tree that grows gives way last, since its lot may be the lowest.
+        A tree does not stay whole if one with a lower lot did not: the lots alone decide which
+        trees are kept. A growing tree gives way last, because its lot may be the lowest.
         """
         assert self._most_bytes is not None
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -306,7 +306,7 @@ class TranscriptWriter:
         self._bytes = sum(sizes.values())
 
     def _give_way(self, file: _TreeFile, path: Path) -> int:
-        """Leave broadcasts and queries of a tree out; how many bytes are left of it."""
+        """Leave out broadcasts and queries of a tree; returns its remaining bytes."""
         thin = replace(file, thin=True)
         size = _thin(path, self.folder / thin.name)
         self._unsynced.discard(path)
@@ -319,12 +319,12 @@ def _forget_older(folder: Path, running: Collection[str]) -> None:
     ended: list[tuple[float, Path]] = []
     try:
         for session in folder.iterdir():
-            # Another session that ends may remove the same.
+            # Another session that ends may remove the same folder.
             with suppress(FileNotFoundError):
                 if session.name not in running:
                     ended.append((session.stat().st_mtime, session))
     except FileNotFoundError:
-        return  # nothing was ever kept
+        return  # no transcript was ever kept
     except OSError as error:
         log.warning("%s: no transcript is removed: %s", folder, error.strerror)
         return
@@ -333,7 +333,7 @@ def _forget_older(folder: Path, running: Collection[str]) -> None:
 
 
 def _thin(path: Path, thin: Path) -> int:
-    """Leave gradients and queries out of a tree's file; how many bytes are left of it."""
+    """Leave gradients and queries out of a tree's file; returns its remaining bytes."""
     kept = []
     for record in records_of(path):
         _, attempt, incoming, sequence, kind, packed, digest = record
@@ -357,6 +357,6 @@ def _lean(
     | training.QueryPiece
     | training.EngineSetup,
 ) -> list[Any]:
-    """A record of ``body`` without its payload, and with the hash of all of it."""
+    """A record of ``body`` without its payload, but with the hash of the whole body."""
     lean = pack_body(body.model_copy(update={"payload": {}}))
     return [MESSAGE, attempt, incoming, sequence, body.kind, lean, message_hash(body)]
