@@ -1,4 +1,4 @@
-"""What does a passive party answer to an online question, and how often?
+"""How does a passive party answer an online question, and how often?
 
 A question passes the policy, the ledger of its batch and the rate limits before the share is read.
 """
@@ -52,31 +52,31 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _ANSWERS = (OnlineExits, OnlineBitmaps)
-_MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the batches that are remembered
+_MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the remembered batches
 _MOST_SESSIONS = 64
-_MOST_QUESTIONS = 4096  # of a batch
+_MOST_QUESTIONS = 4096  # per batch
 _QUESTION_BYTES = 128
 _PERSON_BYTES = 256
-_RECORD_BITS = 32  # of a pair's number; its place stands above them
+_RECORD_BITS = 32  # of a pair's number; its place is in the bits above
 
 _Key = tuple[str, str]
 """The caller, and its session."""
 
 Pairs = tuple[NDArray[np.uint32], NDArray[np.uint32]]
-"""What a question of mode hop asks, uint32 (pairs,) each: places in its ids, and records."""
+"""The pairs of a hop question, uint32 (pairs,) each: places in its ids, and records."""
 
-_BURST_SECONDS = 10.0  # of the rate that may come at once
+_BURST_SECONDS = 10.0  # of the rate that may arrive at once
 _HOUR_SECONDS = 3600.0
-_MOST_BATCHES = 1024  # of which the counted rows are remembered
-_MOST_IDS = 100_000  # that are remembered for an hour; beyond, the oldest are forgotten
+_MOST_BATCHES = 1024  # whose counted rows are remembered
+_MOST_IDS = 100_000  # remembered for an hour; beyond, the oldest are forgotten
 
 
 class Answering:
-    """Answers for ``shares``, which lie by model id, within the owner's limits and policy.
+    """Answers for ``shares``, by model id, within the owner's limits and policy.
 
-    ``consent`` raises `Refused` where the policy forbids answering. ``agree`` does so where it
-    forbids that many rows more, and says whether ``until_written`` has to be awaited first: until
-    what was agreed to is on the disk.
+    ``consent`` raises `Refused` if the policy forbids answering. ``agree`` raises it if the policy
+    forbids that many more rows; it returns whether ``until_written`` has to be awaited first, so
+    that the consent is on disk.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Answering:
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
-        """How many were asked since the start."""
+        """Number of questions since the start."""
         self.rate_limits = RateLimits(section, clock)
         self._ledger = BatchLedger()
         self._section = section
@@ -102,12 +102,12 @@ class Answering:
         self._drift = drift
 
     def forget_all_but(self, kept: Set[str]) -> None:
-        """Keep the shares of the models with these ids, and no others."""
+        """Keep only the shares of the models with these ids."""
         for model in set(self.shares) - kept:
             del self.shares[model]
 
     async def answer(self, header: Header, body: Body) -> Body | None:
-        """The answer to ``body``, perhaps a refusal; None where it is no question."""
+        """Answer ``body``, perhaps with a refusal; None if it is no question."""
         if isinstance(body, OnlinePing):
             return OnlinePong()
         if not isinstance(body, OnlineHop | OnlineRows):
@@ -140,7 +140,7 @@ class Answering:
             pairs = None
             if isinstance(body, OnlineHop):
                 pairs = body.rows.values, body.records.values
-                # Before anything is as long as the records say.
+                # Check before any array gets the length that the records give.
                 check_records(body, pairs[1], len(share.chains.left))
             self._enter(header, body, pairs, share.places)
             owed = self.rate_limits.check(
@@ -204,27 +204,27 @@ class Answering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostedShare:
-    """What answers for one model, whose records are linked as ``chains`` says."""
+    """The share that answers for one model; ``chains`` links its records."""
 
     share: PassiveShare
     chains: Chains
     rows: ServedRows
     places: RecordPlaces | None = None
-    """None for a share of an earlier version, which does not say."""
+    """None for a share of an earlier version, which has no places."""
     most_records: int | None = None
-    """Of one person within an hour, where the owner sets no limit: what two scores can meet."""
+    """Records of one person within an hour if the owner sets no limit: the most of two scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedShare:
-    """A share as it comes from the process that loaded it; connections are opened afterwards."""
+    """A share from the process that loaded it; its connections are opened afterwards."""
 
     share: PassiveShare
     chains: Chains
     rows: Rows | Lookup
 
     def columns(self, texts: Mapping[str, str]) -> ShownColumns:
-        """The columns of the records that trees use; ``texts``: what is published, by name."""
+        """The columns of the records that trees use; ``texts``: the published texts, by name."""
         return ShownColumns.of(self.share.lookup_table, len(self.chains), texts)
 
     def hosted(self, source: ServingSource) -> HostedShare:
@@ -246,7 +246,7 @@ class LoadShare:
     right: tuple[int, ...]
 
     def run(self) -> LoadedShare:
-        """The share and its rows, or how to look them up.
+        """Load the share and its rows, or the way to look them up.
 
         Raises:
             DaemonError: the share is another model's.
@@ -269,7 +269,7 @@ class LoadShare:
 
 
 class _Batch:
-    """One batch: its questions by number, and where each person has come to stand in each tree."""
+    """One batch: its questions by number, and each person's position in each tree."""
 
     __slots__ = ("answered", "bytes", "model", "places_of", "questions", "standing")
 
@@ -279,11 +279,11 @@ class _Batch:
         self.places_of: dict[str, int] = {}
         self.standing: NDArray[np.int64] = np.empty((0, trees), np.int64)
         self.answered: NDArray[np.int64] = np.empty(0, np.int64)
-        """Places and records that were asked about before, as one number each, ascending."""
+        """Places and records of earlier questions, as one number each, ascending."""
         self.bytes = 0
 
     def places(self, ids: tuple[str, ...]) -> NDArray[np.int64]:
-        """Where each id stands in this batch; new ones begin at the roots."""
+        """The place of each id in this batch; new ids begin at the roots."""
         for name in ids:
             self.places_of.setdefault(name, len(self.places_of))
         more = len(self.places_of) - len(self.standing)
@@ -293,7 +293,7 @@ class _Batch:
         return np.array([self.places_of[name] for name in ids], np.int64)
 
     def was_answered(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of ``pairs`` were asked about before."""
+        """Which of ``pairs`` earlier questions asked for."""
         if not len(self.answered):
             return np.zeros(len(pairs), np.bool_)
         spots = np.minimum(self.answered.searchsorted(pairs), len(self.answered) - 1)
@@ -301,7 +301,7 @@ class _Batch:
         return known
 
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         return (
             len(self.questions) * _QUESTION_BYTES
             + len(self.places_of) * _PERSON_BYTES
@@ -311,13 +311,13 @@ class _Batch:
 
 
 class BatchLedger:
-    """What was asked under each batch, so that no batch number is used for a second question.
+    """Records the questions of each batch, so that no batch number serves a second question.
 
     Mode hop needs a memory: a batch may ask about a person at one record a tree and level, on one
-    way. Without it, questions at all records would give the bitmap.
+    path. Without it, questions at all records would give the bitmap.
 
-    The memory is bounded, over all callers. Questions of a batch that had to
-    be forgotten, and of earlier batches, are refused.
+    The memory is bounded, over all callers. Questions of a forgotten batch, and of earlier
+    batches, are refused.
     """
 
     def __init__(self, most_bytes: int = _MOST_LEDGER_BYTES) -> None:
@@ -325,7 +325,7 @@ class BatchLedger:
         self._bytes = 0
         self._batches: OrderedDict[tuple[_Key, int], _Batch] = OrderedDict()
         self._floors: OrderedDict[_Key, int] = OrderedDict()
-        """By session: the highest batch that was forgotten."""
+        """By session: the highest forgotten batch."""
 
     def enter(
         self,
@@ -335,13 +335,13 @@ class BatchLedger:
         pairs: Pairs | None,
         places: RecordPlaces | None,
     ) -> bool:
-        """Write down a question before it is answered; False if it was asked before.
+        """Record a question before it is answered; False if it is a repetition.
 
-        ``pairs``: of a question of mode hop.
+        ``pairs``: those of a hop question.
 
         Raises:
             RateLimited: its number had another question, its batch is over, or it asks about a
-                person beyond one way through a tree.
+                person beyond one path through a tree.
         """
         key = (caller, session)
         if body.batch <= self._floors.get(key, -1):
@@ -374,7 +374,7 @@ class BatchLedger:
         exits: NDArray[np.uint32],
         places: RecordPlaces | None,
     ) -> None:
-        """Note where the ``pairs`` of ``body`` have left this party's records."""
+        """Note where the ``pairs`` of ``body`` left this party's records."""
         batch = self._batches.get(((caller, session), body.batch))
         if batch is None or places is None:
             return
@@ -406,7 +406,7 @@ class BatchLedger:
             raise RateLimited("records", "more than one record a tree and level about one id")
         asked = np.sort(numbers[fresh])
         batch.answered = np.insert(batch.answered, batch.answered.searchsorted(asked), asked)
-        # A question that comes before this one is answered must already lie below it.
+        # The next question may come before this answer; it too must lie below this record.
         batch.standing[persons[fresh], trees[fresh]] = nodes[fresh]
 
     def _keep(self, key: _Key, number: int, batch: _Batch) -> None:
@@ -424,7 +424,7 @@ class BatchLedger:
 
 
 def _digest(body: OnlineHop | OnlineRows) -> bytes:
-    """Of all that decides the answer; the budget does not, and shrinks when a question repeats."""
+    """Hash everything that decides the answer; the budget does not: it shrinks on a repetition."""
     digest = hashlib.blake2b(type(body).__name__.encode(), digest_size=16)
     for name in body.ids:
         digest.update(len(name.encode()).to_bytes(4, "little") + name.encode())
@@ -436,14 +436,14 @@ def _digest(body: OnlineHop | OnlineRows) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AskedShare:
-    """Of which model records are asked; ``most_records`` of it an hour where no limit is set."""
+    """The model that a question asks about; ``most_records`` an hour applies if no limit is set."""
 
     model: str = ""
     most_records: int | None = None
 
 
 class _HourOfId:
-    """What one caller asked about one id within an hour that begins at ``since``."""
+    """One caller's questions about one id within an hour that begins at ``since``."""
 
     __slots__ = ("records", "scores", "since")
 
@@ -455,20 +455,20 @@ class _HourOfId:
 
 
 class RateLimits:
-    """Counts what each caller asks; ``clock`` gives seconds.
+    """Counts the questions of each caller; ``clock`` gives seconds.
 
-    A row counts once per batch, whatever the number of its questions and of their repetitions.
+    A row counts once per batch, however often its questions are asked or repeated.
     """
 
     def __init__(self, limits: OnlineSection, clock: Callable[[], float]) -> None:
         self.turned_away = 0
-        """How many questions went beyond a limit."""
+        """Number of questions beyond a limit."""
         self._limits = limits
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
-        """By caller: rows that may come at once, and when that was so (a token bucket)."""
+        """By caller: rows that may arrive at once, and the time of this count (a token bucket)."""
         self._batches: OrderedDict[tuple[str, str, int], set[str]] = OrderedDict()
-        """By caller, session and batch: ids that are counted already."""
+        """By caller, session and batch: the ids already counted."""
         self._hours: OrderedDict[tuple[str, str], _HourOfId] = OrderedDict()
         """By caller and id."""
 
@@ -483,11 +483,11 @@ class RateLimits:
     ) -> bool:
         """Count a question; in mode hop it asks for ``pairs`` at records of ``share``.
 
-        ``agree`` is called last, with the number of rows that were not counted before; it may
-        raise `Refused`. Returns its answer.
+        ``agree`` is called last, with the number of rows not counted before; it may raise
+        `Refused`. Returns its answer.
 
         Raises:
-            RateLimited: it exceeds a limit; nothing was counted.
+            RateLimited: the question exceeds a limit; nothing was counted.
         """
         counted = self._batches.setdefault((caller, session, body.batch), set())
         if len(self._batches) > _MOST_BATCHES:
@@ -556,7 +556,7 @@ class RateLimits:
 
 
 def _wanted(ids: int, rows: NDArray[np.uint32], records: NDArray[np.uint32]) -> list[int]:
-    """By place in the ids of a question: a bit for each record that it asks for."""
+    """By place in the ids of a question: a bit for each record that the question asks for."""
     if not len(records):
         return [0] * ids
     asked = np.zeros((ids, int(records.max()) // 8 + 1), np.uint8)

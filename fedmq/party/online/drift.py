@@ -1,6 +1,6 @@
 """Are the people who are scored like those that the model learned from?
 
-While a caller waits, values are only put aside; every few seconds a thread counts them.
+While a caller waits, values are only put aside; a thread counts them every few seconds.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 _COUNT_SECONDS = 5.0
 _SAVE_SECONDS = 60.0
-_MOST_WAITING = 100_000  # rows that wait to be counted; more are left out
+_MOST_WAITING = 100_000  # rows that wait for counting; more are left out
 _MOST_BATCHES = 256  # whose ids are remembered
 _WINDOW_BLOCKS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far a column, or the score, of a model is from the training: ``index``.
+    """The distance ``index`` of a model's column, or score, from the training.
 
-    ``alarm``: it is beyond the owner's threshold.
+    ``alarm``: it exceeds the owner's threshold.
     """
 
     model: str
@@ -52,13 +52,13 @@ class Drift:
 
 
 class DriftWatch:
-    """Watches the models that ``served`` names; its counts are kept in the folder ``state``."""
+    """Watches the models that ``served`` names; the folder ``state`` keeps its counts."""
 
     def __init__(self, state: Path, section: DriftSection, served: Callable[[], Set[str]]) -> None:
         self.found: tuple[Drift, ...] = ()
-        """How far each column has drifted, of models by which enough people were scored."""
+        """The drift of each column, for models with enough scored people."""
         self.others: dict[str, bool] = {}
-        """At the active party: which other parties said last that their columns drift."""
+        """At the active party: whether each passive party last reported drift."""
         self._state = state
         self._section = section
         self._served = served
@@ -69,26 +69,26 @@ class DriftWatch:
         self._tasks = BackgroundTasks()
         self._counting = asyncio.Lock()
         self.shows_alarm = False
-        """Whether the active party is to read in answers that something drifts here."""
+        """Whether answers tell the active party that a column drifts here."""
 
     def status(self) -> dict[str, Any]:
-        """What drifts and how far, as plain data; other parties say only whether they drift."""
+        """The drifting columns, as plain data; other parties report only whether they drift."""
         drifting = sorted(party for party, drifts in self.others.items() if drifts)
         return {"columns": [asdict(drift) for drift in self.found], "parties": drifting}
 
     async def start(self) -> None:
-        """Go on with what was counted before."""
+        """Start counting, with the counts from before."""
         if self._section.rows:
             await self.count()
             self._tasks.spawn(self._count_now_and_then())
 
     async def close(self) -> None:
-        """Count what waits, and keep the counts."""
+        """Count the waiting values, and keep the counts."""
         await self._tasks.close()
         if self._section.rows:
             await self.count(save=True)
 
-    # While a caller waits
+    # Called while a caller waits
 
     def put_aside_asked(
         self,
@@ -100,8 +100,8 @@ class DriftWatch:
     ) -> None:
         """Put aside the people of a question, except those of earlier questions of its ``batch``.
 
-        ``row_of`` has their places in ``values``, if they are known. A batch is a session and a
-        number.
+        ``row_of`` gives the places of known people in ``values``. A batch is a session and
+        a number.
         """
         if not self._section.rows:
             return
@@ -125,7 +125,7 @@ class DriftWatch:
             self._waiting.append(_PutAside(model, scores, values))
             self._rows_waiting += len(values)
 
-    # Beside the event loop
+    # Runs beside the event loop
 
     async def _count_now_and_then(self) -> None:
         saved = time.monotonic()
@@ -137,7 +137,7 @@ class DriftWatch:
                 saved = time.monotonic()
 
     async def count(self, save: bool = False) -> None:
-        """Count what waits, and find what drifts; with ``save`` the counts are kept."""
+        """Count the waiting values, and find drift; with ``save`` the counts are kept."""
         async with self._counting:
             waiting, self._waiting, self._rows_waiting = self._waiting, [], 0
             served = frozenset(self._served())
@@ -191,7 +191,7 @@ class DriftWatch:
         )
 
     def _watched(self, name: str) -> _WatchedModel | None:
-        """The windows of a model; None where nothing is kept of its training."""
+        """The windows of a model; None if no counts of its training are kept."""
         try:
             trained = trained_counts(self._state).find(name)
         except FedmqError as error:
@@ -207,7 +207,7 @@ class DriftWatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PutAside:
-    """Values (rows, columns) that wait to be counted; ``scores``: they are margins."""
+    """Values (rows, columns) that wait for counting; ``scores``: they are margins."""
 
     model: str
     scores: bool
@@ -215,7 +215,7 @@ class _PutAside:
 
 
 class _WatchedModel:
-    """The windows of one model; ``file`` keeps their counts over restarts."""
+    """The windows of one model; ``file`` keeps their counts across restarts."""
 
     def __init__(self, trained: TrainedCounts, file: Path, rows: int) -> None:
         self.columns = DriftWindow(trained.columns, rows)
@@ -225,7 +225,7 @@ class _WatchedModel:
         self._trained = hashlib.sha256(trained.model_dump_json().encode()).hexdigest()
 
     def read(self) -> None:
-        """Go on with what was counted before, if it was counted in these bins."""
+        """Restore the earlier counts, if their bins are the same."""
         try:
             saved = json.loads(self._file.read_text(encoding="utf-8"))
             if saved["trained"] == self._trained:
@@ -258,11 +258,11 @@ class DriftWindow:
 
     @property
     def rows(self) -> int:
-        """How many rows are in the window."""
+        """Number of rows in the window."""
         return sum(self._sizes)
 
     def add(self, values: NDArray[np.float32]) -> None:
-        """Count ``values``, float32 (rows, columns); the oldest block leaves for a new one."""
+        """Count ``values``, float32 (rows, columns); a new block replaces the oldest."""
         step = max(1, self._limit // _WINDOW_BLOCKS)
         while len(values):
             if self._sizes[-1] >= step:
@@ -286,14 +286,14 @@ class DriftWindow:
         }
 
     def saved(self) -> list[Any]:
-        """What :meth:`restore` takes, as plain data."""
+        """Plain data for :meth:`restore`."""
         return [
             [size, [counts.tolist() for counts in block]]
             for size, block in zip(self._sizes, self._blocks, strict=True)
         ]
 
     def restore(self, saved: list[Any]) -> None:
-        """Go on with what was ``saved``; ValueError where it was counted in other bins."""
+        """Restore the counts ``saved``; ValueError if their bins differ."""
         blocks = [[np.array(counts, np.int64) for counts in block] for _, block in saved]
         shapes = [(len(column.counts),) for column in self.columns]
         if any([counts.shape for counts in block] != shapes for block in blocks):

@@ -1,6 +1,6 @@
 """Which part of a party takes messages of the online lane, and how does an answer leave?
 
-At the active party a scorer takes answers, elsewhere an answerer takes questions.
+At the active party a scorer takes answers; at a passive party an answerer takes questions.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 
 
 class OnlineLane:
-    """Scores at the active party, answers at the others: from a question to the message sent back.
+    """Scores at the active party, answers at the passive parties: from question to reply.
 
-    Raises DataError where the file of deployments is damaged, ConfigError where the folder of the
+    Raises DataError if the file of deployments is damaged, ConfigError if the folder of the
     question log cannot be used.
     """
 
@@ -66,7 +66,7 @@ class OnlineLane:
         self._spans = spans
         self._sender = OnlineSender(federation.name, link, sealer)
         self.on_not_served: Callable[[str, str], None] = lambda _, __: None
-        """Is given a party, and a model that it does not serve though it once agreed to."""
+        """Gets a party and a model that the party no longer serves, though it once agreed to."""
         self.source = ServingSource(config.party, data, section)
         self.drift = DriftWatch(config.state, section.drift, self._served)
         self.scorer = Scorer(
@@ -114,10 +114,10 @@ class OnlineLane:
         self.receive: Callable[[Envelope], None] = (
             self.scorer.receive if self._is_active else self._take_question
         )
-        """Takes what came on the online lane: at the active party answers, elsewhere questions."""
+        """Takes messages of the online lane: answers at the active party, questions elsewhere."""
 
     async def start(self) -> None:
-        """Load the models that were served before, and take requests.
+        """Load the models that were served before, and accept requests.
 
         Raises:
             ConfigError: the serving source is a database for which packages are missing.
@@ -142,7 +142,7 @@ class OnlineLane:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Why requests or rows cannot be read now, a line each."""
+        """Why requests or rows cannot be read now, one line each."""
         rows = self.source.trouble and f"rows cannot be looked up: {self.source.trouble}"
         requests = self._requests.trouble if self._requests is not None else ""
         return tuple(filter(None, (rows, requests)))
@@ -152,7 +152,7 @@ class OnlineLane:
             self._answers.spawn(self._answer(envelope.header, envelope.body))
 
     def _served(self) -> Set[str]:
-        """The models that are served here, by id."""
+        """Ids of the models that are served here."""
         if self._is_active:
             return {model.id for model in self.scorer.models.values()}
         return self.answering.shares.keys()
@@ -172,14 +172,14 @@ class OnlineLane:
 
 
 class OnlineSender:
-    """Sends the online messages of one party, each once: a party that misses an answer asks again.
+    """Sends the online messages of one party once each: a party that misses an answer asks again.
 
-    ``sealer`` makes the bytes of an envelope; without one they are in the clear.
+    ``sealer`` makes the bytes of an envelope; without it they are in the clear.
     """
 
     def __init__(self, federation: str, link: Link, sealer: Sealer | None = None) -> None:
         self.lost = 0
-        """Messages that the link did not take."""
+        """Messages that the link refused."""
         self._header = partial(
             Header,
             federation=federation,
@@ -194,11 +194,11 @@ class OnlineSender:
         self._tasks = BackgroundTasks()
 
     def send(self, recipient: str, body: Body, session: str, seconds: float) -> None:
-        """As ``post``, in the background."""
+        """Like ``post``, in the background."""
         self._tasks.spawn(self.post(recipient, body, session, seconds))
 
     async def post(self, recipient: str, body: Body, session: str, seconds: float) -> None:
-        """Send ``body``, which is of use for ``seconds``; it may be lost unnoticed."""
+        """Send ``body``, which is useful for ``seconds``; it may be lost unnoticed."""
         seconds = max(seconds, 0.05)
         header = self._header(
             id=f"{session}/{self._link.party}/{next(self._numbers)}",

@@ -25,7 +25,7 @@ __all__ = ["ModelLoader", "ReadModel"]
 log = logging.getLogger(__name__)
 
 _GRACE = 120.0  # seconds: longer than any deadline
-_RETRY = 2.0  # seconds until what could not be loaded is tried again
+_RETRY = 2.0  # seconds until a failed load is tried again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,12 +37,12 @@ class ReadModel:
 
 
 class ModelLoader:
-    """Loads what ``deployments`` name, and again when its rows may be out of date.
+    """Loads the models of ``deployments``, and reloads those whose rows may be out of date.
 
     The active party's models go to ``scorer``, a passive party's shares to ``answering``.
     ``max_age``: seconds after which rows are compared with their source. From the first model on,
-    the computations of ``pool`` give way to scores, as ``gate`` has it. ``reasons``: what this
-    party publishes of its columns, by name.
+    ``gate`` makes the computations of ``pool`` give way to scores. ``reasons``: what this party
+    publishes of its columns, by name.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ModelLoader:
         self._max_age = max_age
         self._reasons = reasons
         self._stamps: dict[str, Any] = {}
-        """Of the source, when the rows of a served model were read."""
+        """The source's stamps at the time when the rows of each served model were read."""
         self._tasks = BackgroundTasks()
 
     async def start(self) -> None:
@@ -84,17 +84,17 @@ class ModelLoader:
         await self._tasks.close()
 
     async def stamp(self) -> Any:
-        """What the source shows now; it is another one when rows were replaced."""
+        """The source's present stamp; it changes when rows are replaced."""
         return await asyncio.to_thread(self._source.stamp)
 
     def is_fresh(self, model: str) -> bool:
-        """Whether the rows of ``model`` in memory are those of the source."""
+        """Whether the rows of ``model`` in memory match the source."""
         return bool(self._stamps.get(model) == self._source.stamp())
 
     # The active party's side
 
     async def read(self, model: str, mode: Mode) -> ReadModel:
-        """The model with its rows; it is not served yet.
+        """Read the model and its rows, without serving it.
 
         Raises:
             DataError: the share or the rows cannot be read.
@@ -113,7 +113,7 @@ class ModelLoader:
 
     def serve(self, name: str, read: ReadModel) -> None:
         """Score with the model from now on, by its id and by ``name``."""
-        # One assignment: a request sees the former model or the new one, and keeps it.
+        # One assignment: a request sees the old model or the new one, and keeps it.
         self._scorer.models[name] = self._scorer.models[read.served.id] = read.served
         self._loaded(read.served.id, read.stamp)
         self._forget_later()
@@ -121,11 +121,11 @@ class ModelLoader:
     # A passive party's side
 
     def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> LoadShare:
-        """What loads this party's share, whose chains are ``left`` and ``right``, and its rows."""
+        """Load this party's share with chains ``left`` and ``right``, and its rows."""
         return LoadShare(self._model_store, self._source.reading, model, left, right)
 
     def host(self, model: str, share: LoadedShare, stamp: Any) -> None:
-        """Answer with the share from now on; ``stamp`` is from before its rows were read."""
+        """Answer with the share from now on; ``stamp`` dates from before its rows were read."""
         self._answering.shares[model] = share.hosted(self._source)
         self._loaded(model, stamp)
         self._forget_later()
@@ -137,11 +137,11 @@ class ModelLoader:
         self._pool.give_way(self._gate)
 
     def _forget_later(self) -> None:
-        # Running batches may still ask for a model that has lost its name.
+        # Running batches may still ask for a model without a name.
         asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
     def _forget(self) -> None:
-        """Drop the models that have no name now, and had none just before."""
+        """Drop the models that have no name now and had none just before."""
         kept = {deployment.model for deployment in self._deployments.kept()}
         self._answering.forget_all_but(kept)
         self._scorer.forget_all_but(kept)
@@ -167,7 +167,7 @@ class ModelLoader:
             log.log(level, "model %s is not served: %s", model, error)
 
     async def _refresh(self) -> None:
-        """Read the rows again when they may be out of date, and what could not be read before."""
+        """Reread rows that may be out of date, and retry failed loads."""
         tried: Any = None
         while True:
             served = self._scorer.models if self._is_active else self._answering.shares

@@ -73,7 +73,7 @@ class PredictRequest(BaseModel):
 
 
 class RequestError(Exception):
-    """A request gets no scores: the HTTP status, and a line that names the field."""
+    """A request without scores: the HTTP status, and a line that names the field."""
 
     def __init__(self, http_status: int, text: str) -> None:
         super().__init__(text)
@@ -81,7 +81,7 @@ class RequestError(Exception):
 
     @classmethod
     def field(cls, error: ValidationError) -> RequestError:
-        """What pydantic found first, without the offending value."""
+        """The first error that pydantic found, without the offending value."""
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         status = 400 if first["type"] == "json_invalid" else 422
@@ -89,18 +89,18 @@ class RequestError(Exception):
 
     @classmethod
     def of(cls, error: FedmqError) -> RequestError:
-        """``error`` as the caller reads it; where time ran out, with the field that allows more."""
+        """``error`` for the caller; after a timeout, with the field that allows more."""
         ran_out = error.http_status == PeerSilent.http_status
         return cls(error.http_status, f"deadline_ms: {error}" if ran_out else str(error))
 
 
 class PredictionService:
-    """Answers requests with the scores of ``scorer``, which is the active party ``party``'s.
+    """Answers requests with the scores of ``scorer``, at the active party ``party``.
 
     A row that the active party does not know gets no score, unless the request brings its
-    features. A row that only other parties do not know gets a score if ``guesses_unknown``: its
-    values there count as missing. ``comparable`` puts ids into the form in which the parties
-    compare them.
+    features. With ``guesses_unknown``, a row that only passive parties do not know gets a score:
+    its values there count as missing. ``comparable`` normalises ids to the form that the parties
+    compare.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class PredictionService:
         self._comparable = comparable
 
     async def answer(self, model: str, request: PredictRequest) -> Prediction:
-        """The scores of ``request`` by ``model``, which is a model's id or a name.
+        """The scores of ``request`` by ``model``, a model's id or a name.
 
         Raises:
-            RequestError: there are none; its status says why.
+            RequestError: there are no scores; its status says why.
         """
         if model not in self.scorer.models:
             raise RequestError(404, f"model: {model!r} is not served here")
@@ -190,8 +190,8 @@ class PredictResponse(BaseModel):
 class Prediction:
     """An answered request: ``values`` are the scores of ``ids``, None where there is none.
 
-    ``ids`` are written as in the request; ``scored`` says how the scores came about. Each comes
-    with ``explain`` reasons.
+    ``ids`` are written as in the request; ``scored`` says how the scores came about. Each score
+    has ``explain`` reasons.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Prediction:
         self.model = scored.model
         self.degraded = scored.scores.degraded
         self.waited = scored.scores.waited
-        """By party that was asked, the seconds from questions to their answers."""
+        """By asked party, the seconds from questions to their answers."""
         self._mode = scored.mode
         self._unknown = scored.scores.unknown
         self._scored = scored
@@ -223,7 +223,7 @@ class Prediction:
 
     @property
     def reasons(self) -> list[list[dict[str, Any]] | None] | None:
-        """By row what `ScoreReason` says; None where there are none, or none were asked for."""
+        """By row the fields of `ScoreReason`; None if there are none, or the request wants none."""
         if self._explain is None:
             return None
         found, players = self._scored.contributions, self._scored.players
@@ -242,7 +242,7 @@ class Prediction:
         ]
 
     def json(self) -> dict[str, Any]:
-        """As :class:`PredictResponse`; what is empty is left out."""
+        """The fields of :class:`PredictResponse`; empty ones are left out."""
         rows: list[dict[str, Any]] = [
             {"id": name, "score": value} for name, value in zip(self.ids, self.values, strict=True)
         ]
@@ -264,18 +264,18 @@ def _reason(player: Player, value: float) -> dict[str, Any]:
 
 
 class RequestQueue:
-    """Reads ``section.queue`` of the active party's own systems; an answer goes to ``reply_to``.
+    """Reads ``section.queue`` of the active party's own systems; answers go to ``reply_to``.
 
-    The queue may lie on another broker than the federation's, so that no other party sees the
+    The queue may be on another broker than the federation's, so that no other party sees the
     requests and their answers.
 
-    A request is acknowledged once it is answered, so none is lost when the daemon or the broker
-    is restarted; it may then be answered twice.
+    A request is acknowledged after its answer, so a restart of the daemon or the broker loses
+    none; it may then be answered twice.
     """
 
     def __init__(self, section: RequestsSection, predictions: PredictionService) -> None:
         self.trouble = ""
-        """Why no requests are read now; empty while they are."""
+        """Why no requests are read now; empty if they are."""
         self._section = section
         self._predictions = predictions
         self._tasks = BackgroundTasks()
@@ -337,14 +337,14 @@ class RequestQueue:
             return {"status": error.http_status, "error": str(error)}
         except (
             Exception
-        ) as error:  # answered too: otherwise the broker would deliver the message for ever
+        ) as error:  # answered too: otherwise the broker would redeliver the message forever
             log.exception("requests: a request failed")
             return {"status": 500, "error": f"internal error: {type(error).__name__}"}
         return {"status": 200, **prediction.json()}
 
 
 def _read(body: bytes) -> tuple[str, PredictRequest]:
-    """The model and the request: as over HTTP, with the field ``model`` in the body as well."""
+    """The model and the request: as over HTTP, plus the field ``model`` in the body."""
     try:
         fields = json.loads(body)
     except ValueError:

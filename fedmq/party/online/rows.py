@@ -1,7 +1,7 @@
 """Which values has a row? In memory, or looked up in a database by id.
 
-A table is read once and held. The rows of an SQL source are looked up by id when they
-are asked for, and kept for a while.
+A table is read once and held. Rows of an SQL source are looked up by id on request, and kept
+for a while.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 _IDS_PER_STATEMENT = 500  # old SQLite takes 999 parameters, other databases more
 
 Known = Mapping[str, NDArray[np.float32] | None]
-"""By id, the values of its row; None where there is no such row."""
+"""By id, the values of its row; None if there is no row."""
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
 _LARGEST_WHOLE = 2**63 - 1  # of a database's whole numbers
@@ -59,7 +59,7 @@ _TEXT_ID = re.compile(r"[^\0]*")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rows are read at ``party``: by a computation, which runs in another process."""
+    """How rows are read at ``party``: by a computation in another process."""
 
     party: str
     data: DataSection
@@ -72,7 +72,7 @@ class Reading:
 
 
 class ServingSource:
-    """Gives every model its rows; those that look them up share one pool of connections."""
+    """Gives every model its rows; models that look rows up share one pool of connections."""
 
     def __init__(self, party: str, data: DataSection, section: OnlineSection) -> None:
         self.counters = LookupCounters()
@@ -84,13 +84,13 @@ class ServingSource:
         """Connect to a database; it may still be away.
 
         Raises:
-            ConfigError: its driver is not installed, or its URL is none.
+            ConfigError: its driver is not installed, or its URL is invalid.
         """
         if not self.reading.by_id:
             return
         data, section = self.reading.data, self._section.lookup
         assert data.url is not None
-        # In a thread: the driver has to be imported.
+        # In a thread, because the driver has to be imported.
         self._pool = await asyncio.to_thread(
             SqlPool,
             f"{self.reading.party}: {data.place}",
@@ -103,11 +103,11 @@ class ServingSource:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be looked up now; empty while all is well."""
+        """Why rows cannot be looked up now; empty when all is well."""
         return "" if self._pool is None else self._pool.trouble
 
     def served(self, loaded: Rows | Lookup) -> ServedRows:
-        """The rows of a model, from the result of the computation of :class:`Reading`."""
+        """The rows of a model, from the result of a computation of :class:`Reading`."""
         if isinstance(loaded, Rows):
             return RowsInMemory(loaded)
         section = self._section.lookup
@@ -121,10 +121,10 @@ class ServingSource:
         )
 
     def stamp(self) -> Any:
-        """Changes when rows in memory are out of date; None while the source cannot be seen."""
+        """Changes when rows in memory are out of date; None while the source cannot be reached."""
         path = self.reading.data.path
         if path is None:
-            # Whether the result of a query has changed cannot be seen: no two stamps are equal.
+            # The result of a query may change unseen, so no two stamps are equal.
             return "" if self.reading.by_id else object()
         try:
             seen = path.stat()
@@ -133,7 +133,7 @@ class ServingSource:
         return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         if self._pool is not None:
             self._pool.close()
 
@@ -151,25 +151,25 @@ class Rows:
 
     @classmethod
     def of(cls, features: tuple[str, ...], values: NDArray[np.float32], ids: Sequence[str]) -> Rows:
-        """Rows of ``ids`` with ``values``, float32 (ids, features), and one for unknown ids."""
+        """Rows of ``ids`` with ``values``, float32 (ids, features), and a row for unknown ids."""
         unknown = np.full((1, len(features)), np.nan, np.float32)
         row_of = {name: row for row, name in enumerate(ids)}
         return cls(features, np.vstack([values, unknown]), row_of)
 
     def places(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id, int64 (ids,); -1, the row without values, where it is unknown."""
+        """The row of each id, int64 (ids,); -1, the row without values, if the id is unknown."""
         return np.array([self.row_of.get(name, -1) for name in ids], dtype=np.int64)
 
 
 class ServedRows(ABC):
-    """Where a model's values of a row come from, at one party."""
+    """One party's source of a model's row values."""
 
     features: tuple[str, ...]
     """The names of the values, in the order of the model's share."""
 
     @abstractmethod
     async def about(self, ids: Sequence[str], seconds: float) -> Rows:
-        """Rows that have those of ``ids`` which the source knows, and perhaps others.
+        """Rows with at least those of ``ids`` that the source knows.
 
         Raises:
             RowsUnavailable: the source cannot be read, or not within ``seconds``.
@@ -177,7 +177,7 @@ class ServedRows(ABC):
 
 
 class RowsInMemory(ServedRows):
-    """All rows of the source, as they were when it was read."""
+    """All rows of the source, as they were when read."""
 
     def __init__(self, rows: Rows) -> None:
         self.features = rows.features
@@ -208,10 +208,10 @@ class LoadRows:
 
 
 class LookedUpRows(ServedRows):
-    """The rows that ``lookup`` finds through ``pool``, kept in a cache, unknown ids among them.
+    """The rows that ``lookup`` finds through ``pool``; a cache keeps them and unknown ids.
 
-    Callers that ask for an id that is being fetched wait for the same statement: questions that
-    are repeated because a database is slow do not make it slower.
+    Callers that ask for an id in flight wait for the same statement: repeating questions to a
+    slow database does not make it slower.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class LookedUpRows(ServedRows):
         return Rows.of(self.features, values, tuple(rows))
 
     async def _fetch(self, ids: Sequence[str]) -> Known | None:
-        """The rows of ``ids``; None if the database does not answer, which is in the log."""
+        """The rows of ``ids``; None if the database does not answer, which is logged."""
         with self._counters.lookup():
             try:
                 known = await self._pool.run(partial(self._lookup.read, ids=ids))
@@ -282,13 +282,13 @@ class RowCache:
         self._max_age = max_age
         self._clock = clock
         self._entries: dict[str, tuple[float, NDArray[np.float32] | None]] = {}
-        """By id, in the order in which they came: when its row was looked up, and its values."""
+        """By id, in order of arrival: when its row was looked up, and its values."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, ids: Iterable[str]) -> Known:
-        """Those of ``ids`` that are here and fresh."""
+        """Those of ``ids`` that are cached and fresh."""
         oldest = self._clock() - self._max_age
         found = {}
         for name in ids:
@@ -318,7 +318,7 @@ class PlanLookup:
     model: str
 
     def run(self) -> Lookup:
-        """Read the first rows: what is wrong with the source as a whole shows now.
+        """Read the first rows: problems with the source as a whole show now.
 
         Raises:
             DataError: naming party, source, column, and what to do.
@@ -336,7 +336,7 @@ class PlanLookup:
             first = next(source.batches(roles.all), None)
         if first is None:
             raise DataError(f"{where}: there are no rows")
-        # The model's features show of what type a column is; a few rows do not.
+        # The model's features reveal a column's type; a few rows do not.
         types = {**_types(self.features, roles.features), **data.types}
         ids = first.cells[roles.id]
         lookup = Lookup(
@@ -359,15 +359,15 @@ class PlanLookup:
 
 
 def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, ColumnType]:
-    """The types of ``columns``: a number's feature is named COLUMN, a category's COLUMN=VALUE."""
+    """The types of ``columns``: a numeric feature is named COLUMN, a category's COLUMN=VALUE."""
     return {column: "number" if column in features else "category" for column in columns}
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The columns ``roles`` of ``data`` at ``party`` make the ``features`` of model ``model``.
+    """Makes the ``features`` of ``model`` from the columns ``roles`` of ``data`` at ``party``.
 
-    ``whole`` says that the id column holds whole numbers, not text.
+    ``whole``: the id column holds whole numbers, not text.
     """
 
     party: str
@@ -378,12 +378,12 @@ class Lookup:
     whole: bool
 
     def read(self, connection: Any, ids: Sequence[str]) -> Known:
-        """The rows of ``ids``, by one statement if all is well.
+        """Read the rows of ``ids``, by one statement if all is well.
 
-        An id counts as unknown if its row cannot be read, or if it has several rows where the
-        data section allows one. That is logged; all others get their answer.
+        An id counts as unknown if its row cannot be read, or if it has several rows but the data
+        section allows one. This is logged; all other ids get their answer.
         """
-        # A database reports an error for an id that no column of this type can hold.
+        # A database reports an error for an id that does not fit the column's type.
         wanted = [name for name in ids if self._fits_column(name)]
         known = dict.fromkeys(ids)
         rows = self._fetched(connection, wanted) if wanted else []

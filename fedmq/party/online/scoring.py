@@ -1,7 +1,7 @@
 """How does the active party make scores?
 
-A request is admitted, cut into pieces, and its pieces go through batches. A lone piece starts at
-once. Under load, pieces wait for others: for the window at most, or until a running batch ends.
+A request is admitted and cut into pieces, and batches score the pieces. A lone piece starts at
+once. Under load, pieces wait for others: at most for the window, or until a running batch ends.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _FACTORS_AT_ONCE = 50_000
-"""Of Shapley values: about a millisecond. More are computed beside the event loop, in a thread."""
+"""Factors of Shapley values, about a millisecond; a thread computes more than these."""
 
 RequestRow = Mapping[str, float | str | None]
 """A number by feature, or the category by column; None is missing."""
 
 _RETURN_SECONDS = 0.005
-"""Kept of a request's time, to bring the answer back to the caller."""
+"""Reserved from a request's time, to bring the answer back to the caller."""
 
 _PROBE_SECONDS = 0.5
 
@@ -86,7 +86,7 @@ _PROBE_SECONDS = 0.5
 class ServedModel:
     """A model to score with: immutable, so that a batch ends with the model it began with.
 
-    ``explainer`` gives reasons for scores; None where there are none, and ``unexplained`` says why.
+    ``explainer`` gives reasons for scores; if it is None, ``unexplained`` says why.
     """
 
     forest: ServedForest
@@ -101,7 +101,7 @@ class ServedModel:
         return self.forest.share.model_id
 
     def explained(self, agreed: Agreed, texts: Mapping[str, str]) -> Self:
-        """The same with reasons, as far as the owners ``agreed``; ``texts``: the own ones."""
+        """The same with the reasons that the owners ``agreed`` to; ``texts``: this party's own."""
         if self.mode == "hop":
             reason = (
                 "it is served in mode hop, and reasons need the directions beside a person's own "
@@ -119,11 +119,11 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredRequest:
-    """Scores of one request, by which model, and in which mode they were made.
+    """The scores of one request, with their model and mode.
 
-    ``scores.unknown`` has the rows that the active party itself does not know, too.
+    ``scores.unknown`` includes the rows that the active party itself does not know.
     ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
-    bias last; None without ``explain``, or where a score is guessed in part.
+    bias last; None without ``explain``, or if a score is guessed in part.
     """
 
     model: str
@@ -135,7 +135,7 @@ class ScoredRequest:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """Requests since the start, by what became of them."""
+    """Requests since the start, by outcome."""
 
     requests: int = 0
     rows: int = 0
@@ -147,8 +147,8 @@ class RequestCounts:
 class Scorer:
     """Scores rows with the models in ``models``, asking other parties through ``send``.
 
-    ``send`` takes (recipient, body, session, seconds for which it is of use). ``on_not_served``
-    takes a party and the model that it does not serve, though it should.
+    ``send`` takes (recipient, body, session, seconds for which it is useful). ``on_not_served``
+    takes a party and the model that the party should serve but does not.
     """
 
     def __init__(
@@ -183,17 +183,17 @@ class Scorer:
         explain: bool = False,
         base_margin: ArrayLike | None = None,
     ) -> ScoredRequest:
-        """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
+        """Score ``ids`` with the model or name ``name``, within ``seconds``.
 
-        ``features`` replace this party's own values of the rows; what they leave out is missing.
-        With ``explain`` the scores have contributions. ``base_margin``, (rows,) or (rows, classes),
-        is where the rows start, if not at the base score.
+        ``features`` replace this party's own values of the rows; a feature left out is missing.
+        With ``explain`` the scores have contributions. ``base_margin``, (rows,) or (rows,
+        classes), is the start of the rows; the default is the base score.
 
         Raises:
             DataError: the model is not served or not explained, a feature is none of its own, or
                 margins do not fit.
             Overloaded: too many rows, at once or in this request.
-            AnswerRefused, PeerSilent: a party does not answer, and nothing may be guessed; or this
+            AnswerRefused, PeerSilent: a party does not answer, and guessing is not allowed; or this
                 party's own rows cannot be looked up.
         """
         model = self.models.get(name)
@@ -250,7 +250,7 @@ class Scorer:
     async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
         outcomes = [piece.outcome for piece in pieces]
         try:
-            # A batch keeps the deadline itself; the time-out is for pieces still in the queue.
+            # A batch keeps the deadline itself; the timeout is for pieces still in the queue.
             await asyncio.wait(
                 outcomes,
                 timeout=max(0.0, pieces[0].deadline - asyncio.get_running_loop().time()),
@@ -270,13 +270,13 @@ class Scorer:
                     outcome.exception()  # read it, or asyncio logs it as never retrieved
 
     def forget_all_but(self, kept: Set[str]) -> None:
-        """Keep the models with these ids, by whatever name; running requests keep theirs too."""
+        """Keep only the models with these ids, under any name; running requests keep theirs too."""
         for name, served in list(self.models.items()):
             if served.id not in kept:
                 del self.models[name]
 
     def receive(self, envelope: Envelope) -> None:
-        """Take an answer that came on the online lane."""
+        """Take an answer from the online lane."""
         self._peers.record_answer(envelope.header.sender)
         if self._drift is not None and isinstance(envelope.body, OnlineExits | OnlineBitmaps):
             self._drift.others[envelope.header.sender] = envelope.body.drifts
@@ -285,17 +285,17 @@ class Scorer:
 
     @property
     def breakers(self) -> Mapping[str, CircuitBreaker]:
-        """The circuit breakers, by party that is asked."""
+        """The circuit breakers, by asked party."""
         return self._peers.breakers
 
     @property
     def most_rows(self) -> int:
-        """How many rows one request may have."""
+        """The most rows that one request may have."""
         return self._section.request_rows
 
     @property
     def queued_rows(self) -> int:
-        """Rows that wait for a batch."""
+        """Number of rows that wait for a batch."""
         return self.batcher.queued_rows
 
     @property
@@ -320,7 +320,7 @@ class Scorer:
         }
 
     async def close(self) -> None:
-        """Admit no more requests, and wait up to two seconds for those that are under way."""
+        """Admit no more requests, and wait up to two seconds for the running ones."""
         self._closing = True
         for _ in range(100):
             if self.batcher.idle:
@@ -349,7 +349,7 @@ class Scorer:
         features: Sequence[RequestRow] | None,
         seconds: float,
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """This party's values of the rows, and which rows it does not know."""
+        """This party's values of the rows, and the rows that it does not know."""
         if features is not None:
             values = features_of_request(self._party, model.rows.features, features)
             return values, np.zeros(len(ids), np.bool_)
@@ -374,7 +374,7 @@ async def _contributions(
 
 
 def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
-    """The scores of a request, from those of its pieces in their order."""
+    """Join the scores of a request from its pieces, in order."""
     if len(pieces) == 1:
         return pieces[0]
     sizes = [len(piece.margins) for piece in pieces]
@@ -412,7 +412,7 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
 def _pieces(
     ids: Sequence[str], values: NDArray[np.float32], limit: int
 ) -> Iterator[tuple[int, int]]:
-    """Where pieces of up to ``limit`` rows begin and end; a person has the same values in each."""
+    """Bounds of pieces of up to ``limit`` rows; a person has the same values within each piece."""
     start, people = 0, dict[str, bytes]()
     for place, name in enumerate(ids):
         own = values[place].tobytes()
@@ -427,10 +427,10 @@ def _pieces(
 def features_of_request(
     party: str, features: Sequence[str], rows: Sequence[RequestRow]
 ) -> NDArray[np.float32]:
-    """The values of ``features`` by row, float32 (rows, features); NaN where one is left out.
+    """The values of ``features`` by row, float32 (rows, features); NaN for an omitted feature.
 
-    A category column COLUMN comes as its text, ``{COLUMN: CATEGORY}``, or as the features that it
-    was made into, ``{COLUMN=CATEGORY: 1}``. A category that the training did not see is none.
+    A category column COLUMN comes as its text, ``{COLUMN: CATEGORY}``, or as the features made
+    from it, ``{COLUMN=CATEGORY: 1}``. A category that the training did not see matches none.
 
     Raises:
         DataError: a name is none of ``party``'s, or a value is no finite float32; the message names
@@ -463,7 +463,7 @@ def features_of_request(
 def _categories(features: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
     """By column: the place of each of its categories among ``features``, named COLUMN=CATEGORY.
 
-    Where a name has several ``=``, each may be the one between column and category.
+    If a name has several ``=``, any of them may separate column and category.
     """
     found: dict[str, dict[str, int]] = {}
     for place, name in enumerate(features):
@@ -480,7 +480,7 @@ def _number(value: float | str | None, where: str) -> float:
 
 
 def _text(value: float | str) -> str:
-    """A category as it is written in a table: whole numbers without a decimal point."""
+    """Write a category as tables do: whole numbers without a decimal point."""
     if isinstance(value, str):
         return value.strip()
     return str(int(value)) if float(value).is_integer() else str(value)
@@ -501,7 +501,7 @@ class RequestPiece:
     arrived: int = field(default_factory=time.time_ns)
     """Nanoseconds since the epoch."""
     base_margin: NDArray[np.float32] | None = None
-    """Where the rows start, if not at the base score."""
+    """The start of the rows, if not the base score."""
 
     def by_id(self) -> dict[str, bytes]:
         """The values of each person, as bytes."""
@@ -509,7 +509,7 @@ class RequestPiece:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether its caller still waits for the scores."""
+        """Whether the caller still waits for the scores."""
         return not self.outcome.done() and self.deadline > asyncio.get_running_loop().time()
 
 
@@ -525,8 +525,8 @@ class BatchCounts:
 class Batcher:
     """Runs batches of ``session``, asking the parties of ``peers`` through ``send``.
 
-    ``send`` takes (recipient, body, seconds for which it is of use). ``on_not_served`` takes a
-    party and the model that it does not serve, though it should.
+    ``send`` takes (recipient, body, seconds for which it is useful). ``on_not_served`` takes a
+    party and the model that the party should serve but does not.
     """
 
     def __init__(
@@ -554,12 +554,12 @@ class Batcher:
 
     @property
     def queued_rows(self) -> int:
-        """Rows that wait for a batch, or have a place reserved."""
+        """Number of rows that wait for a batch, or have a place reserved."""
         return self._reserved_rows + self._rows_in_queue
 
     @property
     def under_way(self) -> int:
-        """How many batches run."""
+        """Number of running batches."""
         return len(self._runners)
 
     @property
@@ -569,7 +569,7 @@ class Batcher:
 
     @contextmanager
     def reserve(self, rows: int) -> Iterator[None]:
-        """Count ``rows`` among the queued ones, while their values are looked up."""
+        """Count ``rows`` as queued while their values are looked up."""
         self._reserved_rows += rows
         try:
             yield
@@ -588,8 +588,8 @@ class Batcher:
         if runner is None:
             return
         if isinstance(body, OnlineRefusal) and body.cause == "model":
-            # It lost its share or its disk. It is told again which model to serve; until then the
-            # question is repeated.
+            # The party lost its share or its disk. It is told again which model to serve; meanwhile
+            # the question is repeated.
             self._on_not_served(sender, runner.machine.model)
             return
         try:
@@ -695,17 +695,17 @@ class Batcher:
 
 
 def _same_ways(people: Mapping[str, bytes], piece: RequestPiece) -> bool:
-    """Whether each person in the batch has one set of values: parties answer about one way each.
+    """Whether each person in the batch has one set of values: parties answer for one path each.
 
-    A person whose id comes twice with different values would go two ways through the trees.
+    A person whose id comes twice with different values would take two paths through the trees.
     """
     return all(people.get(name, values) == values for name, values in piece.by_id().items())
 
 
 class BatchRunner:
-    """Runs ``machine``, for ``seconds`` at most.
+    """Runs ``machine`` for at most ``seconds``.
 
-    ``send`` takes (recipient, body, seconds for which it is of use), ``on_answer`` the number of
+    ``send`` takes (recipient, body, seconds for which it is useful), ``on_answer`` the number of
     a request and its scores or its error, ``on_end`` this runner. ``spans`` trace the batch.
     """
 
@@ -720,7 +720,7 @@ class BatchRunner:
     ) -> None:
         self.machine = machine
         self.waited: dict[str, float] = {}
-        """Seconds from a question to its answer, by party, over all rounds so far."""
+        """By party: seconds from questions to answers, over all rounds so far."""
         self._asked: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
         self._send = send
@@ -738,13 +738,13 @@ class BatchRunner:
         """Take an answer of ``sender``.
 
         Raises:
-            ProtocolError: it fits no open question; nothing has changed.
+            ProtocolError: it fits no open question, and changes nothing.
         """
         asked = self._asked.pop(sender, None)
         if asked is not None:
             self.waited[sender] = self.waited.get(sender, 0.0) + self._loop.time() - asked
         if self._spans is not None:
-            self._spans.answered(body)  # before the answer is handled, which may end the batch
+            self._spans.answered(body)  # before the answer is handled: it may end the batch
         self._feed(Received(sender, body))
 
     def _feed(self, first: Event) -> None:
@@ -759,7 +759,7 @@ class BatchRunner:
                         self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
-                        # few milliseconds; another process would cost more than it takes over.
+                        # few milliseconds; another process would cost more than it saves.
                         events.append(run_inline(effect))
                     case SetTimer(key, seconds):
                         if key in self._timers:
@@ -780,10 +780,10 @@ class BatchRunner:
         self._act_on(TimerFired(key))
 
     def _act_on(self, event: Event) -> None:
-        """As ``_feed``; an unforeseen error ends the batch, which must not keep its place."""
+        """Like ``_feed``, but an unforeseen error ends the batch, which frees its place."""
         try:
             self._feed(event)
-        except Exception as error:  # a fault in fedmq
+        except Exception as error:  # a bug in fedmq
             log.exception("an online batch failed on %s", event)
             failure = FedmqError(f"internal error: {type(error).__name__}")
             for request in self.machine.unanswered:
@@ -805,12 +805,12 @@ class BatchRunner:
 
 
 class CircuitBreaker:
-    """Opens after ``misses`` batches in a row that waited in vain; any answer closes it."""
+    """Opens after ``misses`` consecutive batches without an answer; any answer closes it."""
 
     def __init__(self, misses: int = 2) -> None:
         self._misses_to_open = misses
         self.misses_in_a_row = 0
-        """Batches in a row that waited in vain."""
+        """Consecutive batches without an answer."""
         self.times_opened = 0
 
     @property
@@ -819,19 +819,19 @@ class CircuitBreaker:
         return self.misses_in_a_row >= self._misses_to_open
 
     def record_miss(self) -> None:
-        """A batch waited in vain."""
+        """Count a batch without an answer."""
         self.misses_in_a_row += 1
         self.times_opened += self.misses_in_a_row == self._misses_to_open
 
     def record_answer(self) -> None:
-        """The party sent something."""
+        """Reset the count: the party sent a message."""
         self.misses_in_a_row = 0
 
 
 class PeerAvailability:
-    """Knows which parties answer, and pings the others until they answer.
+    """Knows which parties answer, and pings the others until they do.
 
-    ``send`` takes (recipient, body, seconds for which it is of use).
+    ``send`` takes (recipient, body, seconds for which it is useful).
     """
 
     def __init__(self, send: Callable[[str, Body, float], None]) -> None:
@@ -841,7 +841,7 @@ class PeerAvailability:
         self._probing: asyncio.Task[None] | None = None
 
     def expect(self, parties: Iterable[str]) -> None:
-        """These parties are about to be asked."""
+        """Register parties that are about to be asked."""
         for party in parties:
             self.breakers.setdefault(party, CircuitBreaker())
 
@@ -851,7 +851,7 @@ class PeerAvailability:
         return [party for party, breaker in self.breakers.items() if breaker.is_open]
 
     def record_answer(self, party: str) -> None:
-        """The party sent something; if it counted as away, it is back."""
+        """Note a message of the party; a party that counted as away is back."""
         breaker = self.breakers.get(party)
         if breaker is not None and breaker.misses_in_a_row:
             if breaker.is_open:
@@ -859,7 +859,7 @@ class PeerAvailability:
             breaker.record_answer()
 
     def record_miss(self, party: str) -> None:
-        """A batch waited in vain for the party, which was expected to answer."""
+        """Note that a batch got no answer from the party, which was expected to answer."""
         breaker = self.breakers[party]
         if not breaker.is_open:
             breaker.record_miss()
