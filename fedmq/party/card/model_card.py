@@ -30,7 +30,7 @@ class _Part(BaseModel):
 
 
 class CardEngine(_Part):
-    """How gradients were kept secret; what each side learned beyond the model, in its own words."""
+    """How an engine kept gradients secret, and its own words about what each side learned."""
 
     name: str
     exact: bool
@@ -53,7 +53,7 @@ class CardTraining(_Part):
 
 
 class CardFigure(_Part):
-    """A metric, and between which values 95 % of its bootstrap samples lie."""
+    """A metric with the interval that holds 95 % of its bootstrap samples."""
 
     value: float | None
     low: float | None = None
@@ -61,9 +61,9 @@ class CardFigure(_Part):
 
 
 class CardEvaluation(_Part):
-    """How good the model is on rows that it did not learn from.
+    """The model's quality on held-out rows.
 
-    ``calibration``: mean score, share of ones and number of rows, tenth by tenth.
+    ``calibration``: mean score, share of ones and number of rows of each tenth.
     """
 
     rows: str
@@ -73,7 +73,7 @@ class CardEvaluation(_Part):
 
 
 class CardDrift(_Part):
-    """What the active party takes for drift: a stability index, of so many people scored last."""
+    """The active party's drift threshold: a stability index over the people scored last."""
 
     threshold: float
     rows: int
@@ -81,7 +81,7 @@ class CardDrift(_Part):
 
 
 class Worth(_Part):
-    """What ``metric`` is ``without`` a party, by a ``model`` that was trained like this one."""
+    """The ``metric`` of a ``model`` trained in the same way ``without`` a party."""
 
     model: ModelId
     metric: str
@@ -91,11 +91,10 @@ class Worth(_Part):
 
 
 class ModelCard(_Part):
-    """A model as its active party describes it, once and for all: what is signed.
+    """The active party's final description of a model, which the parties sign.
 
-    ``training`` is None for a model of an earlier fedmq, or one whose share was imported.
-    ``total_gain`` and ``splits``: what each party's columns brought. ``metrics``: those of the
-    training, after the last tree.
+    ``training`` is None for a model of an earlier fedmq or an imported share. ``total_gain`` and
+    ``splits`` are by party. ``metrics``: those of the training, after the last tree.
     """
 
     format: Literal["fedmq.model-card"] = "fedmq.model-card"
@@ -119,10 +118,10 @@ class ModelCard(_Part):
 
 
 def canonical(document: BaseModel) -> str:
-    """``document`` as JSON that has one form alone: keys in order, no spaces, ASCII.
+    """``document`` as canonical JSON: sorted keys, no spaces, ASCII.
 
-    What has its default is left out, so that cards of today fit their signatures when a later
-    fedmq knows more fields.
+    Fields with their defaults are left out, so today's signatures stay valid when a later fedmq
+    adds fields.
     """
     return json.dumps(
         document.model_dump(mode="json", exclude_defaults=True),
@@ -134,7 +133,7 @@ def canonical(document: BaseModel) -> str:
 
 
 def card_in(text: str) -> ModelCard:
-    """The card of which ``text`` is the canonical form; DataError where there is none."""
+    """The card whose canonical form is ``text``; DataError if there is none."""
     try:
         card = ModelCard.model_validate_json(text)
         if canonical(card) != text:

@@ -1,8 +1,7 @@
 """How do parties sign a model card, and what follows from their signatures?
 
-A party signs the card as it is, together with the hash of its own share and the line of its audit
-log by which it agreed to the training. So each party says what it alone knows, and no card can be
-altered under its name.
+A party signs the card, the hash of its own share, and the entry of its audit log that agreed to the
+training. So each party attests facts that it alone knows, and nobody can alter a signed card.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = [
 ]
 
 _SIGNED_PREFIX = b"fedmq model card 1\n"
-"""No other text that a party's key signs begins like this."""
+"""Separates these signatures from all others by a party's key."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _LARGEST_FILE = 4_000_000  # bytes
@@ -53,7 +52,7 @@ class AgreedEntry(BaseModel):
 
 
 class Endorsement(BaseModel):
-    """What ``party`` says under a card: the SHA-256 of its ``share``, and that it ``agreed``.
+    """The signature of ``party`` under a card, with the SHA-256 of its ``share`` and its consent.
 
     ``agreed`` is None for the active party, which asked for the training. ``signature``: Ed25519,
     hexadecimal.
@@ -68,7 +67,7 @@ class Endorsement(BaseModel):
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
     def signed(self, card: ModelCard) -> bytes:
-        """What the signature is about."""
+        """The signed bytes."""
         own = canonical(self.model_copy(update={"signature": ""}))
         return _SIGNED_PREFIX + f"{len(own)}\n{own}\n{canonical(card)}".encode()
 
@@ -104,7 +103,7 @@ def endorse(
 
 
 def check_share(card: ModelCard, share: ActiveShare | PassiveShare, party: str) -> None:
-    """Raise Refused where ``card`` does not describe the model of which ``party`` has ``share``."""
+    """Raise Refused if ``card`` does not describe the model of the ``share`` of ``party``."""
     if card.model != share.model_id:
         raise Refused(f"{party}: the card is that of {card.model}, the share {share.model_id}'s")
     if party not in card.parties:
@@ -167,7 +166,7 @@ class CardFile(BaseModel):
             raise DataError(f"{path}: not a model card: it is no text in UTF-8") from None
 
     def write(self, path: Path) -> None:
-        """Write it whole or not at all; ConfigError if the disk refuses."""
+        """Write the file atomically; ConfigError if the disk refuses."""
         try:
             write_atomically(path, self.model_dump_json(indent=1) + "\n")
         except OSError as error:
@@ -175,22 +174,22 @@ class CardFile(BaseModel):
 
     @property
     def content(self) -> str:
-        """The card in its canonical form, as it is sent to be signed."""
+        """The canonical form of the card, as sent for signing."""
         return canonical(self.card)
 
     def of(self, party: str) -> Endorsement | None:
-        """What ``party`` says, if it has signed."""
+        """The endorsement of ``party``, if it has signed."""
         return next((found for found in self.endorsements if found.party == party), None)
 
     def endorsed(self, endorsement: Endorsement) -> CardFile:
-        """With ``endorsement`` in place of an earlier one of the same party."""
+        """A copy with ``endorsement``, which replaces an earlier one of the same party."""
         others = [found for found in self.endorsements if found.party != endorsement.party]
         return self.model_copy(update={"endorsements": (*others, endorsement)})
 
     def signatures(self, federation: Federation) -> list[Signature]:
-        """Of each party of the card, and of who signed besides, what its signature is worth.
+        """The signatures of the card's parties and of other signers, each verified.
 
-        It is good if it fits the card and a key that the federation file pins.
+        A signature is good if it fits the card and a key that the federation file pins.
         """
         found = [self._signature(federation, party) for party in self.card.parties]
         signed = {endorsement.party for endorsement in self.endorsements}

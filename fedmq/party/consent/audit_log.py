@@ -1,8 +1,8 @@
-"""What was asked of this party, and what did it answer? Files that are only ever appended to.
+"""Append-only files of the requests to this party and its answers.
 
-Each line holds the SHA-256 of the line before it. To change, remove or insert a line is
-to rewrite all lines that follow; a copy of the last hash, kept elsewhere (``fedmq audit-log
-verify`` prints it), shows that too.
+Each line holds the SHA-256 of the line before it. Changing, removing or inserting a line means
+rewriting all later lines. A copy of the last hash, kept elsewhere (``fedmq audit-log verify``
+prints it), reveals that too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BLOCK_BYTES = 65536  # bytes that are read at once, from the end
 _VERIFIED_AT_START = 1000  # entries that a daemon verifies when it starts
 
 _MOST_SEARCHED = 200_000
-"""Entries that one search reads: a page must not wait for years of them."""
+"""Most entries that one search reads: a page must not wait for years of entries."""
 
 _WRITE_SECONDS = 1.0  # between two writes of questions
 _QUESTION_FOLDER = "audit"  # in the state folder
@@ -44,9 +44,9 @@ _QUESTION_PREFIX = "questions-"
 
 
 class AuditLog:
-    """The log in a party's state folder; one daemon writes it, anybody may verify it.
+    """The log in a party's state folder; one daemon writes it, any reader may verify it.
 
-    Threads may record at once: their entries stand one after the other.
+    Several threads may record at once.
     """
 
     def __init__(self, state: Path, name: str = "audit.jsonl") -> None:
@@ -56,7 +56,7 @@ class AuditLog:
         self._writing = threading.Lock()
 
     def check(self) -> None:
-        """Raises ConfigError where the disk would not take another entry."""
+        """Raise ConfigError if the disk has no room for another entry."""
         try:
             # Unbuffered: closing the file would try once more to write what did not fit.
             with self._writing, self.path.open("ab", buffering=0) as file:
@@ -71,7 +71,7 @@ class AuditLog:
             raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def record(self, event: str, **details: Any) -> None:
-        """Append ``event``; it is on the disk when this returns.
+        """Append ``event`` and sync it to disk.
 
         Raises:
             ConfigError: the disk refuses.
@@ -80,9 +80,9 @@ class AuditLog:
         self.record_all([{"event": event, **details}])
 
     def record_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Append ``entries``, with one wait for the disk; errors as for ``record``.
+        """Append ``entries`` with one sync to disk; errors as for ``record``.
 
-        ``at`` is the present unless an entry says otherwise.
+        ``at`` defaults to the present.
         """
         with self._writing:
             self._append(entries)
@@ -116,7 +116,7 @@ class AuditLog:
             yield entry
 
     def latest(self) -> Iterator[dict[str, Any]]:
-        """The entries, the newest first, unverified; DataError for a line that is no entry."""
+        """The unverified entries, the newest first; DataError for an invalid line."""
         for line in self._backwards():
             yield self._entry(line)
 
@@ -138,15 +138,15 @@ class AuditLog:
             yield entry, previous
 
     def _continue(self) -> None:
-        """Cut off what a crash has left, find the end, and verify the newest entries.
+        """Cut off the remains of a crash, find the end, and verify the newest entries.
 
-        The others are verified when the owner asks: there may be years of them.
+        The owner's command verifies the others: there may be years of them.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists():
                 with self.path.open("rb+") as file:
-                    # A crash cut this line off before anything was answered.
+                    # A crash cut this line off before the party answered.
                     file.truncate(file.seek(0, os.SEEK_END) - len(next(_backwards(file), b"")))
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be used: {error.strerror}") from None
@@ -221,10 +221,10 @@ def _hash(line: str) -> str:
 
 
 async def audited(audit_log: AuditLog, party: str, event: str, /, **details: Any) -> None:
-    """Record ``event`` of ``party``, beside the event loop; it is on the disk when this returns.
+    """Record ``event`` of ``party`` in a thread, and sync it to disk.
 
     Raises:
-        Refused: it cannot be recorded; why is for the party's own log.
+        Refused: it cannot be recorded; the party's own log has the reason.
     """
     try:
         await asyncio.to_thread(audit_log.record, event, **details)
@@ -235,9 +235,9 @@ async def audited(audit_log: AuditLog, party: str, event: str, /, **details: Any
 
 @dataclass(frozen=True, slots=True)
 class AuditSearch:
-    """What an entry must have: this ``event``, this ``peer``, these words somewhere in it.
+    """A filter of entries by ``event``, ``peer`` and words.
 
-    What is empty holds for all. ``before``: its number is smaller.
+    An empty field matches every entry. ``before``: only entries with a smaller number.
     """
 
     event: str = ""
@@ -246,7 +246,7 @@ class AuditSearch:
     before: int | None = None
 
     def finds(self, entry: dict[str, Any]) -> bool:
-        """Whether ``entry`` is looked for."""
+        """Whether ``entry`` matches."""
         return (
             self.event in ("", entry.get("event", ""))
             and self.peer in ("", entry.get("peer", ""))
@@ -255,7 +255,7 @@ class AuditSearch:
         )
 
     def entries(self, log: AuditLog, limit: int) -> list[dict[str, Any]]:
-        """The last ``limit`` of them, the newest first; DataError for a line that is no entry."""
+        """The last ``limit`` matching entries, the newest first; DataError for an invalid line."""
         return list(itertools.islice(filter(self.finds, self._read(log)), limit))
 
     def _read(self, log: AuditLog) -> Iterator[dict[str, Any]]:
@@ -269,7 +269,7 @@ def _words(entry: dict[str, Any]) -> str:
 class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
-    The key is needed to look an id up; the files alone name no person.
+    Looking up an id needs the key; the files alone name no person.
     """
 
     def __init__(self, state: Path) -> None:
@@ -291,7 +291,7 @@ class QuestionLog:
     def note(
         self, caller: str, session: str, model: str, mode: str, ids: Sequence[str], answer: str
     ) -> None:
-        """Write down a question, within a second."""
+        """Record a question within a second."""
         entry = {
             "at": now(),
             "event": "asked online",

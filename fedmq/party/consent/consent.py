@@ -1,4 +1,4 @@
-"""What does a party agree to, by its policy?
+"""A party's consent by its policy.
 
 Every question and every answer is audited. Quotas count sessions by day and rows by hour.
 """
@@ -52,7 +52,7 @@ class Consent:
         self._writing_ahead = asyncio.Lock()
 
     def reload(self, policy: PolicySection) -> None:
-        """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
+        """Decide by ``policy`` from now on; running sessions keep their grants."""
         self._policy = policy
         self.quota.limit = policy.most_rows_per_hour
         self._alignments.limit = policy.most_alignments_per_day
@@ -60,12 +60,12 @@ class Consent:
 
     @property
     def policy(self) -> PolicySection:
-        """The one of the moment."""
+        """The current policy."""
         return self._policy
 
     @property
     def used_today(self) -> dict[str, int]:
-        """How many sessions of each kind began within the last day, and how many may."""
+        """Sessions of each kind begun within the last day, and their limits."""
         return {
             "alignments": self._alignments.used,
             "most_alignments_per_day": self._alignments.limit,
@@ -76,10 +76,10 @@ class Consent:
     async def training(
         self, header: Header, terms: TrainingOpen, *, begins: bool = False, terms_before: str = ""
     ) -> Engine:
-        """The engine with which this party trains on ``terms``; Refused if it does not.
+        """The engine with which this party trains on ``terms``; Refused if it declines.
 
-        ``begins``: nothing is known here of the session, so it counts, whatever its name.
-        ``terms_before`` is the digest of those of its first attempt, empty if it was not kept.
+        ``begins``: the session is new to this party, so it counts under any name. ``terms_before``
+        is the digest of the terms of its first attempt, empty if it was not kept.
         """
         await self._ask(
             header,
@@ -110,7 +110,7 @@ class Consent:
         return engine
 
     async def budgeted_sums(self, header: Header, budget: SumBudget) -> None:
-        """Record what a training is expected to disclose of each row; Refused if it cannot be."""
+        """Reserve the training's disclosure budget of each row; Refused if that fails."""
         await self.audit.record(
             "foretold",
             header,
@@ -143,7 +143,7 @@ class Consent:
         if terms.trees > policy.most_trees:
             raise self._refusal(f"train {terms.trees} trees, at most {policy.most_trees}")
         if terms.max_depth > policy.most_depth:
-            # Without max_depth, as many as max_leaves - 1 splits may stand one below the other.
+            # Without max_depth, a path may have max_leaves - 1 splits.
             unbounded = terms.max_depth == terms.max_leaves - 1
             remedy = f": set max_depth = {policy.most_depth} beside max_leaves" * unbounded
             raise self._refusal(
@@ -159,7 +159,7 @@ class Consent:
             )
 
     async def alignment(self, header: Header, terms: AlignmentOpen) -> None:
-        """Raises Refused if this party does not look for common ids with its peers."""
+        """Raise Refused if this party does not align ids with its peers."""
         await self._ask(header, name=terms.name, parties=list(terms.parties))
         self._check_peer(header, "alignment")
         await self._remember_days()
@@ -167,7 +167,7 @@ class Consent:
         await self.audit.record("agreed", header, name=terms.name)
 
     async def inference(self, header: Header, terms: InferenceOpen, shows_all: bool = True) -> None:
-        """Raises Refused if this party does not score on ``terms``.
+        """Raise Refused if this party does not score on ``terms``.
 
         ``shows_all``: whether it answers with all directions of a row, in mode ``bitmap``.
         """
@@ -186,7 +186,7 @@ class Consent:
         await self.audit.record("agreed", header, rows=terms.rows)
 
     async def serving(self, header: Header, model: str, mode: str) -> None:
-        """Raises Refused if this party does not serve ``model`` online in ``mode``."""
+        """Raise Refused if this party does not serve ``model`` online in ``mode``."""
         await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
         self._check_peer(header, "inference")
 
@@ -198,10 +198,10 @@ class Consent:
         terms: Mapping[str, Any],
         agreed: Mapping[str, Any],
     ) -> None:
-        """Raises Refused unless ``key`` of the policy allows a question about a model.
+        """Raise Refused unless ``key`` of the policy allows a question about a model.
 
-        ``does``: what this party does not do without it; ``terms`` and ``agreed``: what the audit
-        log says of the question, and of the yes.
+        ``does``: the action that the key allows, in words; ``terms`` and ``agreed``: the audit
+        log's details of the question and of the consent.
         """
         await self._ask(header, **terms)
         self._check_peer(header)
@@ -210,23 +210,23 @@ class Consent:
             allowed, remedy = setting, f"{key} = true in its [policy]"
         elif isinstance(setting, str):
             allowed, remedy = setting == "shared", f'{key} = "shared" in its [policy]'
-        else:  # columns; the same words whether or not there is such a column
+        else:  # columns; the same words whether or not the column exists
             allowed, remedy = terms["column"] in setting, f"{key} of its [policy]"
         if not allowed:
             raise self._refusal(f"{does}; {remedy} would allow it")
         await self.audit.record("agreed", header, **agreed)
 
     def answering(self, header: Header) -> None:
-        """Raises Refused if policy no longer allows answers to questions for scores; not audited.
+        """Raise Refused if policy no longer allows answers to scoring requests; not audited.
 
         The policy may have changed since the party agreed to serve the model.
         """
         self._check_peer(header, "inference")
 
     def scoring(self, rows: int) -> bool:
-        """Raises Refused if ``rows`` more, asked for online, exceed the quota of the hour.
+        """Raise Refused if ``rows`` more online rows exceed the hourly quota.
 
-        Returns whether they may be answered only after :meth:`until_written`.
+        Returns whether the answer must wait for :meth:`until_written`.
         """
         limited = self.quota.limit is not None
         if limited and not self._rows_remembered:
@@ -237,9 +237,9 @@ class Consent:
         return self._written_ahead < 0
 
     async def until_written(self, header: Header) -> None:
-        """Return when all rows that were granted online are recorded; Refused if they cannot be.
+        """Wait until all rows granted online are recorded; Refused if recording fails.
 
-        Many are recorded ahead at once, because a caller waits while the disk takes the record.
+        Record many rows in advance, because callers wait for the disk.
         """
         if self._written_ahead >= 0:
             return
@@ -271,7 +271,7 @@ class Consent:
         named = (column for column in together if column != ALL_COLUMNS)
         for column in (*terms.signs, *named):
             if column not in self._policy.agreed_columns:
-                # The same whether or not there is such a column: its name is no news to the other.
+                # The answer does not depend on whether the column exists, so it discloses no name.
                 raise self._refusal(
                     f"train with column {column!r} named by another; agreed_columns of its "
                     "[policy] would allow it"
@@ -283,7 +283,7 @@ class Consent:
     # Agreements from before a restart
 
     def _remember_rows(self, agreed: Iterable[tuple[float, dict[str, Any]]]) -> None:
-        """Count the rows that were answered within the last hour."""
+        """Count the rows answered within the last hour."""
         if self._rows_remembered or self.quota.limit is None:
             return
         self._rows_remembered = True
@@ -306,7 +306,7 @@ class Consent:
                     self._trainings.remember(at, entry["session"], anew=begins)
 
     def _agreed_before(self, seconds: float) -> Iterator[tuple[float, dict[str, Any]]]:
-        """What was agreed to within ``seconds`` before this party began, the newest first."""
+        """Agreements within ``seconds`` before this party started, the newest first."""
         for entry in self.audit.log.latest():
             at = datetime.fromisoformat(entry["at"]).timestamp()
             if at < self._began - seconds:
@@ -318,8 +318,7 @@ class Consent:
 class DailyQuota:
     """Sessions within the last day, at most ``limit``.
 
-    ``what`` is counted, in words: "alignments". A name that is taken again counts once,
-    unless it is taken ``anew``.
+    ``what`` names the sessions: "alignments". A repeated name counts once, unless taken ``anew``.
     """
 
     def __init__(self, limit: int, what: str, clock: Callable[[], float] = time.time) -> None:
@@ -329,18 +328,18 @@ class DailyQuota:
         self._taken: list[tuple[float, str]] = []
 
     def remember(self, at: float, name: str = "", *, anew: bool = False) -> None:
-        """Count what was taken at ``at`` (Unix seconds)."""
+        """Count a session taken at ``at`` (Unix seconds)."""
         if anew or not self._counts(name):
             self._taken.append((at, name))
 
     @property
     def used(self) -> int:
-        """How many were taken within the last day."""
+        """The number of sessions taken within the last day."""
         since = self._clock() - DAY
         return sum(at > since for at, _ in self._taken)
 
     def take(self, name: str = "", *, anew: bool = False) -> None:
-        """Count one more; raises Refused, and counts nothing, when it is one too many."""
+        """Count one more; raise Refused, and count nothing, above the limit."""
         now = self._clock()
         self._taken = [(at, taken) for at, taken in self._taken if at > now - DAY]
         if not anew and self._counts(name):
@@ -350,7 +349,7 @@ class DailyQuota:
         self._taken.append((now, name))
 
     def _counts(self, name: str) -> bool:
-        """Whether something of this name is among them; what has none never is."""
+        """Whether a session of this name is counted; False for an empty name."""
         return bool(name) and any(taken == name for _, taken in self._taken)
 
 
@@ -369,7 +368,7 @@ class RowQuota:
         self._used += rows
 
     def take(self, rows: int) -> None:
-        """Use up ``rows``; raises Refused, and uses none, when they are too many."""
+        """Use up ``rows``; raise Refused, and use none, above the limit."""
         now = self._clock()
         while self._taken and self._taken[0][1] <= now - HOUR:
             self._used -= self._taken.popleft()[2]

@@ -1,4 +1,4 @@
-"""What attacks on each engine came to, as docs/measured/leakage.md has it: owners read it.
+"""Measured success of attacks on each engine, from docs/measured/leakage.md, for owners.
 
 A test compares the figures with the page.
 """
@@ -20,8 +20,8 @@ PAGE = "docs/measured/leakage.md"
 class MeasuredLeak:
     """One attack on public data: ``value`` of ``measure``, beside what ``guessing`` reaches.
 
-    ``who`` mounts it, and ``what`` it is after; ``row`` are the first cells of its line on the
-    page, or what its column is called.
+    ``who`` mounts it, and ``what`` is its target; ``row`` holds the first cells of its line on the
+    page, or the header of its column.
     """
 
     who: str
@@ -87,10 +87,10 @@ MEASURED_LEAKS: Mapping[str, Sequence[MeasuredLeak]] = {
     "lattice": (_ORDER, _CELLS, _LINKED),
     "ldp": (_NOISY_LABELS, _ORDER),
 }
-"""By engine. Of ``plain`` nothing is hidden, and smm1 and smm2 say it of themselves."""
+"""By engine. ``plain`` hides nothing; smm1 and smm2 describe their own leaks."""
 
 
 def measured_leaks(engine: Engine) -> Sequence[MeasuredLeak]:
-    """Those of a job's ``engine``: where it hides sums, those that need none."""
+    """The leaks of a job's ``engine``; if it hides sums, only those of attacks without sums."""
     leaks = MEASURED_LEAKS.get(engine.name, ())
     return [leak for leak in leaks if not engine.hides_sums or _FROM_SUMS not in leak.row]

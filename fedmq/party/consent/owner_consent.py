@@ -1,6 +1,6 @@
-"""The owner is asked about sessions that its policy allows; the answers outlive a crash.
+"""The owner's consent to sessions that the policy allows; answers survive a crash.
 
-An owner may say yes once for all sessions of a kind: a standing consent.
+A standing consent covers all sessions of a kind.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _SIZES: Mapping[str, str] = {
     "most_bins": "max_bin",
     "most_gradient_bits": "gradient_bits",
 }
-"""Which bound is about which of the terms."""
+"""The bound of each term."""
 
 
 class OwnerConsent:
-    """What the owner of ``party`` has still to decide, and has decided.
+    """Pending and past decisions of the owner of ``party``.
 
-    ``policy`` is the one of the moment. ``spent`` says what of the limits is used up, in plain
-    data, for who decides.
+    ``policy`` returns the current policy. ``spent`` returns the used part of the limits, as plain
+    data for the owner.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OwnerConsent:
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Refuse requests that are not answered in time, from now on."""
+        """Start to refuse requests that are not answered in time."""
         self._tasks.spawn(self._expire())
 
     def cancel(self) -> None:
@@ -85,7 +85,7 @@ class OwnerConsent:
     # A session opens
 
     async def seconds_left(self, header: Header, terms: RequestedTerms) -> int:
-        """So many seconds the owner has to answer whether a session begins; 0: it may.
+        """Seconds left for the owner to answer; 0 if the session may begin.
 
         Raises:
             Refused: the owner has refused it, or has not answered in time.
@@ -108,7 +108,7 @@ class OwnerConsent:
         return max(1, math.ceil(request.until - self._clock()))
 
     async def answer(self, session: str) -> str:
-        """Wait for the owner's answer about ``session``: the refusal, or nothing for a yes."""
+        """Wait for the owner's answer about ``session``: the refusal, or empty for consent."""
         async with self._news:
             while True:
                 request = await self._store.of_session(session)
@@ -121,7 +121,7 @@ class OwnerConsent:
                 await self._news.wait()
 
     async def use(self, session: str) -> None:
-        """By the consent to ``session`` no other may begin, nor this one anew."""
+        """Use up the consent to ``session``: it covers neither another session nor a new start."""
         request = await self._store.of_session(session)
         if request is not None:
             await self._store.use(request.id)
@@ -136,7 +136,7 @@ class OwnerConsent:
         outcome.add_done_callback(ended)
 
     async def withdraw(self, session: str) -> None:
-        """The party that asked has given ``session`` up."""
+        """Withdraw the request for ``session``, which the other party aborted."""
         async with self._deciding:
             request = await self._store.of_session(session)
             if request is not None and request.state == "waiting":
@@ -149,10 +149,10 @@ class OwnerConsent:
         )
 
     async def _known(self, header: Header, terms: RequestedTerms) -> ConsentRequest | None:
-        """The request that ``header`` goes on with."""
+        """The request that ``header`` continues."""
         request = await self._store.of_session(header.session)
         if request is None and terms.kind == "alignment":
-            # One that the active party's restart has ended is asked for anew, as another session.
+            # The active party asks again, as another session, for one that its restart ended.
             request = await self._store.unused(terms.peer, terms.digest)
             if request is not None and request.until <= self._clock():
                 return None
@@ -186,7 +186,7 @@ class OwnerConsent:
         return await self._store.all()
 
     async def waiting(self, request: str) -> ConsentRequest:
-        """The request with this id; DaemonError unless it waits."""
+        """The waiting request with this id; DaemonError without one."""
         found = await self._found(request)
         if found.state != "waiting":
             by = f" by {found.decided_by}" if found.decided_by else ""
@@ -194,19 +194,19 @@ class OwnerConsent:
         return found
 
     async def approve(self, request: str, by: str) -> None:
-        """The owner agrees; DaemonError unless the request waits."""
+        """Approve the request; DaemonError unless it waits."""
         async with self._deciding:
             await self._decide(await self.waiting(request), "approved", "", by)
 
     async def refuse(self, request: str, reason: str, by: str) -> None:
-        """The owner refuses, and the other party reads why; DaemonError unless it waits."""
+        """Refuse the request, and send the other party the reason; DaemonError unless it waits."""
         async with self._deciding:
             found = await self.waiting(request)
             words = f"{self._party} refused: {reason}" if reason else f"{self._party} refused"
             await self._decide(found, "refused", words[:2000], by)
 
     async def reconsider(self) -> None:
-        """Agree to requests that the policy no longer asks about, and refuse late ones."""
+        """Approve requests that the policy now approves, and refuse late ones."""
         async with self._deciding:
             for request in await self._store.waiting():
                 await self._decide_by_itself(request)
@@ -263,27 +263,27 @@ class OwnerConsent:
 
 @dataclass(frozen=True, slots=True)
 class SessionOwner:
-    """The owner, as ``session`` asks it."""
+    """The owner's consent for one ``session``."""
 
     consent: OwnerConsent
     session: str
 
     async def answer(self) -> str:
-        """Wait for the answer: why this party does not take part, empty if it does."""
+        """Wait for the answer: the reason of a refusal, empty for consent."""
         return await self.consent.answer(self.session)
 
     async def use(self) -> None:
-        """The session has used the consent."""
+        """Use up the consent."""
         await self.consent.use(self.session)
 
 
 def terms_of(request: ConsentRequest) -> RequestedTerms:
-    """The terms that were asked for."""
+    """The requested terms."""
     return RequestedTerms(request.peer, request.kind, request.name, request.digest, request.terms)
 
 
 def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
-    """Whether ``asked`` needs no other yes: the same kind of thing, and nothing of it is more."""
+    """Whether the consent covers ``asked``: the same kind, and no term exceeds its bound."""
     if (standing.peer, standing.session) != (asked.peer, asked.kind):
         return False
     terms = asked.details
@@ -297,7 +297,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
 
 
 def standing_consent(asked: RequestedTerms) -> StandingConsent:
-    """The smallest that covers ``asked``."""
+    """The smallest standing consent that covers ``asked``."""
     terms = asked.details
     if asked.kind == "alignment":
         return StandingConsent(
@@ -314,7 +314,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
 
 
 def toml_of(standing: StandingConsent) -> str:
-    """It as an entry of ``[[policy.approved]]``; what is left out has its default."""
+    """The consent as an entry of ``[[policy.approved]]``, without defaults."""
     return "\n".join(["[[policy.approved]]", *_lines(standing)]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What the audit log keeps of sessions: written beside the event loop, and before the answer."""
+"""Audit records of sessions, written in threads and before the party answers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class SessionAudit:
         self._ends = BackgroundTasks()
 
     async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
-        """Wait for a disk that takes another entry; ``on_trouble`` as in ``until_taken``."""
+        """Wait until the disk can take another entry; ``on_trouble`` as in ``until_taken``."""
         await until_taken(lambda: asyncio.to_thread(self.log.check), on_trouble=on_trouble)
 
     async def record(self, event: str, header: Header, **details: Any) -> None:
-        """Record ``event`` of the session of ``header``; it is on the disk when this returns.
+        """Record ``event`` of the session of ``header``, and sync it to disk.
 
         Raises:
             Refused: it cannot be recorded.
@@ -48,7 +48,7 @@ class SessionAudit:
         )
 
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
-        """Record how a session ended, and how many messages of each kind were answered."""
+        """Record the end of a session, and the number of answered messages of each kind."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -66,7 +66,7 @@ class SessionAudit:
         outcome.add_done_callback(ended)
 
     def accuse(self, session: str, attempt: int, model: str, outcome: asyncio.Future[Any]) -> None:
-        """Keep the evidence where a session of this party's own ends by what cannot be true."""
+        """Record the evidence if one of this party's own sessions ends as inconsistent."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -86,7 +86,7 @@ class SessionAudit:
         outcome.add_done_callback(ended)
 
     async def close(self) -> None:
-        """Wait until the ends of sessions are written."""
+        """Wait until all ends of sessions are written."""
         await asyncio.sleep(0)  # futures call back in the next round of the loop
         while tasks := [task for task in self._ends if not task.done()]:
             await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""What is an owner asked to agree to? As plain data, and as a person reads it."""
+"""The terms that an owner is asked to approve, as plain data and in words."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class RequestedTerms:
 
     @classmethod
     def of_alignment(cls, peer: str, opening: AlignmentOpen) -> RequestedTerms:
-        """Those of an alignment that ``peer`` opens."""
+        """The terms of an alignment that ``peer`` opens."""
         digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
         details = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
         return cls(peer, "alignment", opening.name, digest, details)
 
     @classmethod
     def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
-        """Those of a training that ``peer`` opens; Refused where ``engine`` cannot meet them."""
+        """The terms of a training that ``peer`` opens; Refused if ``engine`` cannot meet them."""
         learned = engine.on_terms(opening.sums).disclosed
         details = {
             "alignment": opening.alignment_name,
@@ -87,7 +87,7 @@ def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
 
 
 def asked_in_words(request: Mapping[str, Any]) -> str:
-    """What a request of the daemon's ``inbox`` asks for, in a line."""
+    """A request of the daemon's ``inbox`` in one line."""
     if request["kind"] == "alignment":
         return f"{request['peer']} asks to find the people that all parties share"
     terms = request["terms"]
@@ -98,7 +98,7 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
 
 
 def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Its terms as pairs: a heading, and the value in words."""
+    """The request's terms as pairs: a heading, and the value in words."""
     terms = request["terms"]
     about = _of_alignment if request["kind"] == "alignment" else _of_training
     return [*about(request, terms), *_spent(request["kind"], terms["spent"])]
@@ -167,7 +167,7 @@ def _rows(rows: int) -> str:
 
 
 async def spent_sums(database: Database, limit: float) -> dict[str, Any] | None:
-    """The sums that were answered about the rows asked about most, and the limit.
+    """The number of answered sums about the most queried rows, and the limit.
 
     None before the first answer.
     """

@@ -94,12 +94,12 @@ class Console:
         return router
 
     async def close(self) -> None:
-        """End what is being streamed."""
+        """End all streams."""
         for live in self._streams.values():
             await live.close()
 
     async def invite(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """The owner's command ``console``: an address that signs one person in, once and soon."""
+        """The owner's command ``console``: a short-lived address that signs one person in, once."""
         who = str(request.get("who", ""))
         roles = tuple(request.get("roles", ()))
         if not who or len(who) > _LONGEST_NAME or not who.isprintable():

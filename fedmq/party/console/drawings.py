@@ -11,7 +11,7 @@ __all__ = ["charts_of_report", "curves", "outline"]
 _MOST_POINTS = 400
 
 _LEAST_STEP = 1e-6
-"""Of a chart's width: how far points that stand above one another are drawn apart."""
+"""Distance between points of equal x, as a share of the chart's width."""
 
 
 def curves(
@@ -45,7 +45,7 @@ def charts_of_report(charts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _line(name: str, at: Sequence[float | None], values: Sequence[float | None]) -> dict[str, Any]:
-    """A line of a chart; of a long one some points are left out, never the last."""
+    """A line of a chart; long lines are thinned but keep the last point."""
     step = max(1, math.ceil(len(at) / _MOST_POINTS))
     kept = sorted({*range(0, len(at), step), *range(max(0, len(at) - 1), len(at))})
     points = [
@@ -55,7 +55,7 @@ def _line(name: str, at: Sequence[float | None], values: Sequence[float | None])
 
 
 def _apart(xs: Sequence[float | None]) -> list[float | None]:
-    """``xs`` such that each is larger than the one before it: a chart has one value at each."""
+    """``xs`` made strictly ascending: a chart has one value at each x."""
     known = [x for x in xs if x is not None]
     step = _LEAST_STEP * (max(known) - min(known) if known else 0.0)
     moved: list[float | None] = []

@@ -1,7 +1,7 @@
 """Where does a request to the console come from, was a change meant, and what do answers say?
 
-A change needs a cookie that other sites cannot send (SameSite), an Origin that is the console's own
-and the token of the form. A browser that is let in runs no script and loads nothing but from here.
+A change needs a cookie that other sites cannot send (SameSite), the console's own Origin and the
+token of the form. The browser runs and loads only scripts and files of the console.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Gate:
         self._tokens = tokens
         self._sign_ins = sign_ins
         self._secure = section.certificate is not None or section.console_behind_proxy is not None
-        # Cookies know no ports: daemons of one machine must not overwrite one another's.
+        # Cookies ignore ports: daemons on one machine must not overwrite each other's cookies.
         name = f"{context.federation.name}/{context.party}/{context.config.state}"
         self._cookie = f"fedmq_console_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
     def endpoint(self, route: Route) -> Endpoint:
-        """What answers requests to ``route``."""
+        """The endpoint of ``route``."""
         match route:
             case Shows(answer=show):
 
@@ -86,7 +86,7 @@ class Gate:
                 return act
 
     def open(self, answer: Endpoint) -> Endpoint:
-        """The answer to any caller, signed in or not."""
+        """Answer any caller, signed in or not."""
 
         async def answered(request: Request) -> Response:
             return _guarded(await answer(request))
@@ -94,14 +94,14 @@ class Gate:
         return answered
 
     async def sign_in(self, request: Request) -> Response:
-        """Take a one-time token; a page that says how to get one where it is not taken."""
+        """Take a one-time token; an invalid token gets a page that explains how to get one."""
         grant = self._tokens.redeem(request.query_params.get("token", ""))
         if grant is None:
             return self._stranger(401)
         return await self._begin(grant)
 
     async def sign_out(self, change: Change) -> Response:
-        """End what the cookie stands for."""
+        """End the sign-in of the cookie."""
         await self._actions.record(change.grant, "sign out")
         self._sign_ins.end(change.sign_in)
         response = self._stranger(200, "You are signed out.")
@@ -109,7 +109,7 @@ class Gate:
         return response
 
     def _certified(self, request: Request) -> Grant | None:
-        """What the party's file grants to the name in the caller's certificate."""
+        """The grant of the party's file to the name in the caller's certificate."""
         name = certificate_name(request)
         roles = self._section.console_certificates.get(name or "")
         return None if name is None or roles is None else Grant(name, roles)

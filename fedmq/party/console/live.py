@@ -1,7 +1,7 @@
 """Parts of a page that follow what happens: pushed at most once a second, while a browser looks.
 
-All browsers share one look at the daemon; each is sent the parts that have changed since it was
-last sent something. Without a browser nothing is done.
+All browsers share one look at the daemon; each browser gets the parts that changed since its last
+update. Without a browser no work is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Parts = Mapping[str, str]
 
 _SECONDS = 1.0
 _SILENT_ROUNDS = 15
-"""After so many rounds without news a line shows that the connection stands."""
+"""Rounds without news after which a line keeps the connection alive."""
 _MOST_STREAMS = 32
 
 
@@ -45,7 +45,7 @@ class Live:
 
     @property
     def looking(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return self._looking
 
     def response(self, sign_in: SignIn) -> Response:
@@ -87,7 +87,7 @@ class Live:
         while self._looking and not self._closed:
             try:
                 self._now = await self._parts()
-            except Exception:  # a page that stands still is better than none
+            except Exception:  # a stale page is better than none
                 log.exception("console: what is live cannot be shown")
             if not self._closed:
                 self._round.set()

@@ -1,9 +1,9 @@
 """Who is at the browser, and what may this person do?
 
-A token that ``fedmq console`` prints signs one person in, once and soon. A signed cookie at the
-browser keeps the person signed in; the key of the signatures lives as long as the daemon, so a
-restart signs everybody out. Everybody who is signed in may look. An approver answers what needs the
-owner's consent, an operator runs things; a person who does both has both roles.
+``fedmq console`` prints a short-lived token that signs one person in, once. A signed cookie keeps
+the person signed in. The signing key lives as long as the daemon, so a restart signs everybody out.
+Every signed-in person may look. An approver answers requests for the owner's consent; an operator
+runs sessions and models. A person may have both roles.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHANGES: Mapping[str, ConsoleRole] = {
     "rollback": "operator",
     "score": "operator",
 }
-"""The owner's commands that change something or cost something, and the role that may give each."""
+"""The role that each changing or costly command of the owner needs."""
 
 TOKEN_SECONDS = 300.0
 _MOST_TOKENS = 100
@@ -52,14 +52,14 @@ _MOST_NOTICES = 5
 
 
 def is_allowed(command: str, roles: Collection[ConsoleRole]) -> bool:
-    """Whether a person with ``roles`` may give ``command``; looking is allowed to all."""
+    """Whether a person with ``roles`` may give ``command``; everybody may look."""
     needed = CHANGES.get(command)
     return needed is None or needed in roles
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Who signs in, and what this person may do besides looking."""
+    """A person and the roles of the sign-in."""
 
     who: str
     roles: tuple[ConsoleRole, ...]
@@ -74,7 +74,7 @@ class OneTimeTokens:
         """By hash, so that the time of a look-up says nothing of a token."""
 
     def issue(self, grant: Grant) -> str:
-        """A new token for ``grant``; of too many the oldest is void."""
+        """A new token for ``grant``; beyond the limit the oldest token expires."""
         self._forget()
         while len(self._grants) >= _MOST_TOKENS:
             del self._grants[next(iter(self._grants))]
@@ -83,7 +83,7 @@ class OneTimeTokens:
         return token
 
     def redeem(self, token: str) -> Grant | None:
-        """What ``token`` grants; None if it is unknown, used or too old. It is used then."""
+        """Use up ``token`` for its grant; None if it is unknown, used or too old."""
         self._forget()
         found = self._grants.pop(_hash(token), None)
         return None if found is None else found[0]
@@ -99,7 +99,7 @@ def _hash(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is said once on the next page: what was done, or why it could not be."""
+    """A message shown once on the next page: a result, or the reason of a failure."""
 
     text: str
     is_error: bool = False
@@ -113,7 +113,7 @@ class SignIn:
     grant: Grant
     until: float
     csrf: str
-    """What every form sends along: another site does not know it."""
+    """A secret that every form sends; another site does not know it."""
     clock: Callable[[], float]
     notices: list[Notice] = field(default_factory=list)
     signed_out: bool = False
@@ -124,11 +124,11 @@ class SignIn:
         return self.signed_out or self.until <= self.clock()
 
     def notify(self, notice: Notice) -> None:
-        """Have ``notice`` shown on the next page."""
+        """Show ``notice`` on the next page."""
         self.notices = [*self.notices, notice][-_MOST_NOTICES:]
 
     def take_notices(self) -> list[Notice]:
-        """What is to be shown now, and no more afterwards."""
+        """Remove and return the notices to show."""
         taken, self.notices = self.notices, []
         return taken
 
@@ -142,7 +142,7 @@ class SignIns:
         self._open: dict[str, SignIn] = {}
 
     def begin(self, grant: Grant) -> tuple[SignIn, str]:
-        """Sign a person in: the record that is kept here, and the cookie's value."""
+        """Sign a person in: the kept record, and the cookie's value."""
         self._forget()
         while len(self._open) >= _MOST_SIGN_INS:
             del self._open[next(iter(self._open))]
@@ -153,7 +153,7 @@ class SignIns:
         return self._open[name], f"{name}.{self._signature('cookie', name)}"
 
     def of(self, cookie: str) -> SignIn | None:
-        """Whose ``cookie`` this is; None if it is forged, or its time has passed."""
+        """The sign-in of ``cookie``; None if it is forged or expired."""
         name, _, signature = cookie.partition(".")
         expected = self._signature("cookie", name).encode()
         if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected):

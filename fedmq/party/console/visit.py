@@ -1,8 +1,7 @@
 """A request of a signed-in person, and all that a page does with it.
 
-A page asks the daemon by the owner's commands, which are on the audit log before they are done, and
-fills a template. Everything that a template is given is escaped: names and reasons come from other
-parties too.
+A page gives the owner's commands to the daemon, which audits them first, and fills a template.
+Templates escape all values: some names and reasons come from other parties.
 """
 
 from __future__ import annotations
@@ -80,11 +79,11 @@ class Visit:
     actions: OwnerActions
     rendering: Rendering
     streams: Mapping[str, Live]
-    """What is live, by the page that it is live on."""
+    """The live parts, by page."""
 
     @property
     def grant(self) -> Grant:
-        """Who this is, and what this person may do."""
+        """The signed-in person and its roles."""
         return self.sign_in.grant
 
     def parameter(self, name: str) -> str:
@@ -96,20 +95,20 @@ class Visit:
         return is_allowed(command, self.grant.roles)
 
     async def ask(self, command: str, **request: Any) -> Any:
-        """The result of an owner's command, as for `OwnerActions.ask`."""
+        """The result of an owner's command; see `OwnerActions.ask`."""
         return await self.actions.ask(self.grant, command, **request)
 
     def page(self, template: str, *, http_status: int = 200, **values: Any) -> Response:
-        """The page that ``template`` makes of ``values``, with what was to be said on it."""
+        """The page of ``template`` with ``values`` and pending notices."""
         shown = self.rendering.render(template, self, notices=self.sign_in.take_notices(), **values)
         return HTMLResponse(shown, http_status)
 
     def part(self, template: str, *, http_status: int = 200, **values: Any) -> Response:
-        """A part of a page, which a script puts in its place."""
+        """A part of a page, which a script inserts."""
         return HTMLResponse(self.rendering.render(template, self, **values), http_status)
 
     def failed(self, error: str, http_status: int) -> Response:
-        """That something went wrong: a line where a script asked, a page where a person did."""
+        """An error: a line for a script, a page for a person."""
         notice = Notice(error, is_error=True)
         if "hx-request" in self.request.headers:
             return self.part("notice.html", http_status=http_status, notice=notice)
@@ -118,12 +117,12 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Visit):
-    """A person changes something by a form; `Gate` has checked that it was meant."""
+    """A person's change by a form; `Gate` has checked that the form is the console's own."""
 
     form: Mapping[str, str] = field(default_factory=dict)
 
     def done(self, path: str, text: str) -> Response:
-        """Go to the page at ``path``, which says ``text``."""
+        """Redirect to the page at ``path``, which shows ``text``."""
         self.sign_in.notify(Notice(text))
         return RedirectResponse(f"/console{path}", 303)
 
@@ -141,8 +140,8 @@ class OwnerActions:
 
         Raises:
             DaemonError: the daemon does not know the command.
-            Refused: the person may not do this, or it cannot be audited.
-            FedmqError: whatever the command raises.
+            Refused: the person lacks the role, or the command cannot be audited.
+            FedmqError: the command's own errors.
         """
         if command not in self._commands:
             raise DaemonError(f"this daemon does not know how to {command!r}")
@@ -162,7 +161,7 @@ class OwnerActions:
             raise
 
     async def look(self, command: str, **request: Any) -> Any:
-        """The result of ``command``, which changes nothing, for any signed-in person."""
+        """The result of the read-only ``command``, for any signed-in person."""
         assert command not in CHANGES
         return await self._do(command, request)
 
@@ -191,7 +190,7 @@ async def _unwatched(_: Mapping[str, Any]) -> None:
 
 
 def _short(value: Any) -> Any:
-    """``value`` as an audit log keeps it: ids and features of people are none of its business."""
+    """``value`` for the audit log, without ids and features of people."""
     if isinstance(value, str):
         return value[:_LONGEST_VALUE]
     if value is None or isinstance(value, bool | int | float):
@@ -201,7 +200,7 @@ def _short(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the navigation: its address below ``/console``, and what it is called."""
+    """A page of the navigation: its address below ``/console``, and its title."""
 
     path: str
     title: str
@@ -310,7 +309,7 @@ def brief(value: float) -> str:
 
 
 def cell(value: Any) -> str:
-    """Whatever stands in a table."""
+    """Any value of a table."""
     if value is None:
         return _NONE
     if isinstance(value, float):
@@ -319,7 +318,7 @@ def cell(value: Any) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A name that may go on in the next line after each of its underscores."""
+    """A name that may wrap after each underscore."""
     return escape(name).replace("_", Markup("_<wbr>"))
 
 
@@ -342,13 +341,13 @@ def lane_path(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
 
 
 def busy_share(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
-    """How much of the last ``seconds`` the intervals take."""
+    """The share of the last ``seconds`` that the intervals cover."""
     return f"{sum(start - end for start, end in intervals) / seconds:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file as it is sent; ``version`` changes with its content."""
+    """A static file; ``version`` changes with its content."""
 
     content: bytes
     media_type: str
@@ -356,7 +355,7 @@ class StaticFile:
 
 
 class StaticFiles:
-    """The files by name, such as ``console.css``. A name that is none of theirs finds nothing."""
+    """The files by name, such as ``console.css``. Unknown names find nothing."""
 
     def __init__(self, folder: Path = _STATIC_FOLDER) -> None:
         self._files = {
@@ -370,7 +369,7 @@ class StaticFiles:
         return self._files.get(name)
 
     def address(self, name: str) -> str:
-        """Where a page finds the file ``name``."""
+        """The address of the file ``name``."""
         return f"/console/static/{name}?v={self._files[name].version}"
 
 

@@ -27,7 +27,7 @@ async def data(visit: Visit) -> Response:
 
 
 async def table(visit: Visit) -> Response:
-    """The columns."""
+    """The description of the columns."""
     found = await visit.ask("data", max_bin=_max_bin(visit))
     columns = [
         {**column, "drawn": [_drawn(spread) for spread in column["spreads"]]}

@@ -1,4 +1,4 @@
-"""Inbox: what waits for the owner's consent, on which terms, and how it was answered."""
+"""Inbox: requests for the owner's consent, their terms and answers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ async def inbox(visit: Visit) -> Response:
 
 
 async def news(visit: Visit) -> Response:
-    """A line where other requests wait than those on the page."""
+    """A line if requests wait that the page does not show."""
     now = _ids(await visit.ask("inbox"))
     known = visit.request.query_params.get("known", "")
     return visit.part("inbox_news.html", changed=now != known, known=known)
 
 
 async def events(visit: Visit) -> Response:
-    """Which requests wait, whenever that changes."""
+    """The waiting requests, whenever they change."""
     return visit.streams["inbox"].response(visit.sign_in)
 
 
 async def alike(visit: Visit) -> Response:
-    """How the party's file would change so that alike requests are not asked about."""
+    """The change of the party's file that would approve similar requests without asking."""
     request = visit.parameter("request")
     change = await visit.ask("alike", request=request)
     found = next(asked for asked in await visit.ask("inbox") if asked["request"] == request)
@@ -53,7 +53,7 @@ async def alike(visit: Visit) -> Response:
 
 
 async def approve(change: Change) -> Response:
-    """Agree, with a ``diff`` also to all that is alike."""
+    """Approve; with a ``diff`` also all similar requests."""
     request = change.parameter("request")
     diff = change.form.get("diff", "").replace("\r\n", "\n")  # as a browser sends lines
     await change.ask("approve", request=request, by=change.grant.who, diff=diff)
@@ -62,7 +62,7 @@ async def approve(change: Change) -> Response:
 
 
 async def refuse(change: Change) -> Response:
-    """Refuse, and let the party that asked read why."""
+    """Refuse, and send the other party the reason."""
     request, reason = change.parameter("request"), change.form.get("reason", "").strip()
     if len(reason) > _LONGEST_REASON:
         raise ConfigError(f"reason: at most {_LONGEST_REASON:,} characters are taken")
@@ -81,7 +81,7 @@ ROUTES = (
 
 
 async def parts(actions: OwnerActions) -> Parts:
-    """What is live on the page: which requests wait, for the line that says that others do."""
+    """The live part of the page: the waiting requests, for the line about new ones."""
     return {"data:news": _ids(await actions.look("inbox"))}
 
 

@@ -1,4 +1,4 @@
-"""Models: what each is, how it compares, which of them is served, and how that goes."""
+"""Models: description, comparison and serving of each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["ROUTES"]
 
 
 async def models(visit: Visit) -> Response:
-    """The list, and what is served."""
+    """The list of models, and the served ones."""
     listed = await visit.ask("models")
     return visit.page("models.html", models=listed[::-1], **await _served(visit))
 
 
 async def serving(visit: Visit) -> Response:
-    """What is served, and how that goes, at this moment."""
+    """The served models and their current state."""
     return visit.part("models_serving.html", **await _served(visit))
 
 
@@ -53,7 +53,7 @@ async def tree(visit: Visit) -> Response:
 
 
 async def comparison(visit: Visit) -> Response:
-    """Where two models differ."""
+    """The differences of two models."""
     asked = visit.request.query_params
     one, other = asked.get("one", ""), asked.get("other", "")
     rows = await visit.ask("compare", one=one, other=other)
@@ -61,7 +61,7 @@ async def comparison(visit: Visit) -> Response:
 
 
 async def activate(change: Change) -> Response:
-    """Have all parties serve a model under a name."""
+    """Make all parties serve a model under a name."""
     name, mode = change.parameter("model"), change.form.get("mode") or None
     under = change.form.get("name", "").strip() or "production"
     if mode not in (None, "hop", "bitmap"):
@@ -71,7 +71,7 @@ async def activate(change: Change) -> Response:
 
 
 async def roll_back(change: Change) -> Response:
-    """Have a name stand for the model that it stood for before."""
+    """Return a name to its previous model."""
     done = await change.ask("rollback", name=change.parameter("name"))
     return change.done("/models", f"{done['name']} is model {done['model']} again.")
 
@@ -93,7 +93,7 @@ async def _served(visit: Visit) -> dict[str, Any]:
 
 
 def _names(served: Mapping[str, Any], model: str) -> list[str]:
-    """The names that stand for ``model``; of a passive party, whether it answers for it."""
+    """The served names of ``model``; at a passive party, whether it answers for the model."""
     held = served["models"]
     if isinstance(held, Mapping):
         return [name for name, found in held.items() if found["model"] == model]

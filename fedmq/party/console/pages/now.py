@@ -1,4 +1,4 @@
-"""Now: what runs at this moment, how far it is, and for whom it waits."""
+"""Now: running sessions, their progress, and the parties they wait for."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def now(visit: Visit) -> Response:
 
 
 async def sessions(visit: Visit) -> Response:
-    """The list of what runs and what has ended, when either has changed."""
+    """The list of running and ended sessions, whenever it changes."""
     return visit.part("now_sessions.html", **await _shown(visit))
 
 
 async def events(visit: Visit) -> Response:
-    """What changes on the page, as it changes."""
+    """The stream of changes of the page."""
     return visit.streams["now"].response(visit.sign_in)
 
 
 async def rest(change: Change) -> Response:
-    """Let a training rest, or go on."""
+    """Pause or resume a training."""
     session, wanted = change.parameter("session"), change.form.get("paused")
     if wanted not in ("true", "false"):
         raise ConfigError("paused: true or false is taken")
@@ -62,7 +62,7 @@ ROUTES = (
 
 
 async def parts(actions: OwnerActions, rendering: Rendering) -> Parts:
-    """What is live on the page: the parts of each session, and which sessions there are."""
+    """The live parts of the page: those of each session, and the list of sessions."""
     found = await actions.look("sessions")
     made = {"data:sessions": _which(found)}
     for session in _running(found):
@@ -91,7 +91,7 @@ def _running(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _which(found: Sequence[Mapping[str, Any]]) -> str:
-    """Changes when a session begins, ends, rests or goes on, and not otherwise."""
+    """A value that changes only when a session begins, ends, pauses or resumes."""
     keys = ("session", "ended", "paused")
     return json.dumps([[session[key] for key in keys] for session in found])
 

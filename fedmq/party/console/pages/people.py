@@ -22,7 +22,7 @@ async def people(visit: Visit) -> Response:
 
 
 async def admit(change: Change) -> Response:
-    """Let the party that made a join request take part."""
+    """Admit the party of a join request."""
     form = change.form
     done = await change.ask(
         "admit", text=form.get("text", ""), fingerprint=form.get("fingerprint", "")

@@ -1,4 +1,4 @@
-"""Records: the audit log, messages that could not be taken, and the sessions that ended."""
+"""Records: the audit log, dead letters and ended sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVENTS = (
     "inconsistent",
     "console",
 )
-"""What the audit log knows; the search takes others as well."""
+"""The events of the audit log; the search takes others as well."""
 
 
 async def records(visit: Visit) -> Response:
@@ -59,7 +59,7 @@ async def records(visit: Visit) -> Response:
 
 
 async def verification(visit: Visit) -> Response:
-    """Whether the audit log is unbroken."""
+    """The result of verifying the audit log."""
     found = await visit.ask("verify_audit_log")
     return visit.part("records_verification.html", found=found)
 
@@ -70,7 +70,7 @@ async def letters(visit: Visit) -> Response:
 
 
 async def export(visit: Visit) -> Response:
-    """The audit log as the file that it is, as long as it is now."""
+    """The file of the audit log, at its present length."""
     path = visit.context.consent.audit.log.path
     length = path.stat().st_size if path.exists() else 0
     name = f"audit-{visit.context.party}.jsonl"
@@ -82,7 +82,7 @@ async def export(visit: Visit) -> Response:
 
 
 async def requeue(change: Change) -> Response:
-    """Take a dead letter once more."""
+    """Process a dead letter again."""
     letter = change.parameter("letter")
     done = await change.ask("requeue", letter=letter)
     said = "was taken" if done["taken"] else f"was refused again: {done['reason']}"
@@ -126,7 +126,7 @@ def _plain(value: Any) -> str:
 
 
 async def _blocks(path: Path, length: int) -> AsyncIterator[bytes]:
-    """The first ``length`` bytes of the file: what is written meanwhile is for another day."""
+    """The first ``length`` bytes of the file, without later additions."""
     if not length:
         return
     file: BinaryIO = await asyncio.to_thread(path.open, "rb")

@@ -1,4 +1,4 @@
-"""Try a score: somebody's id in; the score, its reasons, and what each party took, out."""
+"""Try a score: from an id to the score, its reasons and each party's time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def form(visit: Visit) -> Response:
 
 
 async def score(change: Change) -> Response:
-    """The score of the person whose id was sent."""
+    """The score of the person with the submitted id."""
     name, person = change.form.get("name", ""), change.form.get("id", "").strip()
     if not person:
         raise ConfigError("id: write the id of the person to score")
@@ -55,7 +55,7 @@ ROUTES = (Shows("/score", form), Changes("/score", score))
 
 
 def _features(sent: Mapping[str, str]) -> dict[str, Any] | None:
-    """The columns that were filled in: a number where it reads as one, otherwise a category."""
+    """The filled-in columns: a number if it reads as a number, otherwise a category."""
     given = {
         field.removeprefix(_COLUMN): text.strip()
         for field, text in sent.items()
