@@ -21,7 +21,7 @@ __all__ = ["BinMatrix", "Cuts", "histograms"]
 
 
 class Cuts(BaseModel):
-    """What training keeps of the distribution of each feature: ascending cuts, any missing values.
+    """The distribution of each feature as training keeps it: ascending cuts, any missing values.
 
     It also fixes the *cells* of a histogram: features one after the other, each with one cell per
     bin and a last one for missing values. ``category_columns``: the features of each column that is
@@ -62,10 +62,10 @@ class Cuts(BaseModel):
         return cls(thresholds=tuple(thresholds), has_missing=counts < X.shape[0])
 
     def by_sets(self, columns: Iterable[Sequence[int]], fewest: int | None) -> Cuts:
-        """The same, with those of ``columns`` split by sets that have enough categories.
+        """The same cuts, with the ``columns`` of enough categories split by sets.
 
         ``columns``: the features of each column of categories, 1 where a row has the category, else
-        0. So many categories as ``fewest`` must have training rows, as XGBoost's
+        0. A column needs training rows in at least ``fewest`` categories, as with XGBoost's
         ``max_cat_to_onehot``; None: no column is split by sets.
         """
         if fewest is None:
@@ -76,12 +76,12 @@ class Cuts(BaseModel):
         return self.model_copy(update={"category_columns": kept})
 
     def categories(self, column: Iterable[int]) -> tuple[int, ...]:
-        """Those of a column's features whose category some training row has, and some has not."""
+        """A column's features whose category some training rows have and some lack."""
         return tuple(feature for feature in column if len(self.thresholds[feature]))
 
     @property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """The features of each column, ascending: one, or those of all its categories."""
+        """The features of each column, ascending: a single one, or one per category."""
         first = {column[0]: column for column in self.category_columns}
         others = {feature for column in self.category_columns for feature in column[1:]}
         return tuple(
@@ -149,10 +149,9 @@ def histograms(
 ) -> NDArray[np.int64]:
     """Exact sums of g and h over ``nodes``, each given by its rows; int64 (nodes, cells, columns).
 
-    Of vector leaves each output has two columns.
-    ``gradients`` is int64 (rows, columns) as ``FixedPoint.encode`` gives it. ``numpy.bincount``
-    sums in float64, which is exact to 53 bits only; ``numpy.add.at`` adds integers, and is the
-    faster one.
+    With vector leaves each output has two columns.
+    ``gradients`` is int64 (rows, columns) as ``FixedPoint.encode`` gives it. ``numpy.add.at`` adds
+    integers, and is faster than ``numpy.bincount``, whose float64 sums are exact to 53 bits only.
     """
     cuts = bins.cuts
     sums = np.zeros((gradients.shape[1], len(nodes) * cuts.n_cells), dtype=np.int64)

@@ -64,10 +64,10 @@ def evals_log(history: Mapping[str, Sequence[float]]) -> EvalsLog:
 
 
 class CallbackModel:
-    """What callbacks learn and keep of a model that grows: as much of a ``Booster`` as they need.
+    """A growing model for callbacks: the part of a ``Booster`` that they need.
 
-    The attribute ``best_iteration`` becomes the finished model's, and ends the trees it predicts
-    with.
+    The finished model takes over the attribute ``best_iteration``, and predicts with trees up to
+    it.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class CallbackModel:
                 self._attributes[key] = str(value)
 
     def set_param(self, params: object, value: object = None) -> None:
-        """Refused: all parties have agreed to the parameters.
+        """Refuse: all parties have agreed to the parameters.
 
         Raises:
             ConfigError: always.
@@ -110,7 +110,7 @@ class CallbackModel:
 
 
 class TrainingCallback:
-    """Base of callbacks; those derived from ``xgboost.callback.TrainingCallback`` do as well.
+    """Base of callbacks; a subclass of ``xgboost.callback.TrainingCallback`` works as well.
 
     ``evals_log`` has each metric by set of rows, ``["eval"]["logloss"]``, a value for each round.
     """
@@ -135,11 +135,11 @@ class TrainingCallback:
 class Callbacks:
     """The callbacks of one training, called in their order as ``xgboost.train`` calls them.
 
-    What a callback raises within a round ends the training as if it had returned True; so the other
-    parties end in good order. It is kept as ``failure`` for the caller.
+    An exception within a round ends the training as if the callback had returned True, so the other
+    parties end in good order. ``failure`` keeps the exception for the caller.
 
     Raises:
-        ConfigError: one lacks a method of the protocol.
+        ConfigError: a callback lacks a method of the protocol.
     """
 
     def __init__(self, callbacks: Sequence[Any] = ()) -> None:
@@ -152,12 +152,12 @@ class Callbacks:
         self.failure: Exception | None = None
 
     def before_training(self) -> None:
-        """Tell all that the training begins."""
+        """Call each callback's ``before_training``."""
         for callback in self._callbacks:
             self._check_returned(callback.before_training(self.model), "before_training")
 
     def after_training(self) -> None:
-        """Tell all that the training has ended; raise what one of them raised in a round."""
+        """Call each callback's ``after_training``; raise the exception of a round, if any."""
         if self.failure is not None:
             raise self.failure
         for callback in self._callbacks:
@@ -183,7 +183,7 @@ class Callbacks:
         log = evals_log(history)
         try:
             return any(method(callback)(self.model, epoch, log) for callback in self._callbacks)
-        except Exception as error:  # a caller's own; it is raised again after the training
+        except Exception as error:  # of the caller's code; raised again after the training
             self.failure = error
             return True
 

@@ -1,9 +1,9 @@
 """Which trees does a round of DART leave out, and what does each tree weigh?
 
-DART (Rashmi and Gilad-Bachrach, arXiv 1505.01866) as XGBoost's ``gbtree.cc`` has it, draws
-included: a round grows from the margins without some trees, and is weighed against them. XGBoost
-3.2 draws before there are trees as well, and its sampler of columns once; parallel trees weigh by
-their own share of ``eta``.
+DART (Rashmi and Gilad-Bachrach, arXiv 1505.01866) as in XGBoost's ``gbtree.cc``, draws included: a
+round grows from the margins without some trees, and is weighed against them. XGBoost 3.2 draws even
+before the first tree, and its column sampler draws once. Parallel trees weigh by their own share of
+``eta``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["Dart", "StandardRandom"]
 class Dart:
     """The ``weights`` of the trees so far, float32, and which of them the round leaves out.
 
-    All follows from the parameters and the number of rounds, so a training that goes on after a
-    crash has the same.
+    Both derive from the parameters and the number of rounds, so a training resumed after a crash
+    has the same.
     """
 
     def __init__(self, params: TrainParams, rounds: int = 0) -> None:
@@ -36,7 +36,7 @@ class Dart:
             self.end_round()
 
     def end_round(self) -> None:
-        """The trees of a round have grown: weigh them and those left out, and begin the next."""
+        """Weigh the trees of the finished round and the dropped ones, and begin the next round."""
         added = self._params.trees_per_round
         rate = np.float32(self._params.eta)
         if self._is_oldest:
@@ -88,10 +88,10 @@ _WORD = 1 << 32
 
 
 class StandardRandom:
-    """A ``std::mt19937`` of this ``seed``, of which it takes the lowest 32 bits.
+    """A ``std::mt19937`` under the lowest 32 bits of ``seed``.
 
     The random numbers of C++'s standard library, as XGBoost's Linux packages draw them:
-    ``std::mt19937`` is given by the standard, what distributions make of it by libstdc++.
+    the standard defines ``std::mt19937``, and libstdc++ the distributions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -110,8 +110,8 @@ class StandardRandom:
     def below(self, count: int) -> int:
         """``std::uniform_int_distribution<size_t>(0, count - 1)``, for a ``count`` below 2^32.
 
-        The product's high word, unless its low one falls into the part that would be drawn more
-        often than the rest (Lemire, arXiv 1805.10941).
+        The result is the product's high word. A low word in the overrepresented part is drawn again
+        (Lemire, arXiv 1805.10941).
         """
         product = self.word() * count
         while product % _WORD < _WORD % count:

@@ -1,7 +1,7 @@
 """The gradients of one tree, as every engine takes them.
 
-From how often each row counts to integers of fixed point, whose sum is exact in whatever order it
-is taken.
+In the order of the file: row weights, first margins, and integers of fixed point, whose sums are
+exact in any order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def row_weights(values: ArrayLike, where: str) -> NDArray[np.float32]:
     """``values`` (rows,) as weights: float32 (rows,).
 
     Raises:
-        DataError: one is negative, infinite or missing; the text names its row, counted from 1.
+        DataError: a weight is negative, infinite or missing; the text names its row, from 1.
     """
     with np.errstate(over="ignore"):
         weights = np.array(values, dtype=np.float32)
@@ -44,7 +44,7 @@ def base_margins(values: ArrayLike, where: str) -> NDArray[np.float32]:
     """``values`` (rows,) as margins: float32 (rows,).
 
     Raises:
-        DataError: one is infinite or missing; the text names its row, counted from 1.
+        DataError: a margin is infinite or missing; the text names its row, counted from 1.
     """
     with np.errstate(over="ignore"):
         margins = np.array(values, dtype=np.float32)
@@ -53,10 +53,10 @@ def base_margins(values: ArrayLike, where: str) -> NDArray[np.float32]:
 
 
 def first_margins(values: ArrayLike, rows: int, outputs: int, where: str) -> NDArray[np.float32]:
-    """``values`` as the margins where so many ``rows`` start: float32 (rows,), or (rows, outputs).
+    """``values`` as the first margins of ``rows`` rows: float32 (rows,), or (rows, outputs).
 
     Raises:
-        DataError: they are no numbers, or of another shape; or as of `base_margins`.
+        DataError: ``values`` are no numbers or have another shape; or as in `base_margins`.
     """
     try:
         given = np.asarray(values, np.float64)
@@ -77,7 +77,7 @@ def _check(values: NDArray[np.float32], fits: NDArray[np.bool_], what: str, want
 
 
 RESOLUTION_BITS = 40
-"""Of the largest gradient of a tree, if nothing else is asked for."""
+"""Default resolution, in bits of the largest gradient of a tree."""
 
 _SUM_BITS = 62
 
@@ -97,7 +97,7 @@ class FixedPoint:
 
     @classmethod
     def of(cls, gradients: NDArray[np.float32]) -> FixedPoint:
-        """Scales that fit ``gradients`` (rows, 2 * outputs), those of the training rows of a tree.
+        """Scales that fit ``gradients`` (rows, 2 * outputs) of a tree's training rows.
 
         The resolution is 2**-40 of the power of two above the largest magnitude, or coarser where
         the sum over all rows would leave 62 bits.
@@ -106,17 +106,17 @@ class FixedPoint:
 
     @classmethod
     def covering(cls, largest: NDArray[np.floating], rows: int) -> FixedPoint:
-        """The same for ``rows`` rows whose g and h do not exceed ``largest`` (2,)."""
+        """Scales for ``rows`` rows whose g and h do not exceed ``largest`` (2,)."""
         value_bits = min(RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
         exponents = np.frexp(largest)[1].tolist()  # largest < 2**exponent
         return cls(value_bits - exponents[0], value_bits - exponents[1], value_bits)
 
     @classmethod
     def of_bits(cls, gradients: NDArray[np.float32], bits: int) -> FixedPoint:
-        """Scales that take ``gradients`` to ``bits`` bits, the sign of g included.
+        """Scales that round ``gradients`` to ``bits`` bits, the sign of g included.
 
         ``gradients`` (rows, 2 * outputs). The largest magnitude is 2**(bits - 1), or lies above
-        half of it. Sums of int64 have room for 16 bits of any rows that a training can have.
+        half of it. With 16 bits, int64 holds the sums of any training's rows.
         """
         value_bits = bits - 1
         mantissas, exponents = np.frexp(_largest(gradients))
@@ -137,8 +137,7 @@ class FixedPoint:
     def encode(self, gradients: NDArray[np.float32]) -> NDArray[np.int64]:
         """``gradients`` (rows, 2 * outputs) as int64.
 
-        A positive hessian is never rounded to nothing: XGBoost takes a side without hessian for
-        one without rows.
+        A positive hessian never rounds to 0: XGBoost treats a side without hessian as empty.
         """
         scaled = np.ldexp(gradients.astype(np.float64), self._bits(gradients))
         encoded = np.rint(scaled).astype(np.int64)
@@ -151,7 +150,7 @@ class FixedPoint:
         return np.ldexp(sums.astype(np.float64), bits)
 
     def _bits(self, numbers: NDArray[np.generic]) -> NDArray[np.int64]:
-        """Of each column, by turns of g and of h."""
+        """The bits of each column: g, h, g, h and so on."""
         return np.tile([self.g_bits, self.h_bits], numbers.shape[-1] // 2)
 
     def rescaled(self, sums: NDArray[np.int64], other: FixedPoint) -> NDArray[np.int64]:
@@ -181,14 +180,14 @@ def most_value_bits(params: TrainParams) -> int:
 class Gradients:
     """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
 
-    Of a tree of vector leaves ``pairs`` are (rows, 2 * outputs): g and h of the first output, of
-    the second, and so on; so are all sums made of them.
+    With vector leaves ``pairs`` are (rows, 2 * outputs): g and h of the first output, of the
+    second, and so on. Sums have the same columns.
 
     ``carried`` bool (rows,): training rows that the tree's sample holds, and whose weight is not 0.
     ``params``: the training's, for engines whose two halves share the scoring.
 
-    With ``gradient_bits`` the pairs are rounded to so few bits; ``unrounded`` and
-    ``unrounded_scale`` are then the gradients as they were, for leaves.
+    ``gradient_bits`` rounds the pairs to that many bits; ``unrounded`` and ``unrounded_scale`` then
+    keep the original gradients for leaves.
     """
 
     tree: int
@@ -212,17 +211,17 @@ class Gradients:
     ) -> Gradients:
         """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees.
 
-        Of several classes, at ``margins`` (rows, classes), those of the class of ``tree``, or of
-        all that its leaves have numbers for.
-        ``weight`` (rows,) says how often each row counts; None where all count once.
-        ``objective``: in place of the one that ``params`` name.
+        With several classes ``margins`` are (rows, classes); the gradients are those of the tree's
+        class, or of all classes for vector leaves. ``weight`` (rows,) says how often each row
+        counts; None where all count once. ``objective`` replaces the objective that ``params``
+        name.
         """
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
         carried = training & chosen
         if weight is not None:
-            # Other parties count the rows of a sum: who adds nothing to it is not to be counted.
+            # Other parties count the rows of a sum: a row that adds nothing must not count.
             carried &= weight > 0
-        # Of all training rows: a caller's own function may know them by their places.
+        # Over all training rows: a caller's function may identify rows by position.
         floats = (objective or objective_of(params)).gradients(
             margins[training], labels[training], None if weight is None else weight[training]
         )[carried[training]]
@@ -258,10 +257,9 @@ class Gradients:
         return cls(tree, rounded, carried, rounded_scale, params, pairs, scale)
 
     def bounds(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """What sums over some of ``rows`` can be: int64 (2, columns), least and most of
-        each column of ``pairs``.
+        """Bounds of sums over any of ``rows``: int64 (2, columns), least and most by column.
 
-        The sums of what is negative, and of what is positive; together they are the totals.
+        The sums of the negative and of the positive entries; together they are the totals.
         """
         # Sums along rows are slow, and so are pairs chosen by brackets.
         columns = np.ascontiguousarray(self.pairs.take(rows, axis=0).T)
@@ -275,8 +273,7 @@ class Gradients:
         return sums
 
     def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:
-        """The sums over ``rows`` as they were before rounding, float64 (columns,); None if none
-        was."""
+        """The sums over ``rows`` before rounding, float64 (columns,); None without rounding."""
         if self.unrounded is None or self.unrounded_scale is None:
             return None
         return self.unrounded_scale.to_float(self.unrounded[rows].sum(axis=0))

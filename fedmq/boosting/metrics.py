@@ -1,7 +1,7 @@
 """How good is a model so far? XGBoost's evaluation metrics, by the names that parameters give them.
 
 All arithmetic is float32 in the order of XGBoost 3.2's ``src/metric``, so that early stopping ends
-where its own does. In the order of the file: means of a loss per row, metrics of classes, areas
+at the same round. In the order of the file: means of a loss per row, metrics of classes, areas
 under curves, metrics of survival, and which metric a name means.
 """
 
@@ -202,7 +202,7 @@ LOSSES: Mapping[str, Metric] = {
         Metric("gamma-deviance", _gamma_deviance),
     )
 }
-"""Those that take no parameter, by name."""
+"""Losses without parameters, by name."""
 
 
 def multi_log_loss(
@@ -216,7 +216,7 @@ def multi_log_loss(
 def match_error(
     labels: NDArray[np.float32], predictions: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """1 where another class than the label is the likeliest, the first of several."""
+    """1 where the likeliest class is not the label; among ties the first class counts."""
     wrong: NDArray[np.bool_] = np.argmax(predictions, axis=1) != labels
     return wrong.astype(np.float32)
 
@@ -286,7 +286,7 @@ def prevalence_mean(
         held = (labels == name).astype(np.float32)
         areas.append(curve(held, predictions[:, name], weight))
         shares.append(float(np.sum(held * rows, dtype=np.float64)))
-    # The precision of a class counts like that of any other: XGBoost gives each one of weight 1.
+    # XGBoost gives each class's precision the weight 1.
     counted = np.ones(len(areas)) if curve is aucpr else np.array(shares)
     return float(np.dot(areas, counted) / counted.sum())
 
@@ -341,9 +341,9 @@ def metric_of(name: str, params: TrainParams) -> Metric:
 
 
 def watched_maximizes(name: str, params: TrainParams, custom: CustomMetric | None) -> bool:
-    """Whether more is better of ``name``, which early stopping watches: the last one there is.
+    """Whether more is better of the metric ``name``, which early stopping watches.
 
-    That is a caller's own where there is one, and otherwise the last of ``eval_metric``.
+    Early stopping watches a caller's own metric, or else the last of ``eval_metric``.
     """
     if custom is not None:
         return custom.maximizes(name)

@@ -41,11 +41,11 @@ __all__ = [
 ]
 
 Arithmetic = Literal["3.2", "3.4"]
-"""Which releases of XGBoost compute alike; the first that computes so, as far as was compared.
+"""Releases of XGBoost that compute alike, named by the first one, as far as compared.
 
 XGBoost 3.4 takes gains from rounded weights, leaves ``min_child_weight`` to splits alone, smooths
-the absolute and the quantile error, and draws DART's trees otherwise. A model is that of one of
-both, so its parameters name which.
+the absolute and the quantile error, and draws DART's trees otherwise. A model equals that of one of
+them, so its parameters name it.
 """
 
 OLDEST: Arithmetic = "3.2"
@@ -62,10 +62,10 @@ def arithmetic_of(version: str) -> Arithmetic:
 
 @functools.cache
 def default_arithmetic() -> Arithmetic:
-    """That of the XGBoost installed beside fedmq, which a model is compared with; else the newest.
+    """The arithmetic of the installed XGBoost, which models are compared with; else the newest.
 
-    Newer releases of XGBoost need Python 3.12: where they cannot be had, a default that no XGBoost
-    at hand computes could not be checked.
+    Newer releases of XGBoost need Python 3.12. A default that the installed XGBoost does not
+    compute could not be checked.
     """
     for package in _PACKAGES:
         try:
@@ -76,7 +76,7 @@ def default_arithmetic() -> Arithmetic:
 
 
 def as_stored(params: Any) -> Any:
-    """``params`` as a file holds them: one written before they named an arithmetic is of 3.2."""
+    """``params`` from a file; a file without an arithmetic is of 3.2."""
     return {"xgboost_arithmetic": OLDEST, **params} if isinstance(params, Mapping) else params
 
 
@@ -97,10 +97,10 @@ _OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type
 _DEFAULT_OBJECTIVE = "binary:logistic"
 
 MOST_CONSTRAINTS: Final = 63
-"""Interaction constraints at most: each is a bit of a column's uint64, the last one is taken."""
+"""The most interaction constraints: each is a bit of a column's uint64, the last bit is taken."""
 
 DEEPEST = 52
-"""Levels of a tree at most: the numbers of its nodes double from level to level."""
+"""The most levels of a tree: node numbers double from level to level."""
 
 
 def _known_objective(name: str) -> str:
@@ -238,27 +238,27 @@ class TrainParams(BaseModel):
 
     @property
     def trees_per_round(self) -> int:
-        """``num_parallel_tree`` for each margin of a row, or for all of them together.
+        """``num_parallel_tree`` trees for each margin of a row, or for all margins together.
 
         All grow from the same gradients.
         """
         return self.outputs // self.vector_outputs * self.num_parallel_tree
 
     def output_of(self, tree: int) -> int:
-        """The margin to which ``tree`` adds: those of a round that add to one stand together.
+        """The margin to which ``tree`` adds; with vector leaves the first one.
 
-        The first one that it adds to, where its leaves are vectors.
+        Trees of a round that add to the same margin are neighbours.
         """
         return tree // self.num_parallel_tree % (self.outputs // self.vector_outputs)
 
     @property
     def leaf_eta(self) -> np.float32:
-        """What leaves are multiplied by: parallel trees share ``eta``."""
+        """The factor of leaves: parallel trees share ``eta``."""
         return np.float32(self.eta) / np.float32(self.num_parallel_tree)
 
     @property
     def total_trees(self) -> int:
-        """Trees of all rounds, if none is stopped."""
+        """Trees of all rounds without early stopping."""
         return self.num_boost_round * self.trees_per_round
 
     @property
@@ -271,12 +271,12 @@ class TrainParams(BaseModel):
 
     @property
     def depth_limit(self) -> int:
-        """The most splits that stand one below the other in a tree."""
+        """The most splits on a path of a tree."""
         return self.max_depth or self.max_leaves - 1
 
     @property
     def leaf_limit(self) -> int:
-        """The most leaves of a tree that does not grow by levels alone; 0 for one that does."""
+        """The most leaves of a tree; 0 for a tree that grows by levels alone."""
         by_depth = 1 << self.max_depth if self.grow_policy == "lossguide" else 0
         return self.max_leaves or by_depth
 
@@ -285,7 +285,7 @@ class TrainParams(BaseModel):
         """The parameters in ``mapping``.
 
         Raises:
-            ConfigError: one is unknown or wrong; the text begins with ``where``, a file.
+            ConfigError: a parameter is unknown or wrong; the text begins with ``where``, a file.
         """
         try:
             return cls.model_validate(dict(mapping))
@@ -293,11 +293,11 @@ class TrainParams(BaseModel):
             raise ConfigError(f"{where}: {error}") from None
 
     def to_xgboost(self) -> dict[str, Any]:
-        """The same as ``params`` of ``xgboost.train``, which takes the rounds apart."""
+        """The parameters as ``params`` of ``xgboost.train``, which takes the rounds separately."""
         settings = {
             "tree_method": "hist",
             "objective": self.objective,
-            # From 3.4 on XGBoost warns of the name, and takes the parameters without it.
+            # From 3.4 on XGBoost warns about the name, and accepts the parameters without it.
             "booster": self.booster if self.xgboost_arithmetic == "3.2" else "gbtree",
             **({name: getattr(self, name) for name in _OF_DART} if self.booster == "dart" else {}),
             "num_parallel_tree": self.num_parallel_tree,
@@ -328,7 +328,7 @@ class TrainParams(BaseModel):
 
 
 StoredParams = Annotated[TrainParams, BeforeValidator(as_stored)]
-"""Parameters in a file of fedmq's own: without ``xgboost_arithmetic`` theirs is 3.2."""
+"""Parameters in fedmq's own files; a file without ``xgboost_arithmetic`` is of 3.2."""
 
 
 def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,14 +363,14 @@ def _tuples(constraints: Any) -> Any:
         try:
             constraints = json.loads(constraints)
         except ValueError:
-            return constraints  # which is refused by its name
+            return constraints  # validation refuses it by name
     if not isinstance(constraints, (list, tuple)):
         return constraints
     return tuple(tuple(one) if isinstance(one, list) else one for one in constraints)
 
 
 def _default_metrics(objective: type[Objective], named: Mapping[str, Any]) -> tuple[str, ...]:
-    """The objective's own, which may name parameters: one that is wrong is refused by its name."""
+    """The objective's default metrics, which may name parameters; refuse wrong ones by name."""
     fields = TrainParams.model_fields
     own = {name: named.get(name, fields[name].default) for name in objective.own_parameters}
     try:

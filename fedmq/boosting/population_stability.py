@@ -1,4 +1,4 @@
-"""How far is a column from what it was? Counts in bins, and the population stability index."""
+"""How far has a column moved? Counts in bins, and the population stability index."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BINS = 10
 
 
 class BinnedColumn(BaseModel):
-    """A column in bins, the last of which has its missing values.
+    """A column in bins; the last bin counts missing values.
 
-    Bin i has the values up to ``edges[i]`` (ascending) that are in none before; the last but one
-    has those beyond all edges. ``counts``: rows by bin.
+    Bin i counts the values up to ``edges[i]`` (ascending) and above the edge before; the last but
+    one counts the values beyond all edges. ``counts``: rows by bin.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,7 +35,7 @@ class BinnedColumn(BaseModel):
 
     @classmethod
     def of(cls, name: str, values: NDArray[np.float32]) -> Self:
-        """``values`` (rows,) in tenths, as far as they have different values."""
+        """``values`` (rows,) cut at their tenths; equal tenths merge."""
         present = values[~np.isnan(values)]
         edges = np.empty(0, np.float32)
         if len(present):
@@ -60,7 +60,7 @@ def binned_columns(names: Sequence[str], values: NDArray[np.float32]) -> tuple[B
 def stability_index(before: Sequence[int], now: NDArray[np.int64]) -> float:
     """The population stability index of two counts by bin: sum of (q - p) ln(q / p).
 
-    Half a row is added to each bin, so that an empty one makes no infinity.
+    Half a row is added to each bin, so that an empty bin gives no infinity.
     """
     p, q = np.asarray(before, np.float64) + 0.5, now + 0.5
     p, q = p / p.sum(), q / q.sum()

@@ -27,10 +27,10 @@ class _Purpose(IntEnum):
 
 
 def salt_of(*held: NDArray[np.generic]) -> int:
-    """A secret of whoever holds these arrays, the same whenever it is asked for; 128 bits.
+    """A secret of 128 bits that derives from arrays of its owner.
 
-    All parties know a training's seed. What a party draws with its salt as well tells the others
-    nothing of its labels or columns.
+    All parties know a training's seed. A draw that uses the salt as well tells other parties
+    nothing of labels or columns.
     """
     digest = blake2b(digest_size=16)
     for array in held:
@@ -48,7 +48,7 @@ def sampled_rows(n_rows: int, subsample: float, *, seed: int, tree: int) -> NDAr
 
 @dataclass(frozen=True, slots=True)
 class ColumnSampler:
-    """The columns that ``tree`` may use, as XGBoost's sampler draws them, but by other lots.
+    """The columns that ``tree`` may use: XGBoost's sampler with other random numbers.
 
     From ``columns`` of them a tree takes the share ``bytree``, each of its levels the share
     ``bylevel`` of those, each node the share ``bynode`` of its level's; at least one.
@@ -101,8 +101,8 @@ def one_side_sample(
     Gradient-based one-side sampling (Ke et al., "LightGBM", NIPS 2017, Algorithm 2): the
     ``top_rate`` of the rows with the largest |g| have weight 1, ``other_rate`` of the rows, drawn
     from the rest, stand for all the rest: together they weigh as much. Equal gradients are put in
-    order by lot, not by row. Whoever knows ``seed`` and ``salt`` can compute which rows
-    were not drawn by lot, and so which have large gradients.
+    order by lot, not by row. ``seed`` and ``salt`` together reveal which rows were not drawn by
+    lot, and so which have large gradients.
     """
     rows = len(g)
     lots = _words(rows, _Purpose.ONE_SIDE, seed, tree, salt)
@@ -124,7 +124,7 @@ def rounding_lots(
 ) -> NDArray[np.float64]:
     """Lots in [0, 1) by which ``tree`` rounds each row's g and h: float64 (rows, columns).
 
-    ``salt`` is a secret of the labels' owner: the lots tell where a rounded gradient came from.
+    ``salt`` is a secret of the labels' owner: the lots narrow down the unrounded gradient.
     """
     words = _words(columns * n_rows, _Purpose.ROUNDING, seed, tree, salt)
     return np.ldexp((words >> np.uint64(11)).astype(np.float64), -53).reshape(-1, columns)

@@ -1,8 +1,8 @@
 """Functions of float32 as XGBoost's C++ has them: ``expf``, ``logf``, ``log1pf``, ``lgammaf``,
 ``hypotf``, ``tanhf``.
 
-They are taken in float64 and rounded once, which is what a correctly rounded function gives;
-NumPy's own float32 ones are off by more than those of the C library.
+Each is computed in float64 and rounded once, as a correctly rounded function. NumPy's own float32
+functions have larger errors than the C library's.
 """
 
 from __future__ import annotations

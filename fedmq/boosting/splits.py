@@ -86,8 +86,8 @@ class CandidateTable:
     2. if the feature has missing values, backward, bins b descending to -1: bins up to b *and*
        missing values go left. At -1 only missing values do.
 
-    A category of a column that is split by sets has one candidate, of which it alone goes right:
-    what its set is made of, and no split by itself (see `SetScan`).
+    A category of a column that is split by sets has one candidate, with only that category on the
+    right: an element of sets, not a split by itself (see `SetScan`).
 
     Left of candidate c are the histogram cells ``first_cell[c]`` up to, not including,
     ``stop_cell[c]``, and ``missing_cell[c]`` where ``default_left[c]``. ``categories``: the
@@ -105,7 +105,7 @@ class CandidateTable:
 
     @classmethod
     def of(cls, cuts: Cuts, features: Iterable[int] | None = None) -> CandidateTable:
-        """Candidates of ``features`` (default: all), which colsample_bytree may have narrowed.
+        """Candidates of ``features`` (default: all), after column sampling.
 
         ``threshold`` is the cut right of the bin, +inf for the last bin and -inf for bin -1.
         """
@@ -164,7 +164,7 @@ class CandidateTable:
         return np.isin(np.arange(len(self)), np.concatenate([np.empty(0), *self.categories]))
 
     def has_set(self, candidates: NDArray[np.integer]) -> bool:
-        """Whether they are some, but not all, of the categories of one column."""
+        """Whether ``candidates`` are some, but not all, of the categories of one column."""
         chosen = set(candidates.tolist())
         distinct = len(chosen) == len(candidates) > 0
         return distinct and any(chosen < set(held.tolist()) for held in self.categories)
@@ -182,9 +182,9 @@ class CandidateTable:
 
 
 class ColumnMark(NamedTuple):
-    """What constraints say of the column of a split.
+    """The constraints on the column of a split.
 
-    Its monotone ``sign``, and the interaction ``constraints`` that hold it, as bits.
+    Its monotone ``sign``, and the bits of the interaction ``constraints`` that contain it.
     """
 
     sign: int = 0
@@ -199,11 +199,11 @@ _LARGEST = np.finfo(np.float32).max
 
 @dataclass(frozen=True, slots=True)
 class WeightBounds:
-    """The least and the most that weights below a node may be, before eta.
+    """Lower and upper bound of weights below a node, before eta.
 
-    A column of sign 1 may only raise the prediction, one of sign -1 only lower it. As
-    ``TreeEvaluator`` of ``split_evaluator.h`` has it, the weights on both sides of a split of such
-    a column are in order, and no leaf below one side passes the middle between them.
+    A column of sign 1 may only raise the prediction, one of sign -1 only lower it. As in
+    ``TreeEvaluator`` of ``split_evaluator.h``, the weights on both sides of a split of such a
+    column are in order, and no leaf below a side passes the middle between them.
     """
 
     lower: np.float32
@@ -227,7 +227,7 @@ UNBOUNDED = WeightBounds(-_LARGEST, _LARGEST)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonotoneNode:
-    """A node whose candidates have ``signs``, int8 (C,): those of their columns.
+    """A node under monotone constraints; ``signs`` int8 (C,) are those of the candidates' columns.
 
     ``bounds`` hold below it, ``above`` below its parent.
     """
@@ -243,22 +243,23 @@ class MonotoneNode:
 
 
 ALONE = np.uint64(1 << MOST_CONSTRAINTS)
-"""The bit of a column in no constraint that has split the root: it alone follows itself."""
+"""The bit of an unconstrained column that has split the root: only that column may follow."""
 
 _ANY = np.uint64(ALONE - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionPath:
-    """The constraints that hold all columns on the way to a node; at the root any column may split.
+    """The constraints that contain all columns above a node; any column may split the root.
 
-    Each constraint is a set of columns that may stand together on a path. As
-    ``FeatureInteractionConstraintHost`` of ``constraints.cc`` has it: below a split, a column may
-    follow if it was used above, or if some constraint holds it and all that were. So a column in no
-    constraint is as if it had one of its own: any node may not follow it, but by itself.
+    Each constraint is a set of columns that may stand together on a path. As in
+    ``FeatureInteractionConstraintHost`` of ``constraints.cc``, a column may follow below a split if
+    it was used above, or if a constraint contains it and all columns used above. A column in no
+    constraint acts as if alone in one: below it only itself may follow.
 
-    A column's constraints are the bits of a uint64: bit k is set where constraint k holds it.
-    ``owner``: whose column splits the root, if it is in no constraint: below it nobody else's may.
+    A column's constraints are the bits of a uint64: bit k is set if constraint k contains it.
+    ``owner``: the owner of the root's column, if that is in no constraint; no other owner may split
+    below.
     """
 
     constraints: np.uint64 = _ANY
@@ -281,26 +282,26 @@ class InteractionPath:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InteractionNode:
-    """A node on ``path`` whose candidates are ``owner``'s; ``constraints`` uint64 (C,) of each."""
+    """A node on ``path`` with candidates of ``owner``; ``constraints`` uint64 (C,) of each."""
 
     path: InteractionPath
     owner: int
     constraints: NDArray[np.uint64]
 
     def allows(self) -> NDArray[np.bool_]:
-        """Which candidates may split it: bool (C,)."""
+        """Which candidates may split the node: bool (C,)."""
         return self.path.allows(self.owner, self.constraints)
 
 
 class ColumnsInPath:
-    """A party's columns while a tree grows; ``constraints`` uint64 (columns,) of each of them."""
+    """A party's columns while a tree grows; ``constraints`` uint64 (columns,)."""
 
     def __init__(self, constraints: NDArray[np.uint64]) -> None:
         self._constraints = constraints
         self._alone: int | None = None
 
     def split(self, node: int, column: int) -> None:
-        """One of them splits ``node``."""
+        """Record that ``column`` splits ``node``."""
         if node == ROOT and not self._constraints[column]:
             self._alone = column
 
@@ -324,10 +325,10 @@ def split_gains(
 ) -> NDArray[np.float32]:
     """Loss reduction per candidate, -inf where a side is empty or lighter than min_child_weight.
 
-    With ``monotone`` sides are worth what bounded weights gain; -inf where those are not in order.
+    With ``monotone`` the gains are those of bounded weights, -inf where weights are out of order.
 
     ``left`` and ``right`` (..., C, 2) are sums of g and h, ``total`` (..., 2) those of the node;
-    the result is float32 (..., C). Of vector leaves sums are (..., 2 * outputs), see
+    the result is float32 (..., C). With vector leaves sums are (..., 2 * outputs), see
     ``_vector_gains``. Equation 7 of XGBoost (arXiv 1603.02754) without the
     factor 1/2 and without gamma, which is a bound of its own (``is_worthwhile``).
     """
@@ -374,14 +375,14 @@ def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
 
 
 def node_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
-    """What nodes are worth unsplit, to which `split_gains` compares: float32 (...) of (..., 2)."""
+    """The value of unsplit nodes, the baseline of `split_gains`: float32 (...) of (..., 2)."""
     return _side_gain(sums, params, None)
 
 
 def leaf_weights(
     total: NDArray[np.float64], params: TrainParams, bounds: WeightBounds = UNBOUNDED
 ) -> NDArray[np.float32]:
-    """What a leaf adds to the margin, eta included: float32 (...) of sums (..., 2).
+    """A leaf's addition to the margin, eta included: float32 (...) of sums (..., 2).
 
     Equation 5 of XGBoost (arXiv 1603.02754); in 3.2 zero for nodes lighter than min_child_weight.
     ``bounds``: those of the leaf's parent.
@@ -399,10 +400,10 @@ def node_weights(
 def vector_leaf_weights(
     total: NDArray[np.float64], params: TrainParams, *, root: bool
 ) -> NDArray[np.float32]:
-    """What a vector leaf adds to each margin, eta included: float32 (outputs,) of (2 * outputs,).
+    """A vector leaf's addition to each margin, eta included: float32 (outputs,) of (2 * outputs,).
 
-    XGBoost 3.4 rounds before eta and after it; 3.2 once, after it, but those of a ``root`` without
-    splits twice.
+    XGBoost 3.4 rounds before and after eta; 3.2 only after eta, but twice for a ``root`` without
+    splits.
     """
     weights = _weights(_by_output(total), params)
     if root or params.xgboost_arithmetic != "3.2":
@@ -419,8 +420,8 @@ def _vector_gains(
     """Loss reduction per candidate over all outputs of vector leaves: ``HistMultiEvaluator``.
 
     float32 (..., C), rounded once; -inf where a side has no hessian at all. In 3.4 also where a
-    side's mean over the outputs is lighter than min_child_weight; in 3.2 that is no obstacle, and
-    the weight of an output that is lighter is 0.
+    side's mean over the outputs is lighter than min_child_weight; in 3.2 a lighter mean is allowed,
+    and a lighter output has weight 0.
     """
     if params.xgboost_arithmetic != "3.2":
         return _vector_gains_of_means(left, right, total, params)
@@ -439,7 +440,7 @@ def _vector_gains_of_means(
 ) -> NDArray[np.float32]:
     """``CalcSplitGain`` of XGBoost 3.4: the sides of an output one after the other, in float64.
 
-    What the node was worth comes from its weights as float32, what the sides are from no weights.
+    The node's value uses its weights as float32; the sides' values use no weights.
     """
     outputs = _by_output(total)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -454,7 +455,7 @@ def _vector_gains_of_means(
 
 
 def _output_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """What each output of a side is worth: ``CalcGain``, float64 (...) of sums (..., 2)."""
+    """The value of each output of a side: ``CalcGain``, float64 (...) of sums (..., 2)."""
     G, H = sums[..., 0], sums[..., 1]
     if params.max_delta_step:
         gain = _gain_of_weights(sums, _weights(sums, params), params)
@@ -477,7 +478,7 @@ def _gain_of_weights(
 
 
 def _vector_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """What a side is worth: the sum of -w L1(G) over outputs, w in float32."""
+    """The value of a side: the sum of -w L1(G) over outputs, w in float32."""
     outputs = _by_output(sums)
     worth = -_weights(outputs, params).astype(np.float32) * _shrunk(outputs[..., 0], params)
     return _summed(worth)
@@ -511,10 +512,10 @@ def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float
 def _side_gain(
     sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds | None
 ) -> NDArray[np.float32]:
-    """What a side is worth in float32, as ``CalcGainGivenWeight`` has it.
+    """The value of a side in float32: ``CalcGainGivenWeight``.
 
-    In 3.4 by the weight, float32. In 3.2 L1(G)^2 / (H + lambda), a quotient of float32s; where
-    weights are bounded, by the weight w, -(2 G w + (H + lambda) w^2), which leaves alpha out.
+    3.4 computes it from the float32 weight. 3.2 computes L1(G)^2 / (H + lambda), a quotient of
+    float32s; bounded weights w give -(2 G w + (H + lambda) w^2), without alpha.
     """
     G, H = sums[..., 0], sums[..., 1]
     if params.xgboost_arithmetic != "3.2":
@@ -556,12 +557,12 @@ class CategorySet(NamedTuple):
 class SetScan:
     """The sets of a column in the order in which XGBoost scans them, ``len(self)`` of them.
 
-    As ``EnumeratePart`` of ``evaluate_splits.h`` partitions a column: its categories are put in the
-    order of the weights that they would have alone in the node; sets are the beginnings of that
-    order, first with missing values on the left, then with missing values on the right.
+    As in ``EnumeratePart`` of ``evaluate_splits.h``, categories are sorted by the weight of a leaf
+    with that category alone. Sets are the prefixes of that order, first with missing values on the
+    left, then on the right.
 
-    ``candidates`` (n,) are those of its categories, in the order that decides ties; ``order`` puts
-    them in the order of their weights. ``left`` int64 (sets, columns): what goes left of each set.
+    ``candidates`` (n,) are those of its categories, in the order that decides ties; ``order`` sorts
+    them by weight. ``left`` int64 (sets, columns): the sums on the left of each set.
     """
 
     candidates: NDArray[np.int64]
@@ -577,9 +578,9 @@ class SetScan:
         scale: FixedPoint,
         params: TrainParams,
     ) -> SetScan:
-        """Scan a node with the sums ``total`` (2,), of whose candidates ``left`` (C, 2) go left.
+        """Scan a node with the sums ``total`` (2,); ``left`` (C, 2) are its candidates' left sums.
 
-        Right of a category's candidate is that category alone.
+        A category's candidate has that category alone on the right.
         """
         alone = total - left[candidates]
         weights = node_weights(scale.to_float(alone), params, UNBOUNDED)
@@ -604,7 +605,7 @@ class SetScan:
 def first_named(
     table: CandidateTable, named: NDArray[np.integer], sets: Sequence[CategorySet]
 ) -> int | CategorySet:
-    """Of candidates ``named`` and of ``sets`` that tie, the one of the first column: XGBoost's."""
+    """XGBoost's choice among tied candidates ``named`` and ``sets``: that of the first column."""
     columns = table.columns
     first: dict[int, int | CategorySet] = {
         int(columns[candidate]): int(candidate) for candidate in np.sort(named)[::-1]
@@ -614,11 +615,11 @@ def first_named(
 
 
 _BATCH = 256
-"""XGBoost takes so many nodes of a level at once."""
+"""The most nodes of a level that XGBoost takes at once."""
 
 
 class _Entry(NamedTuple):
-    """A scored node; ``number`` counts nodes in the order in which they came to be."""
+    """A scored node; ``number`` counts nodes in order of creation."""
 
     node: int
     number: int
@@ -626,7 +627,7 @@ class _Entry(NamedTuple):
 
 
 class Driver:
-    """The nodes of one tree that wait to be split, and how many leaves there are.
+    """The nodes of one tree that wait for a split, and the number of leaves.
 
     XGBoost's ``Driver`` (``driver.h``).
     """
@@ -639,12 +640,12 @@ class Driver:
         self._ended = False
 
     def push(self, node: int, gain: float) -> None:
-        """``node`` could be split with this gain; one that gains nothing is not kept."""
+        """Queue ``node`` with the gain of its split; drop a node that gains nothing."""
         if gain > np.float32(1e-6):
             self._waiting.append(_Entry(node, self._numbers[node], gain))
 
     def pop(self) -> list[int]:
-        """The nodes to split now: a level, or the one that gains most; none when all has grown."""
+        """The nodes to split now: a level, or the one of largest gain; none in a complete tree."""
         if self._ended or not self._waiting:
             return []
         lossguide = self._params.grow_policy == "lossguide"
@@ -655,7 +656,7 @@ class Driver:
         return popped
 
     def expands_below(self, node: int) -> bool:
-        """Whether the children of ``node``, which was popped, may be split."""
+        """Whether the children of the popped ``node`` may be split."""
         deep = depth(node) + 1 >= self._params.depth_limit
         return not (deep or self._is_full or self._ended)
 
@@ -681,7 +682,7 @@ class Driver:
             nodes.append(entry.node)
             behind = 0
         self._waiting = []
-        # Where a batch is full and none of the rest of its level is worth a split, XGBoost pops
-        # nothing next, and takes that for the end of the tree.
+        # If a batch is full and no other node of its level is worth a split, XGBoost pops nothing
+        # next and ends the tree.
         self._ended = bool(nodes) and len(nodes) % _BATCH == 0 and behind > 0
         return nodes

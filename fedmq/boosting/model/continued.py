@@ -22,7 +22,7 @@ def continued_active(earlier: ActiveShare, share: ActiveShare) -> ActiveShare:
     owners = np.array([share.parties.index(party) for party in earlier.parties])
     records = {
         owner: _records(earlier, party) for owner, party in enumerate(share.parties)
-    }  # which those of the new trees follow
+    }  # the new trees' records come after them
     trees = (
         *(_renamed(tree, owners) for tree in earlier.trees),
         *(_following(tree, records) for tree in share.trees),
@@ -77,7 +77,7 @@ def places_of(share: ActiveShare, party: str) -> tuple[Place, ...]:
 
 
 def places_digest(places: Iterable[Place]) -> bytes:
-    """What tells the records of one training from those of any other: SHA-256, 32 bytes."""
+    """The fingerprint of a training's records: SHA-256, 32 bytes."""
     digest = hashlib.sha256()
     for tree, node in places:
         digest.update(tree.to_bytes(8, "big") + node.to_bytes(8, "big"))
@@ -92,12 +92,12 @@ def _records(earlier: ActiveShare, party: str) -> int:
 
 
 def _renamed(tree: Tree, owners: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tree:
-    """``tree``, whose owners have other numbers now."""
+    """``tree`` with new numbers for its owners."""
     owner = np.where(tree.is_leaf, LEAF, owners[tree.owner])
     return tree.model_copy(update={"owner": owner.astype(np.int16)})
 
 
 def _following(tree: Tree, records: dict[int, int]) -> Tree:
-    """``tree``, whose records come after so many of each owner."""
+    """``tree`` with its record ids moved behind ``records`` of each owner."""
     before = np.array([records.get(owner, 0) for owner in tree.owner.tolist()])
     return tree.model_copy(update={"record": (tree.record + before).astype(np.int32)})

@@ -1,12 +1,12 @@
 """What did each player add to the margin of a row? Shapley values of trees.
 
 Path-dependent TreeSHAP (S. M. Lundberg, G. Erion, S.-I. Lee, "Consistent Individualized Feature
-Attribution for Tree Ensembles", 2018), as XGBoost's ``pred_contribs``. A player is whatever owns
-splits together: a feature, or a party with all of its features.
+Attribution for Tree Ensembles", 2018), as XGBoost's ``pred_contribs``. A player owns splits: a
+feature, or a party with all of its features.
 
-On the way to a leaf of weight w, player i has the share z_i of the training's cover that goes it,
-and o_i is 1 where the row goes it, else 0. A weight of Shapley's is an integral of Euler's, so the
-values of the game that a leaf makes are
+On the path to a leaf of weight w, player i has the share z_i of the training's cover that follows
+it, and o_i is 1 if the row follows it, else 0. A Shapley weight is an Euler integral, so the values
+of a leaf's game are
 
     phi_i = w (o_i - z_i) * integral over t from 0 to 1 of prod over j != i of (z_j (1 - t) + o_j t)
 
@@ -30,14 +30,14 @@ from fedmq.errors import ConfigError
 __all__ = ["Explainer", "Player", "TreeShap", "expected_margin"]
 
 _MOST_NUMBERS = 2**20
-"""Of an array at once: rows are taken in parts."""
+"""The most numbers of an array: rows are taken in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """The way to a leaf: by player the share of the training's cover that goes it, and its steps.
+    """The path to a leaf: by player the share of training cover that follows it, and its steps.
 
-    A step is a node and whether the way turns left there.
+    A step is a node and whether the path turns left there.
     """
 
     weight: float
@@ -47,13 +47,13 @@ class _Path:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeShap:
-    """The ways to all leaves of some trees, one after the other: made once, for any rows.
+    """The paths to all leaves of some trees, concatenated: made once, for any rows.
 
-    A way has a factor for each of its players, a factor a step for each of the player's nodes.
+    A path has a factor for each of its players, a factor has a step for each of the player's nodes.
     ``step_node`` (steps,) counts nodes through all trees; ``first_step`` (factors,) and
-    ``first_factor`` (ways,) say where those of a factor or way begin. ``order`` sorts factors by
+    ``first_factor`` (paths,) say where those of a factor or path begin. ``order`` sorts factors by
     ``targets``, outputs * players + player, whose first ones stand at ``first_of_target``.
-    ``expected`` (outputs,): what rows of which nothing is known get.
+    ``expected`` (outputs,): the margin of a row without known values.
     """
 
     players: int
@@ -79,9 +79,9 @@ class TreeShap:
         n_players: int,
         outputs: Sequence[int] | None = None,
     ) -> Self:
-        """``players`` (nodes,) of each tree: whose its splits are; they mean nothing at leaves.
+        """Make the paths; ``players`` (nodes,) by tree own its splits, and are ignored at leaves.
 
-        ``outputs``: of each tree, the margin to which it adds; all to one when left out.
+        ``outputs``: the margin to which each tree adds; left out, all add to one.
         """
         of_tree = list(outputs) if outputs is not None else [0] * len(trees)
         expected = np.zeros(max(of_tree, default=0) + 1)
@@ -149,7 +149,7 @@ class TreeShap:
             others = self.share * (1 - point)
             factor = np.where(goes, others + point, others)
             product = np.multiply.reduceat(factor, self.first_factor, axis=1)[:, self.way]
-            # A factor is zero where cover goes no way that the row goes neither: it adds nothing.
+            # A factor is zero where neither cover nor the row follows the path: it adds nothing.
             np.divide(weight * product, factor, out=product, where=factor > 0)
             integral += product
         integral *= (goes - self.share) * self.weight
@@ -157,7 +157,7 @@ class TreeShap:
 
 
 def expected_margin(tree: Tree) -> float:
-    """What ``tree`` adds to a row of which nothing is known: the mean leaf weight by cover."""
+    """The mean leaf weight by cover: a tree's addition to a row without known values."""
     means = [float(weight) for weight in tree.weight]
     for node in reversed(range(len(tree))):
         if not tree.is_leaf[node]:
@@ -168,7 +168,7 @@ def expected_margin(tree: Tree) -> float:
 
 
 def _paths(tree: Tree, players: NDArray[np.integer]) -> Iterator[_Path]:
-    """The ways to all leaves, from the root; a tree that is a leaf alone has none."""
+    """The paths to all leaves, from the root; none in a tree of a single leaf."""
     waiting: list[tuple[int, _Path]] = [(0, _Path(0.0, {}, {}))]
     while waiting:
         node, path = waiting.pop()
@@ -192,9 +192,9 @@ def _share(tree: Tree, node: int, child: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A party, or one of its columns: by name the active party's own, by number another's.
+    """A party, or one of its columns: the active party's by name, another party's by number.
 
-    ``text``: what its owner publishes of it.
+    ``text``: the owner's published text about it.
     """
 
     party: str
@@ -207,12 +207,12 @@ class Player:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explainer:
-    """Who shares in a score, and how much: Shapley values of a model as its active party serves it.
+    """Shapley values of a model that its active party serves: each player's part in a score.
 
-    The ``players``, in the order of :meth:`contributions`, in which the bias comes last, are what
-    the active party can tell apart: each of its own columns, each column of an owner that shows
-    which of its records share one, and any other owner as a whole. Where all owners show that much,
-    the values are XGBoost's ``pred_contribs``; otherwise those of the quotient game, in which the
+    ``players`` are in the order of :meth:`contributions`, which adds the bias last. The active
+    party tells these apart: each of its own columns, each column of an owner that shows which of
+    its records share a column, and any other owner as a whole. If all owners show that, the values
+    are XGBoost's ``pred_contribs``. Otherwise they are those of the quotient game, in which the
     columns of an owner come and go together (G. Owen, "Values of Games with A Priori Unions",
     1977), and not sums of XGBoost's.
     """
@@ -221,7 +221,7 @@ class Explainer:
     shap: TreeShap
     bias: NDArray[np.float64]
     base: NDArray[np.float64]
-    """What of it is the base score's margin, (outputs,)."""
+    """The base score's part of it, as a margin: (outputs,)."""
 
     @classmethod
     def of(
@@ -230,7 +230,7 @@ class Explainer:
         shown: Mapping[str, ShownColumns],
         texts: Mapping[str, str] | None = None,
     ) -> Self:
-        """``shown`` by party; an owner that shows nothing is one player.
+        """Make the explainer; ``shown`` is by party, and an owner that shows nothing is one player.
 
         ``texts``: the active party's own reasons, by name of a column.
 
@@ -268,17 +268,17 @@ class Explainer:
 
     @property
     def factors(self) -> int:
-        """How many factors a row's values take: players on the ways to all leaves."""
+        """The number of factors of a row's values: players on the paths to all leaves."""
         return len(self.shap.way)
 
     def contributions(
         self, left: NDArray[np.bool_], base_margin: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """What each player adds to the margins of rows: float32 (rows, outputs, players + 1).
+        """Each player's addition to the margins of rows: float32 (rows, outputs, players + 1).
 
-        ``left`` (rows, nodes) is of :meth:`ServedForest.directions`. The bias, which comes last, is
-        what rows get of which nothing is known; a row's values add up to its margins. Rows may
-        start at a ``base_margin`` of their own, (rows,) or (rows, outputs).
+        ``left`` (rows, nodes) is of :meth:`ServedForest.directions`. The bias comes last, the
+        margin of a row without known values; a row's values add up to its margins. Rows may start
+        at a ``base_margin`` of their own, (rows,) or (rows, outputs).
         """
         values = np.zeros((len(left), len(self.bias), len(self.players) + 1), np.float32)
         found = self.shap.values(left)

@@ -1,4 +1,4 @@
-"""What came of a cross-validation: figures over its folds, of which no model is kept."""
+"""The result of a cross-validation: figures over its folds; their models are dropped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class CrossValidated(BaseModel):
     best_iteration: int | None = None
 
     def dumps(self) -> str:
-        """It as one JSON document."""
+        """The result as one JSON document."""
         return self.model_dump_json()
 
     @classmethod
     def loads(cls, text: str, where: str) -> Self:
-        """That in ``text``; DataError, which begins with ``where``, if there is none."""
+        """The result in ``text``; without one DataError, whose text begins with ``where``."""
         try:
             return cls.model_validate_json(text)
         except (ConfigError, ValidationError):

@@ -1,4 +1,4 @@
-"""A model as it is served: the active party walks all trees, owners answer for their records."""
+"""A served model: the active party walks all trees, owners answer for their records."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ NONE = -1
 class Chains:
     """By record id, the owner's record that follows on the left and on the right; int32 each.
 
-    With them an owner answers at once for all of its records that follow one another on a row's
-    way, so that there are as many questions as changes from one party to another, and not one per
-    record. The shape is no news to the owner: during training it learnt the node of each of its
-    splits.
+    With chains an owner answers at once for all of its consecutive records on a row's path.
+    Questions then number the changes of party, not the records. The shape tells the owner nothing
+    new: during training it learnt the node of each of its splits.
     """
 
     left: NDArray[np.int32]
@@ -61,12 +60,12 @@ class Chains:
     ) -> NDArray[np.uint32]:
         """Where ``values[rows[i]]``, which stands at ``records[i]``, leaves the owner's records.
 
-        Twice the last record, and one more where it goes left there; uint32, as long as ``rows``.
+        Twice the last record, plus 1 if the row goes left there; uint32, as long as ``rows``.
         """
         at = records.astype(np.int64)
         left = table.directions(values, rows, at)
         walking = np.arange(len(at))
-        # No way is longer than the number of records, whoever made the chains.
+        # No path is longer than the number of records, even in malformed chains.
         for _ in range(len(self)):
             here = at[walking]
             following = np.where(left[walking], self.left[here], self.right[here])
@@ -84,11 +83,11 @@ class Chains:
 class RecordPlaces:
     """By record: its ``tree`` (int32) and the number of its ``node`` there (int64).
 
-    The owner learns it while the tree grows, and needs nobody's word for it. A person's way through
-    a tree meets one node a level: a party that asks about one person at two records of a tree which
-    lie on no common way asks for more than a score.
+    The owner learns the places itself while the tree grows. A person's path through a tree meets
+    one node a level. A question about one person at two records of a tree that lie on no common
+    path asks for more than a score.
 
-    Trees are numbered from 0 without gaps, by the order of those that hold a record.
+    Trees that hold a record are numbered from 0 without gaps, in their order.
     """
 
     tree: NDArray[np.int32]
@@ -103,7 +102,7 @@ class RecordPlaces:
         return cls(tree.astype(np.int32), np.ascontiguousarray(table[:, 1]), len(numbers))
 
     def fit(self, chains: Chains) -> bool:
-        """Whether what follows in ``chains`` is the child on that side, or nothing."""
+        """Whether each successor in ``chains`` is the child on that side, or absent."""
         for following, side in ((chains.left, 0), (chains.right, 1)):
             above = np.flatnonzero(following != NONE)
             below = following[above]
@@ -113,7 +112,7 @@ class RecordPlaces:
         return True
 
     def longest_ways(self) -> int:
-        """The most records that one person's ways through all trees can meet."""
+        """The most records that one person's paths through all trees can meet."""
         best: dict[int, int] = {}
         met: dict[tuple[int, int], int] = {}
         for tree, node in sorted(zip(self.tree.tolist(), self.node.tolist(), strict=True)):
@@ -134,7 +133,7 @@ def is_below(node: NDArray[np.int64], top: NDArray[np.int64]) -> NDArray[np.bool
 
 @dataclass(frozen=True, eq=False)
 class ServedForest:
-    """All trees of a model side by side, and what their records stand for.
+    """All trees of a model side by side, and the nodes of their records.
 
     ``node_of[owner]`` int32 (records,): the node of each record, NONE where no tree uses it.
 
@@ -190,7 +189,7 @@ class ServedForest:
 
     @cached_property
     def rounds(self) -> int:
-        """The largest number of times that a way from a root to a leaf enters another party."""
+        """The most times that a path from a root to a leaf enters another party."""
         entered = np.zeros(len(self.forest.owner), np.int32)
         entered[self.forest.roots] = self.forest.owner[self.forest.roots] > LABEL_HOLDER
         for node in np.flatnonzero(self.forest.owner != LEAF).tolist():  # parents come first
@@ -229,7 +228,7 @@ class ServedForest:
     def directions(
         self, values: NDArray[np.float32], bitmaps: Mapping[int, NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
-        """Which rows go left at every split, on their way or not: bool (rows, nodes).
+        """Which rows go left at every split, on their path or not: bool (rows, nodes).
 
         ``values`` (rows, features) are the active party's own; ``bitmaps`` bool (rows, records) by
         index of each other owner that is asked.

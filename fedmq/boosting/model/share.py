@@ -27,15 +27,15 @@ class Withheld(BaseModel):
     smallest_cell: Annotated[int, Field(ge=0)] = 0
 
     def and_of(self, other: Withheld) -> Withheld:
-        """What either of the two withholds."""
+        """The stricter limits of both: whatever either withholds."""
         return Withheld(
             smallest_node=max(self.smallest_node, other.smallest_node),
             smallest_cell=max(self.smallest_cell, other.smallest_cell),
         )
 
     def in_words(self, party: str) -> tuple[str, ...]:
-        """What ``party`` did, a sentence each."""
-        words = []  # of cells and nodes without rows nothing is lost
+        """The limits that ``party`` applied, a sentence each."""
+        words = []  # cells and nodes without rows lose nothing
         if self.smallest_cell > 1:
             words.append(f"{party} merged cells of fewer than {self.smallest_cell} rows")
         if self.smallest_node > 1:
@@ -47,7 +47,7 @@ WITHHELD_NOTHING = Withheld()
 
 
 def departures_in_words(departures: Sequence[str]) -> str:
-    """What an ``ActiveShare`` says of its departures from XGBoost's model."""
+    """A text about the departures of an ``ActiveShare`` from XGBoost's model."""
     if not departures:
         return "yes, node by node"
     return f"no: {', '.join(departures)}"
@@ -100,7 +100,7 @@ class _Share(BaseModel):
 
 
 class PassiveShare(_Share):
-    """What an owner without the label keeps: its name and its lookup table.
+    """A passive party's share: its name and its lookup table.
 
     ``places``: the tree and node of each record; empty in a share of a training that did not keep
     them. ``withheld``: the sums that it did not show in the training.
@@ -119,7 +119,7 @@ class PassiveShare(_Share):
 
 
 class ActiveShare(_Share):
-    """What the active party keeps: the trees, and its own lookup table.
+    """The active party's share: the trees, and its own lookup table.
 
     ``parties`` names the owners by index, itself first. ``history`` has the evaluation by metric
     and round. ``params.base_score`` is never left out. ``best_iteration`` is set by early stopping,
@@ -175,9 +175,9 @@ class ActiveShare(_Share):
 
     @property
     def departures(self) -> tuple[str, ...]:
-        """Why this is not the model of XGBoost on the joined table, in words.
+        """The reasons why this is not XGBoost's model of the joined table, in words.
 
-        Nothing, if it is: node by node.
+        Empty if the model equals XGBoost's, node by node.
         """
         params, engine = self.params, self.inexact_engine
         drawn = {
@@ -205,7 +205,7 @@ class ActiveShare(_Share):
 
     @property
     def used_trees(self) -> tuple[Tree, ...]:
-        """The trees that predictions use; leaves of DART's count as much as their tree weighs."""
+        """The trees that predictions use; DART's leaves are scaled by their tree's weight."""
         grown = self.grown_trees
         if not self.tree_weights:
             return grown
@@ -215,12 +215,12 @@ class ActiveShare(_Share):
         )
 
     def _end(self, iteration: int) -> int:
-        """How many trees there are up to the end of round ``iteration``."""
+        """The number of trees up to the end of round ``iteration``."""
         return (iteration + 1) * self.params.trees_per_round
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The other parties that split a node of these trees: no score is made without them."""
+        """The other parties that split a node of these trees; every score needs them."""
         owners = [tree.owner[tree.owner > LABEL_HOLDER] for tree in self.used_trees]
         found = np.unique(np.concatenate([np.empty(0, np.int16), *owners]))
         return tuple(self.parties[owner] for owner in found.tolist())

@@ -1,7 +1,7 @@
 """What does a party's share say of a model?
 
-How much its features brought, what it holds, how it differs from another, and one tree node by
-node.
+The importance of features, the contents of a share, the differences of two models, and a tree node
+by node.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ def owned_importance(
 ) -> dict[tuple[str, str], float]:
     """By party and column what the active party sees: its own columns by name, others as "".
 
-    Whose split it is tells no more of another party than its total. ``shared``: by party, the
-    columns whose names it shares, as texts.
+    The owner of a split gives only a total per other party. ``shared``: by party, the columns whose
+    names it shares, as texts.
     """
     table = share.lookup_table
     names, column_of = tuple(table.columns), table.column_of
     features = [
         np.where(
             tree.owner == LABEL_HOLDER,
-            # Of leaves and of others' splits any number will do, for theirs are not of this table.
+            # Leaves and other owners' splits are not of this table: any number will do.
             np.append(column_of[table.feature], 0)[
                 np.where(tree.owner == LABEL_HOLDER, tree.record, -1)
             ],
@@ -132,7 +132,7 @@ def _splits(tree: Tree) -> Iterator[int]:
 def shown(
     share: ActiveShare | PassiveShare, shared: Mapping[str, ShownColumns] | None = None
 ) -> dict[str, Any]:
-    """What the owner of ``share`` may know: its own columns by name, and what others ``shared``."""
+    """The view of the owner of ``share``: its own columns by name, others' as ``shared``."""
     table = share.lookup_table
     own = Counter(split_in_words(table, record) for record in range(len(table)))
     result: dict[str, Any] = {"model": share.model_id, "own_splits": dict(own.most_common())}

@@ -110,14 +110,14 @@ Int16s = Annotated[
     PlainValidator(lambda value: _vector(value, np.int16)),
     PlainSerializer(_to_json, when_used="json"),
 ]
-"""int16 vector; validation refuses other kinds and what is out of range."""
+"""int16 vector; validation refuses other kinds and numbers out of range."""
 
 Int32s = Annotated[
     NDArray[np.int32],
     PlainValidator(lambda value: _vector(value, np.int32)),
     PlainSerializer(_to_json, when_used="json"),
 ]
-"""int32 vector; validation refuses other kinds and what is out of range."""
+"""int32 vector; validation refuses other kinds and numbers out of range."""
 
 Float32s = Annotated[
     NDArray[np.float32],
@@ -149,10 +149,10 @@ class LookupTable(BaseModel):
 
     ``x <= threshold`` goes left, NaN where ``default_left`` says. ``feature`` indexes
     ``feature_names``. A threshold of +inf sends every present value left, -inf none.
-    ``category_sets``: of a record that splits by a set of categories, the features of those that go
-    right; nothing of the others, and empty where there are no such records. ``category_columns``:
-    the features of each column that may be split so, by its name: first those whose category some
-    training row has. A document without such columns has neither.
+    ``category_sets``: by record, the features of the set of categories that go right; empty for
+    other records, and empty if no record splits by a set. ``category_columns``: by name, the
+    features of each column that may be split by sets, first those whose category some training row
+    has. A document without such columns has neither.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -181,7 +181,7 @@ class LookupTable(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Tables without sets of categories are written as before there were any."""
+        """Tables without sets of categories keep the format of earlier versions."""
         document: dict[str, Any] = handler(self)
         for name in ("category_sets", "category_columns"):
             if not document.get(name):
@@ -213,7 +213,7 @@ class LookupTable(BaseModel):
 
     @property
     def column_of(self) -> NDArray[np.int32]:
-        """Of each feature the place of its column among ``columns``; int32 (features,)."""
+        """The place of each feature's column among ``columns``; int32 (features,)."""
         places = np.empty(len(self.feature_names), np.int32)
         for place, features in enumerate(self.columns.values()):
             places[list(features)] = place
@@ -228,7 +228,7 @@ class LookupTable(BaseModel):
     ) -> LookupTable:
         """The table with further records, whose ids start at ``len(self)``; scalars or (n,).
 
-        ``category_sets``: of each of them, or of none.
+        ``category_sets``: one for each further record, or none at all.
         """
         features = np.append(self.feature, np.asarray(feature, np.int32))
         sets = self.category_sets
@@ -304,14 +304,14 @@ class LookupTable(BaseModel):
 
 
 Explain = Literal["none", "party", "column"]
-"""What reasons may say of an owner's part in a score: nothing, the party's as a whole, or that of
-each of its columns, which have numbers and no names."""
+"""How much reasons show of an owner's part in a score: nothing, the party as a whole, or each of
+its columns, by number and without names."""
 
 
 class ShownColumns(BaseModel):
     """``column`` int32 (records,): the number of each record's column, in the order of first use.
 
-    ``texts`` by column: what its owner publishes as the reason; "" where it publishes nothing.
+    ``texts`` by column: the reason that its owner publishes, or "".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -329,7 +329,7 @@ class ShownColumns(BaseModel):
 
     @classmethod
     def of(cls, table: LookupTable, records: int, texts: Mapping[str, str]) -> Self:
-        """Of the first ``records`` of ``table``; ``texts`` by name of a column."""
+        """The columns of the first ``records`` of ``table``; ``texts`` by name of a column."""
         columns, column_of = tuple(table.columns), table.column_of
         used, first, inverse = np.unique(
             column_of[table.feature[:records]], return_index=True, return_inverse=True
@@ -344,10 +344,10 @@ class ShownColumns(BaseModel):
 
 
 class Agreed(BaseModel):
-    """What the owners agreed to when a model was activated.
+    """The owners' agreement at a model's activation.
 
-    ``columns`` of those that show them; reasons are given for no score while some are
-    ``refusing``. Nothing is said here of all others, which are a player each.
+    ``columns`` of the owners that show them. While any owner is ``refusing``, no score has reasons.
+    Owners not named here are one player each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -357,7 +357,7 @@ class Agreed(BaseModel):
 
 
 def text_of(feature: str, texts: Mapping[str, str]) -> str:
-    """What is published of ``feature``, or of the column COLUMN that it was made from, or "".
+    """The published text of ``feature``, or of the column COLUMN that it was made from, or "".
 
     A category is ``COLUMN=CATEGORY``, a part of a date ``COLUMN.PART``.
     """
