@@ -1,4 +1,4 @@
-"""Alignments: asked for by the active party's owner, joined by the others."""
+"""Alignments: the active party's owner asks for them, passive parties join."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _KEY_BYTES = 32
 
 
 class AlignmentService(Service):
-    """Finds the ids that all parties share; keeps this party's list of them.
+    """Finds the ids that all parties share, and keeps this party's list of them.
 
-    No part of an alignment is stored: after the restart of a party all begin anew.
+    No part of an alignment is stored: if a party restarts, all parties begin anew.
     """
 
     def __init__(self, context: PartyContext) -> None:
@@ -89,10 +89,10 @@ class AlignmentService(Service):
         return running
 
     async def _agree(self, header: Header, opening: AlignmentOpen) -> int:
-        """The seconds that the owner has to agree; 0: it need not.
+        """The seconds that the owner has to agree; 0: no consent needed.
 
         Raises:
-            Refused: policy or owner do not allow it, or the parties normalise ids differently.
+            Refused: policy or owner refuse it, or the parties normalise ids differently.
         """
         await self.context.consent.alignment(header, opening)
         own = self.context.config.data.normalise

@@ -1,4 +1,4 @@
-"""Which model answers for which name: activated, rolled back, verified, and hosted for others."""
+"""Which model answers under which name: activated, rolled back, verified, and hosted for others."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = ["PRODUCTION", "DeploymentService"]
 log = logging.getLogger(__name__)
 
 PRODUCTION = "production"
-"""The name under which a model is activated unless another one is given."""
+"""The name under which a model is activated by default."""
 
 
 class _Hosting(NullJournal):
-    """Gives the loaded model to ``serve`` when the session has finished."""
+    """Gives the loaded model to ``serve`` after the session has finished."""
 
     def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         self._serve = serve
@@ -50,7 +50,7 @@ class _Hosting(NullJournal):
 
 
 class DeploymentService(Service):
-    """Has all parties begin to serve a model together; ``online`` is where it is served here."""
+    """Makes all parties serve a model together; ``online`` serves it here."""
 
     def __init__(self, context: PartyContext, online: OnlineLane) -> None:
         super().__init__(context)
@@ -60,7 +60,7 @@ class DeploymentService(Service):
         self._switching = asyncio.Lock()
         self._reminders = BackgroundTasks()
         self._reminded: set[str] = set()
-        """The models that a party is asked to serve again at this moment."""
+        """Models that a party is currently asked to serve again."""
         online.on_not_served = self._on_not_served
 
     @property
@@ -134,7 +134,7 @@ class DeploymentService(Service):
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
 
     async def _verify(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
-        """Whether every party could serve the model: all that activation does but the switch."""
+        """Check that every party could serve the model: all of activation except the switch."""
         self.context.require_active("verify a model at all parties")
         model, mode = str(request["model"]), self.context.config.online.mode
         self.context.require_parties(self.context.model_store.active(model))
@@ -145,7 +145,7 @@ class DeploymentService(Service):
         return {"model": model, "records": records}
 
     async def _agree(self, model: str, machine: ActiveDeployment, on_progress: OnProgress) -> Any:
-        """The session's result, at its end; whoever asked for it is shown how far it is."""
+        """The session's result, at its end; ``on_progress`` gets its progress."""
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self._open(model, machine, changes.put_nowait)
         outcome = running.runner.outcome
@@ -157,7 +157,7 @@ class DeploymentService(Service):
             finally:
                 unchanged = change.cancel()
             if not unchanged:
-                # An owner who goes away must not stop a switch halfway: parties would differ.
+                # A switch must not stop halfway when its owner disconnects: parties would differ.
                 with contextlib.suppress(ConnectionError):
                     await on_progress({"event": "progress", **running.status()})
         return await outcome
@@ -173,7 +173,7 @@ class DeploymentService(Service):
         )
 
     def _on_not_served(self, party: str, model: str) -> None:
-        """Have a party serve again what it once agreed to serve."""
+        """Make a party serve a model again that it once agreed to serve."""
         names = [name for name, now in self._deployments.names().items() if now.model == model]
         if names and model not in self._reminded:
             log.warning("%s does not serve %s any more; it is told again", party, model)
@@ -195,7 +195,7 @@ class DeploymentService(Service):
             self._reminded.discard(model)
 
     async def _score(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """One score as callers get it, and how long each party took."""
+        """One score as callers get it, and the time that each party took."""
         self.context.require_active("ask for a score")
         predictions, begun = self._online.predictions, time.perf_counter()
         fields = {name: request.get(name) for name in ("ids", "features", "explain")}
@@ -267,7 +267,7 @@ class DeploymentService(Service):
     # Both
 
     def _scored(self, name: str) -> dict[str, Any]:
-        """What a request to the model that ``name`` stands for may hold, as plain data."""
+        """The fields of a request to the model that ``name`` stands for, as plain data."""
         model = self._online.scorer.models.get(name)
         if model is None:
             return {"columns": [], "unexplained": "it is not loaded"}

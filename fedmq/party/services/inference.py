@@ -1,4 +1,4 @@
-"""Batch predictions: asked for by the active party's owner, answered by the others."""
+"""Batch predictions: the active party's owner asks for them, passive parties answer."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class InferenceService(Service):
     async def _margins(
         self, request: Mapping[str, Any], share: ActiveShare, ids: tuple[str, ...]
     ) -> NDArray[np.float32] | None:
-        """Where the rows start, if not at the base score: float32 (ids,), or (ids, classes)."""
+        """The start of the rows, if not the base score: float32 (ids,), or (ids, classes)."""
         given = request.get("base_margin")
         if columns := request.get("base_margin_columns"):
             given = await self.context.pool.run(
@@ -135,7 +135,7 @@ class InferenceService(Service):
         return first_margins(given, len(ids), share.params.outputs, self.context.party)
 
     def _ids(self, request: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-        """The ids to score, as parties compare them, and the alignment that they come from."""
+        """The normalised ids to score, and the alignment that they come from."""
         if request.get("ids") is not None:
             ids = tuple(comparable(request["ids"], self._serving))
             check_lengths(ids, lambda place: f"ids, row {place + 1}")
@@ -149,7 +149,7 @@ class InferenceService(Service):
 
 
 def _contributions(known: NDArray[np.bool_], scores: Scores) -> dict[str, Any]:
-    """The players with the bias, and by id and output what each added; NaN is None."""
+    """The players with the bias, and each one's contribution by id and output; NaN is None."""
     assert scores.contributions is not None
     found: list[Any] = [None] * len(known)
     for row, values in zip(

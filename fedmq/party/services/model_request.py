@@ -1,7 +1,7 @@
-"""What does the active party ask another about a model, and what does that party answer?
+"""What does the active party ask a passive one about a model, and what does that party answer?
 
-``QUESTIONS`` has an entry for each question: the key of the policy that allows it, what the audit
-log says of it, and the function that answers it. The question's body and its answer's body are a
+``QUESTIONS`` has an entry for each question: the policy key that allows it, its words in the
+audit log, and the function that answers it. The body of a question and the body of its answer are a
 pair in `fedmq.messages.model_request`; asking, deciding and answering are the same for all.
 """
 
@@ -67,7 +67,7 @@ Answer = Body | GroupPieces
 
 
 class ModelRequestService(Service):
-    """Asks each other party by itself: what one refuses does not hold the others up."""
+    """Asks each passive party separately: a refusal does not hold up the others."""
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
@@ -85,7 +85,7 @@ class ModelRequestService(Service):
     # The active party's side
 
     async def _sign_card(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """By party, its endorsement of a card or why there is none."""
+        """By party, its endorsement of a card, or the reason for none."""
         self.context.require_active("have a card signed")
         card = card_in(str(request["card"]))
         question = ModelCardOffer(model=card.model, card=str(request["card"]))
@@ -105,7 +105,7 @@ class ModelRequestService(Service):
         return answers
 
     async def _column_names(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """By party, why it shares no names; what is shared is kept."""
+        """By party, the reason for sharing no names; shared names are kept."""
         self.context.require_active("ask for the names of columns")
         model, state = str(request["model"]), self.context.config.state
         share = await asyncio.to_thread(self.context.model_store.active, model)
@@ -125,7 +125,7 @@ class ModelRequestService(Service):
         return answers
 
     async def _group_sums(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
-        """By group of another party's column: its name, how many people it has, its figures."""
+        """By group of another party's column: its name, its number of people, its figures."""
         context = self.context
         context.require_active("ask for groups")
         model, party = str(request["model"]), str(request["party"])
@@ -171,7 +171,7 @@ class ModelRequestService(Service):
     async def _ask_all(
         self, parties: Sequence[str], question: ModelQuestion, request: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """By party, the fields of its answer, or why there is none."""
+        """By party, the fields of its answer, or the reason for none."""
         seconds = float(request.get("seconds") or _WAIT_SECONDS)
 
         async def answered(party: str) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class ModelRequestService(Service):
         seconds: float,
         pieces: Sequence[ModelGroupPiece] = (),
     ) -> Body | None:
-        """What ``party`` answers within so many seconds; None where it does not."""
+        """The answer of ``party`` within ``seconds``; None if there is none."""
         machine = ActiveModelRequest(party, question, pieces)
         running = self.context.sessions.open(
             secrets.token_hex(8), 1, "model request", question.model, machine
@@ -213,7 +213,7 @@ class ModelRequestService(Service):
         assert isinstance(body, Body)
         return body
 
-    # The side of a party that is asked
+    # The passive party's side
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, body = envelope.header, envelope.body
@@ -230,7 +230,7 @@ class ModelRequestService(Service):
     async def _decided(
         self, header: Header, question: Question, body: ModelQuestion
     ) -> Answer | Refused:
-        """The answer of this party, once it has done what it says; or what it comes from."""
+        """This party's answer after it has acted, or the pieces that the answer is made from."""
         context = self.context
         agreed = {entry: getattr(body, field) for entry, field in question.agreed.items()}
         terms = {field: getattr(body, field) for field in ("model", *question.agreed.values())}
@@ -246,7 +246,7 @@ class ModelRequestService(Service):
             return Refused(f"{context.party} could not do it; its log says why")
 
 
-# What the party that is asked answers; each function runs in a thread, after the policy's yes.
+# The answers of the passive party; each function runs in a thread, after the policy has agreed.
 
 
 def _sign(context: PartyContext, _: Header, asked: ModelCardOffer) -> ModelCardSigned:
@@ -273,7 +273,7 @@ def _name_columns(context: PartyContext, _: Header, asked: ModelColumns) -> Mode
 
 
 def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:
-    """What adds up, once all ids and ciphertexts have come."""
+    """The addition, for when all ids and ciphertexts have arrived."""
     policy = context.config.policy
     _require_share(context, asked.model)
     smallest_key = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
@@ -299,18 +299,18 @@ def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> Gr
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """How a party decides on a question about a model, and what it does then."""
+    """How a party decides on a question about a model, and how it acts."""
 
     policy: str
-    """The key of the policy that allows it."""
+    """The policy key that allows it."""
     does: str
-    """What the party does not do without it; names in braces are fields of the question."""
+    """The action that the party refuses without it; names in braces are fields of the question."""
     agreed: Mapping[str, str]
-    """What the audit log says of a yes: names of its entry, and the fields that they show."""
+    """The audit log's entry for a yes: its names, and the fields that they show."""
     answer: Callable[[PartyContext, Header, Any], Answer]
-    """Does what is asked. Raises Refused; what another error says stays in this party's log."""
+    """Act on the question. Raises Refused; text of other errors stays in this party's log."""
     end_recorded: bool = False
-    """Whether the audit log also says how the session ended."""
+    """Whether the audit log also records how the session ended."""
 
 
 QUESTIONS: Mapping[type[ModelQuestion], Question] = {
@@ -341,7 +341,7 @@ QUESTIONS: Mapping[type[ModelQuestion], Question] = {
         end_recorded=True,
     ),
 }
-"""Every question by its body."""
+"""Every question, by its body."""
 
 
 def _share(context: PartyContext, model: str) -> PassiveShare:
@@ -354,7 +354,7 @@ def _require_share(context: PartyContext, model: str) -> None:
         raise Refused(f"{context.party} has no share of model {model}")
 
 
-# Groups on the wire: people in pieces, and the key of a question
+# Groups on the wire: people in pieces, and the question's key
 
 
 def _pieces(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> list[ModelGroupPiece]:
@@ -370,7 +370,7 @@ def _pieces(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> list[ModelG
 
 
 def _public_key(public: Mapping[str, Any], smallest: int, owner: str) -> PublicKey:
-    """The key of a question; Refused if it is none, or too short."""
+    """The key of a question; Refused if it is invalid or too short."""
     try:
         n, noise = (int.from_bytes(public[name].tobytes(), "little") for name in ("n", "noise"))
         return check_public(n, noise, int(public["noise_bits"]), smallest, owner)

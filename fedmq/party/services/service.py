@@ -35,7 +35,7 @@ __all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered"
 T = TypeVar("T")
 
 Command = Callable[[Mapping[str, Any], OnProgress], Awaitable[Any]]
-"""Does what a request asks, reporting progress; its value is the result."""
+"""Carries out a request and reports progress; its value is the result."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class PartyContext:
             )
 
     def require_parties(self, share: ActiveShare) -> None:
-        """Raise Refused where ``share`` cannot be used without a party that has left."""
+        """Raise Refused if ``share`` needs a party that has left."""
         gone = [party for party in share.asked if party not in self.federation.parties]
         if gone:
             raise Refused(
@@ -80,7 +80,7 @@ class PartyContext:
 
 
 class Service:
-    """One kind of session: what the owner may ask of it, and how this party joins one."""
+    """One kind of session: the owner's commands for it, and how this party joins it."""
 
     def __init__(self, context: PartyContext) -> None:
         self.context = context
@@ -92,14 +92,14 @@ class Service:
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the owner may ask for over the control socket, by name."""
+        """The owner's commands over the control socket, by name."""
         return {}
 
 
 async def answered(question: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-    """``question``, once it is answered: its ``result()`` returns the value, or raises the refusal.
+    """Wait for ``question``: the future's ``result()`` returns the value, or raises the refusal.
 
-    A machine asks for it when it takes the opening: consent is recorded by then, and machines do
+    A machine reads it when it takes the opening: consent is recorded by then, and machines do
     not wait.
     """
     answer = asyncio.ensure_future(question)
@@ -139,7 +139,7 @@ class KeptModelsService(Service):
         return await self.context.pool.run(CompareModels(state, active, one, other))
 
     def _known(self, model: object) -> str:
-        """``model``, if it is one: what is no model's id never becomes part of a path."""
+        """Return ``model`` if it is a model's id: nothing else becomes part of a path."""
         if model not in self.context.model_store.ids():
             raise ConfigError(
                 f"model {str(model)[:64]!r} has no share here; see: fedmq models list"

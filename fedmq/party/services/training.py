@@ -154,10 +154,10 @@ class TrainingService(Service):
     async def _agree(
         self, header: Header, terms: TrainingOpen, before: StoredSession | None
     ) -> tuple[Engine, int]:
-        """The engine, and the seconds that the owner has to agree; 0: it need not.
+        """The engine, and the seconds that the owner has to agree; 0: no consent needed.
 
         Raises:
-            Refused: the policy, or the owner, does not take part.
+            Refused: the policy or the owner refuses.
         """
         context = self.context
         engine = await context.consent.training(
@@ -170,7 +170,7 @@ class TrainingService(Service):
         return engine, await context.owner_consent.seconds_left(header, requested)
 
     def _others(self, terms: TrainingOpen) -> tuple[str, ...]:
-        """The passive parties with which this one finds winners; none that it does not know."""
+        """The passive parties with which this one finds winners; only those that it knows."""
         federation = self.context.federation
         if not federation.are_members((federation.active, *terms.chain)):
             return ()
@@ -191,7 +191,7 @@ class TrainingService(Service):
         self.context.federation.partners(job.parties)
         if job.continue_from is not None:
             self.context.model_store.active(job.continue_from)
-        if ENGINES[job.engine].known_leak:  # which may be towards the active party or away from it
+        if ENGINES[job.engine].known_leak:  # it may be towards the active party or away from it
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
@@ -201,7 +201,7 @@ class TrainingService(Service):
         self._functions(job)
         drawn = engine.drawn()
         timeline = Timeline() if request.get("trace") else None
-        async with self._begins:  # of two equal requests the later finds the first's
+        async with self._begins:  # of two equal requests, the later finds the session of the first
             running = await self.context.session_store.running()
             session = next(
                 (session for session in running if session.model == job.session_model), None
@@ -214,13 +214,13 @@ class TrainingService(Service):
                     {session.model for session in running},
                 )
                 attempts = self._drive(session, None, timeline)
-        # After the session is driven, because this raises if the owner has gone away.
+        # After the session is driven, because this raises if the owner has disconnected.
         await on_progress({"event": "opened", "session": session.id, "model": session.model})
         result = await self._watched(session, attempts, on_progress)
         return {**result, **({"trace": timeline.document()} if timeline else {})}
 
     async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
-        """A new session, on disk before anything is read for it: a crash does not lose it."""
+        """Begin a new session, on disk before any data are read: a crash does not lose it."""
         kept: Set[str] = frozenset() if job.nfold else set(self.context.model_store.ids())
         model = self._name(job.session_model, growing | kept, "cv" if job.nfold else "model")
         session = StoredSession(
@@ -232,7 +232,7 @@ class TrainingService(Service):
     def _same_job(
         self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
     ) -> AttemptLoop:
-        """The attempts at ``session``, if it is what ``job`` asks for; ``drawn`` may differ."""
+        """The attempts at ``session`` if its job equals ``job``; ``drawn`` may differ."""
         stored = TrainingJob.of_stored(session.job)
         kept = {name: stored.engine_options.get(name) for name in drawn}
         options = {**job.engine_options, **kept}
@@ -298,8 +298,9 @@ class TrainingService(Service):
         table: ActiveTable | None,
         timeline: Timeline | None = None,
     ) -> AttemptLoop:
-        """Open attempts from that of ``session`` on, until it has ended; the first one reads
-        ``table`` where there is none.
+        """Open attempts from that of ``session`` on, until it has ended.
+
+        The first attempt reads the table if ``table`` is None.
         """
         store, job = self.context.session_store, _job_of(session)
 
@@ -373,13 +374,13 @@ class TrainingService(Service):
             decoys=job.decoys,
         )
 
-    # What its owner may ask
+    # The owner's commands
 
     async def _follow(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         wanted, again = str(request["session"]), bool(request.get("again"))
         session = await self.context.session_store.find(wanted)
         while again and session is not None and session.state == "running":
-            # Watched before this daemon was restarted; it may be about to go on.
+            # Watched before a restart of this daemon; the session may be about to go on.
             if session.id in self._driven:
                 break
             await asyncio.sleep(_RELOAD_SECONDS)
@@ -405,7 +406,7 @@ class TrainingService(Service):
         return result_of(session, made, attempts.bytes_sent)
 
     def _kept(self, session: StoredSession) -> ActiveShare | CrossValidated:
-        """What came of a session that has finished."""
+        """The result of a session that has finished."""
         if _job_of(session).nfold is not None:
             return cross_validations(self.context.config.state).read(session.model)
         return self.context.model_store.active(session.model)
@@ -424,21 +425,21 @@ class TrainingService(Service):
         try:
             running.runner.pause(paused)
         except ProtocolError:
-            # Between two attempts: the next one reads from the store whether it is paused.
+            # Between two attempts: the next one reads the paused flag from the store.
             if not running.runner.interrupted.done():
                 raise DaemonError(f"session {session} is no training that can rest") from None
         return {"session": session, "paused": paused}
 
 
 def _job_of(session: StoredSession) -> TrainingJob:
-    """What the owner asked for."""
+    """The owner's request."""
     return TrainingJob.of_stored(session.job)
 
 
 def result_of(
     session: StoredSession, share: ActiveShare | CrossValidated, sent: int
 ) -> dict[str, Any]:
-    """What ``session`` came to, for its owner; ``sent`` bytes have left."""
+    """The result of ``session`` for its owner; this party has sent ``sent`` bytes."""
     job = TrainingJob.of_stored(session.job)
     engine = engine_named(job.engine, job.engine_options, "job")
     seconds = round(max(0.0, time.time() - session.begun), 3)
