@@ -26,13 +26,13 @@ __all__ = [
 
 @dataclass
 class Counters:
-    """Counted since the daemon started. Keys are few: none is a text that a peer chose."""
+    """Counts since the daemon started. Keys are few: none is a text that a peer chose."""
 
     clock: Callable[[], float] = time.time
     heard: dict[str, float] = field(default_factory=dict)
-    """When a message of each party came last, in seconds since the epoch."""
+    """Time of the last message of each party, in seconds since the epoch."""
     messages_sent: Counter[str] = field(default_factory=Counter)
-    """By kind; so are the next three."""
+    """By kind; the next three too."""
     bytes_sent: Counter[str] = field(default_factory=Counter)
     messages_received: Counter[str] = field(default_factory=Counter)
     bytes_received: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Counters:
     """By the peer that did not answer."""
     redeliveries: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    """By the kind of reason."""
+    """By kind of reason."""
     dropped: int = 0
     """Messages of unknown sessions."""
     queue_age: float = 0.0
@@ -49,19 +49,19 @@ class Counters:
     sessions_ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By purpose and outcome."""
     arithmetic_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By the label of the computation; its wait for a free worker is included."""
+    """By label of the computation; its wait for a free worker is included."""
 
 
 @dataclass(frozen=True)
 class Gauges:
-    """The present state, beside what the counters count."""
+    """The present state, beside the counters."""
 
     connected: bool
     dead_letters: int
     sessions: Mapping[tuple[str, str], int] = field(default_factory=Counter)
     """Running sessions, by purpose and state."""
     waiting: int = 0
-    """Peers that sessions wait for."""
+    """Peers that sessions are waiting for."""
 
 
 @dataclass(slots=True)
@@ -88,11 +88,11 @@ class Traffic:
 
     @property
     def total(self) -> Volume:
-        """Everything together."""
+        """The sum of all volumes."""
         return _sum([volume for kinds in self.volumes.values() for volume in kinds.values()])
 
     def between(self, sender: str, recipient: str) -> Volume:
-        """What ``sender`` sent to ``recipient``, of all kinds."""
+        """The volume from ``sender`` to ``recipient``, of all kinds."""
         return _sum(self.volumes.get((sender, recipient), {}).values())
 
 
@@ -115,7 +115,7 @@ class Times:
     sum: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one more."""
+        """Count one time."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
 
@@ -125,18 +125,18 @@ _RECENT_SECONDS = 60.0
 
 
 class RecentTimes:
-    """How often something happened in the last minute, and how long the last thousand took."""
+    """The rate of an event in the last minute, and the durations of the last thousand."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._times: deque[tuple[float, float]] = deque(maxlen=_RECENT_REQUESTS)
 
     def add(self, at: float, seconds: float) -> None:
-        """Something has ended at ``at``, by the clock, that took ``seconds``."""
+        """Record an event that ended at ``at``, by the clock, and took ``seconds``."""
         self._times.append((at, seconds))
 
     def described(self) -> dict[str, float | int | None]:
-        """Plain data: the rate, and times in seconds, None where there are none."""
+        """Plain data: the rate, and times in seconds, None if there are none."""
         now, ordered = self._clock(), sorted(seconds for _, seconds in self._times)
         recent = [at for at, _ in self._times if now - at <= _RECENT_SECONDS]
         full = len(recent) == _RECENT_REQUESTS
@@ -164,7 +164,7 @@ class LookupCounters:
 
     @contextmanager
     def lookup(self) -> Iterator[None]:
-        """Measure a lookup, however it ends."""
+        """Measure a lookup, with or without an error."""
         begun = self.clock()
         try:
             yield
@@ -174,16 +174,16 @@ class LookupCounters:
 
 @dataclass
 class ScoreCounters:
-    """Counted since the daemon started, for HTTP and messages together."""
+    """Counts since the daemon started, for HTTP and messages together."""
 
     clock: Callable[[], float] = time.perf_counter
     requests: Counter[int] = field(default_factory=Counter)
-    """By HTTP status, also for messages; 200 is answered."""
+    """By HTTP status, also for messages; 200 means answered."""
     seconds: Times = field(default_factory=Times)
     rows: int = 0
-    """Rows of the requests that were answered."""
+    """Rows of the answered requests."""
     degraded: int = 0
-    """Answers in which a party's part was guessed."""
+    """Answers with a guessed part of a party."""
     recent: RecentTimes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,6 +206,6 @@ class ScoreCounters:
             self.recent.add(ended, ended - begun)
 
     def answered(self, rows: int, degraded: bool) -> None:
-        """A request has its scores."""
+        """Count a request that has its scores."""
         self.rows += rows
         self.degraded += degraded

@@ -1,10 +1,10 @@
-"""OpenTelemetry spans of what this party does, in traces that all parties share.
+"""OpenTelemetry spans of this party's work, in traces that all parties share.
 
 A session is a trace. Its id is a hash of federation and session, so every party knows it without a
 message. A batch of online scores is a trace, too: its id is a hash of federation, session and
-number of the batch. The id of a question's span is a hash as well: the party that is asked computes
+number of the batch. The id of a question's span is a hash as well: the asked party computes
 both from the question, and puts its answer below it. Spans hold names, numbers of trees and times,
-as the logs do; no ids of people and no values. Needs the extra ``fedmq[otel]``.
+like the logs; no ids of people and no values. Needs the extra ``fedmq[otel]``.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = ["AnswerSpan", "BatchSpans", "OnlineSpans", "SessionSpans", "Telemetry
 
 log = logging.getLogger(__name__)
 
-_EXPORT_SECONDS = 2  # a collector that is away must not hold up the end of a daemon
+_EXPORT_SECONDS = 2  # an absent collector must not hold up the end of a daemon
 
 
 def trace_context(federation: str, session: str) -> otel.SpanContext:
-    """The parent that all parties give to their spans of ``session``."""
+    """The parent of all parties' spans of ``session``."""
     digest = hashlib.sha256(f"fedmq trace\0{federation}\0{session}".encode()).digest()
     return otel.SpanContext(
-        # Zero is no valid id.
+        # Zero is an invalid id.
         trace_id=int.from_bytes(digest[:16]) or 1,
         span_id=int.from_bytes(digest[16:24]) or 1,
         is_remote=True,
@@ -70,14 +70,14 @@ class _Ids(RandomIdGenerator):
 
 
 class _CollectorAway(logging.Handler):
-    """Says in one line what the library says in its own words: spans are lost."""
+    """Logs in one line, in place of the library's own words, that spans are lost."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(logging.WARNING)
         self._endpoint = endpoint
 
     def emit(self, _: logging.LogRecord) -> None:
-        """Log it; whoever reads the log is spared repetitions."""
+        """Log it, without repetitions."""
         log.warning("telemetry.endpoint: %s takes no spans; they are lost", self._endpoint)
 
 
@@ -95,15 +95,15 @@ class Telemetry:
 
     @classmethod
     def to(cls, endpoint: str, party: str) -> Self:
-        """Send the spans to a collector in the background; it may be away."""
-        # Its own lines name no cause that an owner could mend, and some are tracebacks.
+        """Send the spans to a collector in the background; the collector may be away."""
+        # The library's own lines name no cause that an owner could fix, and some are tracebacks.
         library = logging.getLogger("opentelemetry")
         library.handlers, library.propagate = [_CollectorAway(endpoint)], False
         exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS)
         return cls(party, BatchSpanProcessor(exporter))
 
     def follow(self, address: Address, purpose: str, model: str) -> SessionSpans:
-        """The span of one attempt at a session, which begins now."""
+        """The span of one attempt at a session, beginning now."""
         return SessionSpans(self._tracer, address, purpose, model)
 
     def begin(
@@ -120,7 +120,7 @@ class Telemetry:
         return self._tracer.start_span(name, above, attributes=attributes, start_time=since)
 
     def close(self) -> None:
-        """Send what is left; takes seconds where the collector is away."""
+        """Send the remaining spans; takes seconds if the collector is away."""
         self._provider.shutdown()
 
 
@@ -145,7 +145,7 @@ class SessionSpans:
         self._since = time.time_ns()
 
     def computed(self, what: str, asked: float, span: Span) -> None:
-        """The computation ``what`` was asked for at ``asked`` (seconds), and ran in ``span``."""
+        """Add the computation ``what``, requested at ``asked`` (seconds) and run in ``span``."""
         if self._trees and self._tree is None:
             above = otel.set_span_in_context(self._session)
             self._tree = self._tracer.start_span("tree", above, start_time=self._since)
@@ -163,14 +163,14 @@ class SessionSpans:
         done.end(_nanoseconds(span.end))
 
     def tree_done(self, number: int) -> None:
-        """Tree ``number``, counted from 1, is grown; later computations belong to the next."""
+        """End tree ``number``, counted from 1; later computations belong to the next."""
         if self._tree is not None:
             self._tree.set_attribute("fedmq.tree", number)
             self._tree.end()
         self._tree, self._since = None, time.time_ns()
 
     def end(self, outcome: asyncio.Future[Any]) -> None:
-        """The attempt is over; ``outcome`` is open if another attempt follows."""
+        """End the attempt; ``outcome`` is open if another attempt follows."""
         if self._tree is not None:
             self._tree.end()
         if not outcome.done() or outcome.cancelled():
@@ -200,7 +200,7 @@ class OnlineSpans:
     ) -> BatchSpans | None:
         """Spans of a batch that begins now; None if it is not followed.
 
-        ``arrived``: by request, when it came (nanoseconds), and its number of rows.
+        ``arrived``: by request, its arrival (nanoseconds) and its number of rows.
         """
         context = self._context(session, number)
         if context is None:
@@ -209,7 +209,7 @@ class OnlineSpans:
         return BatchSpans(self._telemetry, context, shown, arrived)
 
     def answer(self, header: Header, body: Body) -> AnswerSpan | None:
-        """The span of an answer to ``body``, begun now; None if the batch is not followed."""
+        """The span of an answer to ``body``, beginning now; None if the batch is not followed."""
         if not isinstance(body, OnlineHop | OnlineRows):
             return None
         context = self._context(header.session, body.batch)
@@ -233,13 +233,13 @@ class OnlineSpans:
 
 
 class AnswerSpan:
-    """A party looks up its rows and answers."""
+    """A party's lookup of its rows and its answer."""
 
     def __init__(self, span: otel.Span) -> None:
         self._span = span
 
     def end(self, answer: Body | None) -> None:
-        """The party has answered, or refused, or has nothing to answer."""
+        """End the span: the party has answered, refused, or has nothing to answer."""
         if isinstance(answer, OnlineRefusal):
             self._span.set_status(otel.Status(otel.StatusCode.ERROR, answer.cause))
         self._span.end()
@@ -268,7 +268,7 @@ class BatchSpans:
         self._questions: dict[int, tuple[int, otel.Span]] = {}
 
     def asked(self, party: str, body: Body, turn: int) -> None:
-        """``party`` was asked ``body``, perhaps not for the first time, in round ``turn``."""
+        """``party`` gets the question ``body``, perhaps repeated, in round ``turn``."""
         if not isinstance(body, OnlineHop | OnlineRows):
             return
         if body.hop in self._asked:
@@ -289,7 +289,7 @@ class BatchSpans:
         self._questions[body.hop] = turn, question
 
     def answered(self, body: Body) -> None:
-        """An answer has come, perhaps for the second time."""
+        """Note an answer, perhaps a repetition."""
         turn, question = self._questions.pop(getattr(body, "hop", -1), (0, None))
         if question is None:
             return
@@ -300,7 +300,7 @@ class BatchSpans:
             self._rounds.pop(turn).end()
 
     def done(self, index: int, result: Any) -> None:
-        """Request number ``index`` ended with ``result``: scores, or an error."""
+        """End request number ``index`` with ``result``: scores, or an error."""
         span = self._requests.pop(index)
         if isinstance(result, OnlineScores):
             if result.degraded:
@@ -311,7 +311,7 @@ class BatchSpans:
         span.end()
 
     def end(self) -> None:
-        """The batch is over; questions that are still open were not answered."""
+        """End the batch; open questions were not answered."""
         for _, question in self._questions.values():
             question.set_status(otel.Status(otel.StatusCode.ERROR, "no answer"))
             question.end()

@@ -2,8 +2,8 @@
 
 The file opens in https://ui.perfetto.dev and in chrome://tracing. Every party is a process; its
 states, its messages and its workers are threads of it. An arrow leads from the sending of a message
-to its arrival, if both are in the file. Times are wall-clock times, so that `JoinedTrace` can put
-the files of several parties beside one another. `Activity` keeps the last minutes only.
+to its arrival, if both are in the file. Times are wall-clock times, so that `JoinedTrace` can
+combine the files of several parties. `Activity` keeps the last minutes only.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a computation ran, in seconds, and on which worker (number of its process or thread).
+    """The time of a computation, in seconds, and its worker (number of its process or thread).
 
-    ``busy``: the seconds of processor time that it took.
+    ``busy``: its processor time in seconds.
     """
 
     worker: int
@@ -65,7 +65,7 @@ class Timeline:
         self._entered: dict[str, tuple[str, float]] = {}
 
     def entered(self, party: str, state: Enum) -> None:
-        """The machine of ``party`` is in ``state`` from now on."""
+        """Put the machine of ``party`` in ``state`` from now on."""
         name, now = state.name.lower(), time.time()
         before, since = self._entered.get(party, ("", now))
         if before == name:
@@ -75,7 +75,7 @@ class Timeline:
         self._entered[party] = (name, now)
 
     def computed(self, party: str, what: str, asked: float, span: Span) -> None:
-        """``party`` wanted the computation ``what`` at ``asked`` (seconds); it ran in ``span``."""
+        """``party`` requested computation ``what`` at ``asked`` (seconds); it ran in ``span``."""
         worker = self._workers.setdefault(
             (party, span.worker),
             _FIRST_WORKER + sum(owner == party for owner, _ in self._workers),
@@ -111,7 +111,7 @@ class Timeline:
         )
 
     def spans(self) -> Iterable[tuple[str, str, float, float]]:
-        """(party, what, start, end) of everything that took time, in seconds."""
+        """(party, what, start, end) of each duration, in seconds."""
         names = {number: party for party, number in self._parties.items()}
         for event in self._events:
             if event["ph"] == "X":
@@ -146,13 +146,13 @@ class Timeline:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `ConfigError` before the work if its trace could not be written to ``path``."""
+    """Raise `ConfigError` before the work if its trace cannot be written to ``path``."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: there is no folder {path.parent}")
 
 
 def write_trace(document: Mapping[str, Any], path: Path) -> None:
-    """Write a `Timeline.document` to ``path``; raises `ConfigError` if that cannot be."""
+    """Write a `Timeline.document` to ``path``; `ConfigError` if that fails."""
     try:
         write_atomically(path, json.dumps(document))
     except OSError as error:
@@ -164,10 +164,10 @@ def _label(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 ACTIVITY_SECONDS = 120.0
-"""How far back it is shown."""
+"""How far back the activity is shown."""
 _MOST_INTERVALS = 600
 _GAP_SECONDS = 0.05
-"""Intervals that are closer than this are one."""
+"""Intervals closer than this merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,8 @@ class _Question:
 class Activity:
     """Intervals of one session, as ``party`` sees them; ``clock`` gives Unix seconds.
 
-    Another party is waited for from the first message to it until something comes back. It may
-    compute then, or its message may be on the way: nobody here can tell.
+    A wait for another party lasts from the first message to it until its next message. That party
+    may be computing, or its message may be on the way: this party cannot tell.
     """
 
     def __init__(self, party: str, clock: Callable[[], float] = time.time) -> None:
@@ -190,12 +190,12 @@ class Activity:
         self._open: dict[str, _Question] = {}
 
     def computed(self, start: float, end: float) -> None:
-        """This party computed from ``start`` to ``end``, in Unix seconds."""
+        """Record that this party computed from ``start`` to ``end``, in Unix seconds."""
         self._add(self._party, start, end)
 
     def sent(self, header: Header) -> None:
         """A message leaves."""
-        if header.sequence:  # acknowledgements ask nothing, and answer nothing
+        if header.sequence:  # acknowledgements are neither questions nor answers
             self._open.setdefault(header.recipient, _Question(header.kind, self._clock()))
 
     def received(self, header: Header) -> None:
@@ -205,13 +205,13 @@ class Activity:
             self._add(header.sender, question.since, self._clock())
 
     def end(self) -> None:
-        """Nobody is waited for any more."""
+        """End all waits."""
         for party, question in self._open.items():
             self._add(party, question.since, self._clock())
         self._open.clear()
 
     def described(self) -> dict[str, Any]:
-        """Plain data: by party the intervals as seconds before now, and who owes what since when.
+        """Plain data: intervals by party, in seconds before now, and since when a party owes what.
 
         ``busy`` has lists of (start, end), the oldest first; start is the larger number.
         """
@@ -245,7 +245,7 @@ class Activity:
 
 
 def read_trace(path: Path) -> dict[str, Any]:
-    """The document in ``path``; DataError if it is no timeline that a party wrote."""
+    """Read the document in ``path``; DataError if it is no party's timeline."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         assert all(
@@ -261,10 +261,10 @@ def read_trace(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JoinedTrace:
-    """``document`` has the format of its parts; ``parties`` are in the order of the parts.
+    """A ``document`` in the format of its parts; ``parties`` are in the order of the parts.
 
     ``arrows``: the number of messages with both ends in it. ``early``: if clocks disagree, a
-    message may arrive before it was sent; the seconds of the earliest such one, else 0.
+    message may arrive before it was sent; the most seconds by which one does, else 0.
     """
 
     document: Mapping[str, Any]
@@ -274,7 +274,7 @@ class JoinedTrace:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> JoinedTrace:
-        """From documents, with their names for errors; DataError if two hold the same party."""
+        """Join documents, with their names for errors; DataError if two hold the same party."""
         owner: dict[str, str] = {}
         left: dict[str, float] = {}
         arrived: dict[str, float] = {}
