@@ -1,4 +1,4 @@
-"""A Dask cluster that computes, for a party whose rows outgrow one machine.
+"""A Dask cluster for computations of a party whose rows outgrow one machine.
 
 The cluster belongs to the party: its private key travels to the workers. Workers should have one
 thread each (``dask worker --nthreads 1 --nworkers auto``): big integers hold Python's lock.

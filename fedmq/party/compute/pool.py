@@ -1,7 +1,7 @@
 """What is a pool of workers, and what does a worker do with a computation?
 
-A computation takes one thread, for the pool knows the cores: left alone, BLAS starts a thread per
-core for a product of milliseconds. These threads go on spinning on the cores that the event loop
+A computation takes one thread, because the pool knows the cores: otherwise BLAS starts a thread
+per core for a product of milliseconds. These threads then spin on the cores that the event loop
 and the broker need.
 """
 
@@ -29,16 +29,16 @@ from fedmq.transport.link import PriorityGate
 __all__ = ["SINGLE_THREAD", "ComputePool", "OnDone", "ThreadPool", "run_pickled", "run_timed"]
 
 OnDone = Callable[[Span], None]
-"""Called once a computation has its result, with when and where it was computed."""
+"""Called once a computation has its result, with the time and place of its run."""
 
 
 class ComputePool(ABC):
-    """Runs computations beside the event loop; ``parallelism`` of them at once."""
+    """Runs computations beside the event loop, ``parallelism`` of them at once."""
 
     parallelism: int
 
     async def start(self) -> None:
-        """Get ready; ``parallelism`` is known afterwards."""
+        """Start; ``parallelism`` is known afterwards."""
         return
 
     @abstractmethod
@@ -50,18 +50,18 @@ class ComputePool(ABC):
         """
 
     def give_way(self, to: PriorityGate) -> None:  # noqa: B027 (there may be nothing to do)
-        """From now on use only the time of cores that nobody else wants: people wait for scores.
+        """From now on use only idle time of cores: people wait for scores.
 
         No computation begins while ``to`` is taken.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop, and give up the computations that are still running."""
+        """Stop, and abandon the running computations."""
 
 
 class ThreadPool(ComputePool):
-    """One thread of this process: enough for plain NumPy, and nothing to start."""
+    """One thread of this process: enough for plain NumPy, with nothing to start."""
 
     parallelism = 1
 
@@ -79,7 +79,7 @@ class ThreadPool(ComputePool):
 
 
 def run_timed(computation: Computation) -> tuple[Any, Span]:
-    """The result of ``computation``, and when this thread computed it."""
+    """The result of ``computation``, and the time at which this thread computed it."""
     start, busy = time.time(), time.thread_time()
     with SINGLE_THREAD:
         result = computation.run()
@@ -88,21 +88,21 @@ def run_timed(computation: Computation) -> tuple[Any, Span]:
 
 
 def run_pickled(work: bytes) -> tuple[Any, Span]:
-    """The result of a pickled computation, and when this process computed it."""
+    """The result of a pickled computation, and the time at which this process computed it."""
     result, span = run_timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
     return result, replace(span, worker=os.getpid())
 
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Those that this process has loaded; finding them takes milliseconds."""
+    """The libraries that this process has loaded; finding them takes milliseconds."""
     return ThreadpoolController()
 
 
 class _SingleThread:
-    """A context in which BLAS uses one thread; several threads may be in it at once.
+    """A context in which BLAS uses one thread; several threads may be inside at once.
 
-    When the last one leaves, the rest of the process has its own number again.
+    When the last thread leaves, the rest of the process gets its own number of threads back.
     """
 
     def __init__(self) -> None:

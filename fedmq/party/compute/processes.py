@@ -1,10 +1,10 @@
 """Worker processes on this machine, with large arrays in shared memory.
 
 `ProcessPool` takes the most urgent computation first. An array is copied into shared memory when a
-computation first refers to it, and stays there as long as the array lives: what every level of a
-tree reads is copied once, and an array made by `fedmq.large_array` is there already. The arrays of
-a result come back in a file in memory, which the owner makes and a worker fills: whichever of them
-ends first, nothing is lost or left behind. Where the system has no anonymous shared files, or
+computation first refers to it, and stays there as long as the array lives: data that every level
+of a tree reads are copied once, and an array from `fedmq.large_array` is already there. The arrays
+of a result come back in a file in memory, which the owner makes and a worker fills: whichever of
+them ends first, nothing is lost or left behind. If the system has no anonymous shared files, or
 refuses one, arrays travel inside the bytes.
 """
 
@@ -54,7 +54,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 1.0
-_NICENESS = 19  # of workers; a score served beside a training then hardly waits for it
+_NICENESS = 19  # of workers: a score served beside a training then hardly waits for it
 
 
 def cores() -> int:
@@ -69,7 +69,7 @@ class ProcessPool(ComputePool):
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
         self._priority_gate: PriorityGate | None = None
-        # One computation running and one ready for each worker; the rest can be overtaken.
+        # One computation running and one ready for each worker; more urgent ones overtake the rest.
         self._queue = PriorityQueue(2 * self.parallelism)
         if removed := remove_orphaned_semaphores():
             log.info("%d semaphores of killed processes removed", removed)
@@ -101,7 +101,7 @@ class ProcessPool(ComputePool):
     async def _run(self, computation: Computation) -> Any:
         gives_way = self._priority_gate is not None
         if self._priority_gate is not None:
-            # Small computations end in quick succession, and each end is work for this process.
+            # Small computations end in quick succession, and each end costs this process time.
             await self._priority_gate.wait()
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
@@ -132,8 +132,8 @@ class ProcessPool(ComputePool):
 
 
 def _start_worker(owner: int) -> None:
-    """What a worker does first. It gives way to event loops: people wait for their answers."""
-    # Ctrl-C in a terminal reaches all processes. A worker that ends on it may hold a lock of the
+    """Start a worker. It gives way to event loops: people wait for their answers."""
+    # Ctrl-C in a terminal reaches all processes. A worker that dies from it may hold a lock of the
     # queue that all others read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
@@ -141,7 +141,7 @@ def _start_worker(owner: int) -> None:
 
 
 def _die_with(owner: int) -> None:
-    """Let this worker end when its owner was killed: nobody else would stop it."""
+    """End this worker when its owner was killed: no other process would stop it."""
 
     def watch() -> None:
         while os.getppid() == owner:
@@ -161,7 +161,7 @@ def _run_work(work: bytes, gives_way: bool, results: Address) -> tuple[bytes, Sp
 
 
 class PriorityQueue:
-    """Lets ``places`` computations in at once; the others wait in the order of their urgency."""
+    """Admits ``places`` computations at once; the others wait in order of urgency."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -169,7 +169,7 @@ class PriorityQueue:
         self._arrivals = 0
 
     async def acquire(self, urgency: int) -> None:
-        """Wait for a place: the most urgent first, and of the same urgency whoever came first."""
+        """Wait for a place: the most urgent first, and among equals in order of arrival."""
         if self._free:
             self._free -= 1
             return
@@ -184,7 +184,7 @@ class PriorityQueue:
             raise
 
     def release(self) -> None:
-        """Hand the place to whoever is next."""
+        """Hand the place to the next computation."""
         while self._waiting:
             _, _, turn = heapq.heappop(self._waiting)
             if not turn.done():
@@ -193,7 +193,7 @@ class PriorityQueue:
         self._free += 1
 
 
-_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
+_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe is cheaper than a mapping
 
 
 class SharedArrays:
@@ -213,7 +213,7 @@ class SharedArrays:
         return buffer.getvalue()
 
     def share(self, array: NDArray[Any]) -> int | None:
-        """The descriptor of the file that holds ``array``; None for one that is better copied."""
+        """The descriptor of the file that holds ``array``; None if a copy is cheaper."""
         if (
             array.nbytes < _WORTH_SHARING
             or array.dtype.hasobject
@@ -249,7 +249,7 @@ class _WorkPickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
         self._shared = shared
-        # A table, for `reducer_override` is a call for every number of a list of ciphertexts.
+        # A table: `reducer_override` is called for every number of a list of ciphertexts.
         self.dispatch_table = {**copyreg.dispatch_table, np.ndarray: self._reduced}
 
     def _reduced(self, array: NDArray[Any]) -> Any:
@@ -269,40 +269,40 @@ def _attached(
     return np.ndarray(shape, dtype=dtype, buffer=memory, order=order)
 
 
-_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
-_ALIGNED = 64  # bytes: where any number may begin
+_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe is cheaper than a mapping
+_ALIGNED = 64  # bytes: an alignment that fits every dtype
 
 Address = tuple[int, int] | None
 """Process and descriptor of a file; None without one."""
 
 
 class ResultFile:
-    """The file of one result; its arrays live on when it is closed."""
+    """The file of one result; its arrays outlive its closing."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("fedmq-result") if hasattr(os, "memfd_create") else None
 
     @property
     def address(self) -> Address:
-        """Where a worker finds the file."""
+        """The address under which a worker finds the file."""
         return None if self._file is None else (os.getpid(), self._file)
 
     def read(self, packed: bytes) -> Any:
-        """The result that `packed_result` packed, with its arrays in place."""
+        """Unpack a result of `packed_result`, with its arrays in place."""
         memory = None
         if self._file is not None and os.fstat(self._file).st_size:
             memory = mmap.mmap(self._file, 0)
         return _ResultUnpickler(io.BytesIO(packed), memory).load()
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def packed_result(result: Any, address: Address) -> bytes:
-    """``result`` as bytes, and its large arrays in the file at ``address``."""
+    """Pack ``result`` as bytes, and its large arrays into the file at ``address``."""
     if address is None:
         return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
     buffer = io.BytesIO()
@@ -354,10 +354,10 @@ _NAME = re.compile(r"sem\.loky-(\d+)-\w+")
 
 
 def remove_orphaned_semaphores(folder: Path = _SHARED_MEMORY) -> int:
-    """Remove those that this user's pools left in ``folder``, and say how many there were.
+    """Remove semaphores of this user's dead pools in ``folder``; returns their number.
 
-    Whoever shares this memory must share process ids too, as containers do by default: theirs are
-    told by the process that a name begins with, which is gone.
+    Processes that share this memory must share process ids too, as containers do by default: a
+    semaphore is orphaned if the process that its name begins with is gone.
     """
     removed = 0
     with contextlib.suppress(OSError):
