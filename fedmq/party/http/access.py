@@ -1,6 +1,6 @@
 """Which callers does the HTTP server let in, and with how long a body?
 
-Plain ASGI, so that a prediction pays for nothing else.
+Plain ASGI, so that a prediction costs nothing extra.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from fedmq.transport.rabbitmq.certificates import common_name
 __all__ = ["BodyGuard", "HostGuard", "TokenGuard", "certificate_name", "certified", "is_stranger"]
 
 _OPEN = ("/docs", "/openapi.json")
-"""Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
+"""Answered without a token, as browsers send none. They show nothing of data, models or peers."""
 
 _OPEN_BELOW = ("/health/", "/console/")
-"""Health answers a stranger with yes or no alone; the console asks people to sign in."""
+"""Health tells strangers only yes or no; the console asks people to sign in."""
 
 _STRANGER = "fedmq.stranger"
 _CERTIFICATE = "fedmq.certificate"
 
 
 def is_stranger(request: Request) -> bool:
-    """Whether the caller of an open path should have shown a token to learn more."""
+    """Whether the caller of an open path needs a token to learn more."""
     return bool(request.scope.get(_STRANGER, False))
 
 
 class TokenGuard:
-    """Lets in callers that show one of ``tokens``, and all others to the open paths."""
+    """Admits callers with one of ``tokens``, and all others to the open paths."""
 
     def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
         self._app = app
@@ -55,9 +55,9 @@ class TokenGuard:
 
 
 class HostGuard:
-    """Lets in callers that call this machine by its own name; for servers without tokens.
+    """Admits callers that call this machine by its own name; for servers without tokens.
 
-    A web page whose name was pointed at this machine (DNS rebinding) calls it by the page's name.
+    A web page whose name points to this machine (DNS rebinding) calls it by the page's name.
     """
 
     def __init__(self, app: ASGIApp, *hosts: str) -> None:
@@ -106,13 +106,13 @@ def _refusal(status: int, reason: str) -> JSONResponse:
 
 
 def certificate_name(request: Request) -> str | None:
-    """The common name in the caller's certificate, which TLS has verified; None without one."""
+    """The common name in the caller's TLS-verified certificate; None without one."""
     name = request.scope.get(_CERTIFICATE)
     return None if name is None else str(name)
 
 
 def certified(protocol: type[Any]) -> type[Any]:
-    """uvicorn's ``protocol``, whose requests carry the name in the connection's certificate."""
+    """uvicorn's ``protocol``, with the name in the connection's certificate on each request."""
 
     class Certified(protocol):  # type: ignore[misc]  # a base that is known at run time only
         app: ASGIApp
@@ -129,7 +129,7 @@ def certified(protocol: type[Any]) -> type[Any]:
 
 
 class _Named:
-    """Hands requests on to ``app`` with the ``name`` of a certificate."""
+    """Passes requests to ``app`` with the ``name`` of a certificate."""
 
     def __init__(self, app: ASGIApp, name: str) -> None:
         self._app = app

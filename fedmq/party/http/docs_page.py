@@ -1,4 +1,4 @@
-"""``/docs``: the OpenAPI document as one page, without scripts and without other addresses."""
+"""``/docs``: the OpenAPI document as one page, without scripts or foreign addresses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STYLE = (
 )
 
 _HEADERS = {
-    # Should a description ever hold markup, a browser still neither runs nor loads anything.
+    # If a description ever holds markup, a browser still neither runs nor loads anything.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"
 }
 
 
 def docs_router(openapi: Callable[[], Mapping[str, Any]]) -> APIRouter:
-    """Serves the page of the document that ``openapi`` returns."""
+    """Serves the page for the document that ``openapi`` returns."""
     router = APIRouter()
 
     @router.get("/docs", include_in_schema=False)
@@ -80,7 +80,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
 
 
 def _references(response: Mapping[str, Any]) -> str:
-    """The names of the schemas that an answer has."""
+    """The names of the schemas in an answer."""
     schemas = (content.get("schema", {}) for content in response.get("content", {}).values())
     return ", ".join(schema["$ref"].rpartition("/")[2] for schema in schemas if "$ref" in schema)
 

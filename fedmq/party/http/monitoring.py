@@ -1,4 +1,4 @@
-"""What supervisors read: ``/health/live``, ``/health/ready``, and ``/metrics`` for Prometheus."""
+"""Pages for supervisors: ``/health/live``, ``/health/ready``, and ``/metrics`` for Prometheus."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def health_router(health: Callable[[], Health]) -> APIRouter:
-    """The endpoints that show the ``health`` of this moment."""
+    """The endpoints that show the present ``health``."""
     router = APIRouter(prefix="/health")
 
     @router.get("/live")
@@ -65,7 +65,7 @@ def health_router(health: Callable[[], Health]) -> APIRouter:
 def metrics_router(
     counters: Counters, gauges: Callable[[], Gauges], *others: Collector
 ) -> APIRouter:
-    """Serves ``counters``, the ``gauges`` of this moment, and ``others``, from one registry."""
+    """Serves ``counters``, the present ``gauges``, and ``others``, from one registry."""
     registry = CollectorRegistry()
     for collector in (_DaemonCollector(counters, gauges), *others):
         registry.register(collector)
@@ -155,25 +155,25 @@ def _gauge(name: str, what: str, labels: tuple[str, ...], values: _Values) -> Me
 
 
 class ScoreCollector(Collector):
-    """Requests for scores at the active party, and parties that do not answer it."""
+    """Requests for scores at the active party, and parties that do not answer."""
 
     def __init__(self, predictions: PredictionService) -> None:
         self._predictions = predictions
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they stand now."""
+        """The present metrics."""
         yield from _requests(self._predictions.counters)
         yield from _parties(self._predictions.scorer)
 
 
 class AnsweringCollector(Collector):
-    """Questions that a passive party was asked."""
+    """Questions to a passive party."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they stand now."""
+        """The present metrics."""
         answering = self._answering
         yield CounterMetricFamily(
             "fedmq_online_questions", "Questions of the active party", answering.questions
@@ -186,13 +186,13 @@ class AnsweringCollector(Collector):
 
 
 class DriftCollector(Collector):
-    """How far the people who are scored are from those of the training."""
+    """Drift of the people scored from the people of the training."""
 
     def __init__(self, drift: DriftWatch) -> None:
         self._drift = drift
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they stand now."""
+        """The present metrics."""
         index = GaugeMetricFamily(
             "fedmq_drift_index",
             "Population stability index of the people scored last",
@@ -213,13 +213,13 @@ class DriftCollector(Collector):
 
 
 class LookupCollector(Collector):
-    """How often and how fast a party looks rows up in its database."""
+    """Rate and speed of a party's row lookups in its database."""
 
     def __init__(self, counters: LookupCounters) -> None:
         self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they stand now."""
+        """The present metrics."""
         counters = self._counters
         for name, what, count in (
             ("fedmq_online_lookup_hits", "Ids whose row was known from before", counters.hits),

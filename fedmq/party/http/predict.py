@@ -43,7 +43,7 @@ _DICTIONARY = "dictionary"
 def predict_router(
     predictions: PredictionService, most_bytes: int = HttpSection().body_bytes
 ) -> APIRouter:
-    """The endpoints that ask ``predictions``; an Arrow body unpacks to ``most_bytes`` at most."""
+    """The endpoints that ask ``predictions``; an Arrow body unpacks to at most ``most_bytes``."""
     router = APIRouter(prefix="/v1", tags=["scores"])
 
     @router.get("/models", summary="The models that are served")
@@ -110,7 +110,7 @@ def _error_response(error: RequestError, headers: Mapping[str, str]) -> JSONResp
 
 
 def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) -> PredictRequest:
-    """A stream with a column ``id``; any other column is a feature of the active party."""
+    """Read a stream with a column ``id``; other columns are features of the active party."""
     arrow = _arrow()
     try:
         if unpacked_bytes(arrow, body) > most_bytes:
@@ -185,7 +185,7 @@ def _to_arrow(prediction: Prediction) -> bytes:
 
 
 def _reasons_to_arrow(arrow: Any, reasons: Sequence[Sequence[Mapping[str, Any]] | None]) -> Any:
-    """By row a list of reasons; a column is text, be it a name or a number."""
+    """By row a list of reasons; a column is text, whether name or number."""
     text = arrow.string()
     kind = arrow.struct(
         [("party", text), ("column", text), ("value", arrow.float64()), ("text", text)]
@@ -213,16 +213,16 @@ def _arrow() -> Any:
     return pyarrow
 
 
-# How long does an Arrow stream become when it is unpacked? Each compressed buffer begins with its
-# unpacked length, and pyarrow allocates that much without a check. pyarrow shows neither the length
-# nor whether a batch is compressed, so the metadata of the stream's messages (FlatBuffers, Arrow's
-# Message.fbs) are read here.
+# The unpacked size of an Arrow stream: each compressed buffer begins with its unpacked length, and
+# pyarrow allocates that much without a check. pyarrow shows neither the length nor whether a batch
+# is compressed. So this code reads the metadata of the stream's messages (FlatBuffers, Arrow's
+# Message.fbs).
 
 
 def unpacked_bytes(arrow: Any, body: bytes) -> int:
     """The bytes of all buffers of the stream ``body``; ``arrow`` is the module pyarrow.
 
-    Nothing is unpacked. A length that is a lie makes pyarrow refuse the buffer.
+    Nothing is unpacked. If a length is false, pyarrow refuses the buffer.
 
     Raises:
         ValueError: no Arrow stream.
@@ -258,7 +258,7 @@ def _message_bytes(message: Any) -> int:
     for number in range(_uint(metadata, vector)):
         start, length = struct.unpack_from("<qq", metadata, vector + 4 + 16 * number)
         if compressed and length:
-            # -1: this buffer was left as it was.
+            # -1: this buffer is not compressed.
             (unpacked,) = struct.unpack_from("<q", data, start)
             length = length if unpacked == -1 else unpacked
         if length < 0:
@@ -268,7 +268,7 @@ def _message_bytes(message: Any) -> int:
 
 
 def _field(metadata: memoryview, table: int, number: int) -> int | None:
-    """Where a field of the ``table`` stands; None if it is left out."""
+    """The position of a field of the ``table``; None if it is left out."""
     (back,) = struct.unpack_from("<i", metadata, table)
     vtable = table - back
     size, entry = struct.unpack_from("<H", metadata, vtable)[0], 4 + 2 * number

@@ -1,6 +1,6 @@
 """The HTTP server of a daemon: uvicorn inside the daemon's own event loop.
 
-It limits how many connections are open, and for how long without a whole request.
+It limits the number of open connections, and the time that each may lack a whole request.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CLOSE_SECONDS = 2
 
 
 class HttpServer:
-    """Serves ``routers`` as ``section`` says.
+    """Serves ``routers`` with the settings of ``section``.
 
-    A router is made by a factory function, which takes what its endpoints need; this class knows
-    none of them. ``on_close`` ends answers that go on by themselves. An error of fedmq's own
-    becomes ``{"error": ..., "exit_code": ...}``, with the status that its class has in HTTP.
+    A factory function makes a router from the parts that its endpoints need; this class knows none
+    of them. ``on_close`` ends answers that run on. A fedmq error becomes
+    ``{"error": ..., "exit_code": ...}``, with the HTTP status of its class.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class HttpServer:
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
-        """Where it listens, once started."""
+        """The address where it listens, once started."""
 
     async def start(self) -> None:
         """Listen; returns when requests are answered.
@@ -99,7 +99,7 @@ class HttpServer:
         await self._server.listening.wait()
 
     async def close(self) -> None:
-        """Stop listening; requests that are under way have two seconds to end."""
+        """Stop listening; running requests have two seconds to end."""
         server, serving = self._server, self._serving
         if self._on_close is not None:
             await self._on_close()
@@ -118,7 +118,7 @@ class _Server(uvicorn.Server):
         self._limits = limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, for one listener; uvicorn lets a TLS handshake take a minute."""
+        """Start like uvicorn, for one listener; uvicorn allows a TLS handshake a minute."""
         assert sockets is not None
         await self.lifespan.startup()
         encrypted = self.config.ssl is not None
@@ -150,7 +150,7 @@ class _Server(uvicorn.Server):
 
 
 def _proxied(section: HttpSection) -> Iterator[str]:
-    """The name by which a proxy in front of this server is called."""
+    """The name of a proxy in front of this server."""
     if section.console_behind_proxy is not None:
         host = urlsplit(section.console_behind_proxy).hostname
         yield host or ""
@@ -181,11 +181,11 @@ async def _http_error_as_json(_: Request, error: Exception) -> JSONResponse:
 
 
 class ConnectionLimits:
-    """Closes connections whose request takes longer than ``seconds``, or which are too many.
+    """Closes connections whose request takes longer than ``seconds``, or that are too many.
 
-    At ``limit`` connections, a new one takes the place of the connection whose request has been
-    awaited for longest. If all are being answered, the new one is closed. So idle connections
-    take places from other idle ones, not from callers that ask.
+    At ``limit`` connections, a new one replaces the connection whose request has been awaited
+    longest. If all are being answered, the new one is closed. So idle connections take places
+    from other idle ones, not from callers that ask.
 
     ``clock`` gives seconds.
     """
@@ -198,34 +198,34 @@ class ConnectionLimits:
         self._clock = clock
         self._open: set[Any] = set()
         self._awaited: dict[Any, float] = {}
-        """Since when a request is awaited, by connection, the longest first."""
+        """By connection, the start of the wait for a request, the longest first."""
 
     def opened(self, connection: Any) -> None:
-        """A connection was made; its first request is awaited."""
+        """Add a connection; its first request is awaited."""
         self._open.add(connection)
         if len(self._open) > self._limit:
-            # The new one is not in the line yet.
+            # The new connection is not in line yet.
             self._close(next(iter(self._awaited), connection), "too many are open")
         if connection in self._open:
             self._awaited[connection] = self._clock()
 
     def awaits(self, connection: Any) -> None:
-        """The next part of a request is awaited: its head, or its body."""
+        """Await the next part of a request: its head, or its body."""
         if connection in self._open:
             self._awaited.pop(connection, None)
             self._awaited[connection] = self._clock()
 
     def answers(self, connection: Any) -> None:
-        """The whole request is here."""
+        """Stop awaiting: the whole request is here."""
         self._awaited.pop(connection, None)
 
     def lost(self, connection: Any) -> None:
-        """The connection has ended."""
+        """Remove a connection that has ended."""
         self._open.discard(connection)
         self._awaited.pop(connection, None)
 
     def sweep(self) -> None:
-        """Close the connections that have been silent for too long."""
+        """Close the connections that were silent for too long."""
         last = self._clock() - self.seconds
         for connection, since in list(self._awaited.items()):
             if since > last:
@@ -240,7 +240,7 @@ class ConnectionLimits:
 
 
 def limited(protocol: type[Any], limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """uvicorn's ``protocol``, whichever of its parsers that is, within ``limits``.
+    """uvicorn's ``protocol``, with any of its parsers, within ``limits``.
 
     Bytes alone do not extend the time: a new part of the request has to begin.
     """
