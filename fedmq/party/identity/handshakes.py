@@ -1,4 +1,4 @@
-"""Which connections a party has with one peer, and which it has offered: no I/O, no clock."""
+"""The connections of a party with one peer, and those it has offered: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSALS = {
     2: "{peer} no longer has the key that {party} has pinned for it; pin the new one here",
     3: "{peer} finds no proof of {party}'s key in what it sends",
 }
-"""What a refusal says to the party whose offer was refused, by its number."""
+"""By number, the text of a refusal for the party whose offer was refused."""
 
 _OFFERED = 8
 _ANSWERED = 16
@@ -43,11 +43,11 @@ class Handshakes:
     party: str
     peer: str
     current: Connection | None = None
-    """What to seal with."""
+    """The connection to seal with."""
     kept: Recent[bytes, Connection] = field(default_factory=lambda: Recent(_KEPT))
-    """Connections that both sides have proved to hold the keys of, by id."""
+    """Connections whose keys both sides have proved to hold, by id."""
     answered: Recent[bytes, Connection] = field(default_factory=lambda: Recent(_ANSWERED))
-    """Connections whose offer may have been a repetition: nothing has been opened under them."""
+    """Connections whose offer may have been a repetition: no message has been opened under them."""
     _offered: Recent[bytes, _Offered] = field(default_factory=lambda: Recent(_OFFERED))
     _heard: Recent[bytes, None] = field(default_factory=lambda: Recent(1024))
 
@@ -73,12 +73,12 @@ class Handshakes:
         answer_header: bytes,
         now: float,
     ) -> bytes:
-        """The second message, where ``body`` is a first one of the peer.
+        """The second message, if ``body`` is the peer's first one.
 
         Raises:
-            Untrusted: it is cut short.
-            OfferRefused: its keys are not those pinned here, or are not proved.
-            Replayed: it was answered before.
+            Untrusted: the body is cut short.
+            OfferRefused: the peer's keys are not those pinned here, or are not proved.
+            Replayed: the offer was answered before.
         """
         if len(body) < _OFFER.size + EPHEMERAL_BYTES:
             raise Untrusted("a handshake was cut short")
@@ -113,10 +113,10 @@ class Handshakes:
         return name + message
 
     def finish(self, header: bytes, body: bytes, now: float) -> Connection:
-        """The connection that the peer's answer makes; it is the current one from now on.
+        """The connection from the peer's answer, current from now on.
 
         Raises:
-            Untrusted: the answer was altered, or answers nothing that was offered lately.
+            Untrusted: the answer was altered, or answers no recent offer.
         """
         name, message = body[:_NAME_BYTES], body[_NAME_BYTES:]
         offered = self._offered.get(name)
@@ -129,25 +129,25 @@ class Handshakes:
         return self._take(Connection(keys, offered.peer, now))
 
     def confirmed(self, connection: Connection) -> None:
-        """Something was opened under ``connection``, so that its handshake is no repetition."""
+        """Keep ``connection``: a message opened under it, so its handshake is no repetition."""
         if self.answered.pop(connection.id, None) is not None:
             self._take(connection)
 
     def find(self, connection: bytes) -> Connection | None:
-        """The connection of that id."""
+        """The connection with that id."""
         return self.kept.get(connection) or self.answered.get(connection)
 
     def refusal(self, header: bytes, body: bytes, number: int, own: PrivateKeys) -> bytes:
-        """What is answered to the offer in ``body``, under this party's signature."""
+        """The refusal of the offer in ``body``, under this party's signature."""
         name = _name(body[_OFFER.size :])
         signature = own.sign.sign(_refused(header, name, number))
         return _REFUSAL.pack(name, number, signature)
 
     def refused(self, header: bytes, body: bytes, pinned: Sequence[PublicKeys]) -> str:
-        """Why the peer has refused an offer, in a line.
+        """The peer's reason for refusing an offer, in one line.
 
         Raises:
-            Untrusted: it refuses nothing that was offered lately.
+            Untrusted: the refusal concerns no recent offer.
         """
         if len(body) != _REFUSAL.size:
             raise Untrusted("a refusal was cut short")
@@ -159,7 +159,7 @@ class Handshakes:
         return reason if proved else f"{reason} (said under a key that is not pinned here)"
 
     def drop_unpinned(self, pinned: Sequence[PublicKeys]) -> None:
-        """Seal nothing more to keys that are not in ``pinned``, and let no session begin there."""
+        """Seal nothing more to keys outside ``pinned``, and let no session begin with them."""
         for connection in (*self.kept.values(), *self.answered.values()):
             connection.unpinned = connection.peer not in pinned
         if self.current is not None and self.current.peer not in pinned:
@@ -168,7 +168,7 @@ class Handshakes:
             del self._offered[name]
 
     def drop_own(self) -> None:
-        """Own keys have changed: running sessions go on, others need a new handshake."""
+        """Renew handshakes because own keys have changed; running sessions keep their keys."""
         for connection in (*self.kept.values(), *self.answered.values()):
             connection.outdated = True
         for name in list(self._offered):
@@ -181,12 +181,12 @@ class Handshakes:
 
 
 def _name(offer: bytes) -> bytes:
-    """What both sides call a handshake: a hash of the initiator's ephemeral key."""
+    """The name of a handshake on both sides: a hash of the initiator's ephemeral key."""
     return hashlib.sha256(offer[:EPHEMERAL_BYTES]).digest()[:_NAME_BYTES]
 
 
 def _prologue(federation: str, offer: bytes, *parties: tuple[str, PublicKeys]) -> bytes:
-    """What both sides must agree about, each field with its length before it."""
+    """The data that both sides must agree on, each field after its length."""
     fields = [b"fedmq seals 2", federation.encode(), offer]
     for party, keys in parties:
         fields += [party.encode(), keys.sign, keys.agree]

@@ -1,7 +1,7 @@
 """Which files pass between a newcomer and the broker's operator?
 
-The newcomer sends one file: who it is, its public keys, and a certificate request. The operator
-sends one back: a certificate, and whom to trust.
+The newcomer sends one file: its name, its public keys, and a certificate request. The operator
+sends one back: a certificate, and the authority to trust.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _ANSWER_FORMAT = "fedmq signed certificate 1"
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """Signed by the newcomer, so that its keys cannot be joined to another certificate request.
+    """Signed by the newcomer, so that its keys cannot join another certificate request.
 
-    That they are the newcomer's is for people to compare, by the fingerprint.
+    People compare the fingerprint to check that the keys are the newcomer's.
     """
 
     federation: str
@@ -61,7 +61,7 @@ class JoinRequest:
 
     @classmethod
     def parse(cls, text: str, name: str) -> JoinRequest:
-        """The request in ``text``, which errors call ``name``; errors as for ``read``."""
+        """Parse the request in ``text``, which errors call ``name``; errors as for ``read``."""
         try:
             document: dict[str, Any] = json.loads(text)
             if document["format"] != _REQUEST_FORMAT:
@@ -84,7 +84,7 @@ class JoinRequest:
         return request
 
     def check(self, federation: str, fingerprint: str, name: str) -> None:
-        """ConfigError unless it is for ``federation``, with keys of this ``fingerprint``."""
+        """Raise ConfigError unless it is for ``federation``, with keys of this ``fingerprint``."""
         if self.federation != federation:
             raise ConfigError(f"{name}: asks to join {self.federation}, not {federation}")
         if "".join(fingerprint.lower().split()) != "".join(self.public.fingerprint.split()):
@@ -108,7 +108,7 @@ class JoinRequest:
 
 @dataclass(frozen=True)
 class SignedCertificate:
-    """The certificate of ``party`` and the authority that signed the broker's, both PEM."""
+    """The certificate of ``party`` and the authority of the broker's certificate, both PEM."""
 
     party: str
     certificate: bytes
@@ -116,7 +116,7 @@ class SignedCertificate:
 
     @classmethod
     def read(cls, path: Path) -> SignedCertificate:
-        """Raises ConfigError: the file cannot be read, or is none."""
+        """Read the file; ConfigError if it cannot be read, or is no certificate file."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document["format"] != _ANSWER_FORMAT:
@@ -135,7 +135,7 @@ class SignedCertificate:
         return found
 
     def check_fits(self, party: str, key: bytes) -> None:
-        """Raise ConfigError unless it is the certificate of ``party`` and of its ``key`` (PEM)."""
+        """Raise ConfigError unless the certificate is for ``party`` and its ``key`` (PEM)."""
         if self.party != party:
             raise ConfigError(f"this is the certificate of {self.party}, not of {party}")
         if not fits(self.certificate, key):
@@ -146,7 +146,7 @@ class SignedCertificate:
 
 
 def write_signed(path: Path, party: str, certificate: bytes, authority: bytes) -> None:
-    """Write the file at ``path``; ConfigError where that fails."""
+    """Write the file at ``path``; ConfigError if that fails."""
     document = {
         "format": _ANSWER_FORMAT,
         "party": party,

@@ -1,4 +1,4 @@
-"""A party's files, and what of them a running daemon reloads when they change."""
+"""A party's files, and their parts that a running daemon reloads when they change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PartyFiles:
 
     @classmethod
     def read(cls, path: Path, passphrase: Passphrase = passphrase_from_environment) -> PartyFiles:
-        """Read all of them; ``passphrase`` is asked for if the private keys are locked.
+        """Read all files; ``passphrase`` is asked for if the private keys are locked.
 
         Raises:
             ConfigError: naming file and key.
@@ -34,11 +34,11 @@ class PartyFiles:
         return cls(path, config, federation, sealer_of(config, federation, passphrase), passphrase)
 
     def read_again(self) -> PartyFiles:
-        """The same files as they are now; errors as for ``read``."""
+        """Read the same files again; errors as for ``read``."""
         return self.read(self.path, self.passphrase)
 
     def needs_restart(self, newer: PartyFiles) -> list[str]:
-        """The keys that differ in ``newer`` and that only a restart of the daemon reads."""
+        """The keys that differ in ``newer`` and need a restart of the daemon."""
         names = self.config.changed_keys(newer.config)
         same = (self.federation.name, self.federation.active) == (
             newer.federation.name,
@@ -52,7 +52,7 @@ class PartyFiles:
         """These files with the passive parties, all keys and the policy of ``newer``.
 
         Raises:
-            ConfigError: only one of them seals messages.
+            ConfigError: only one of the two seals messages.
         """
         self.sealer.reload(newer.sealer)
         parties = {"passive": newer.federation.passive, "keys": newer.federation.keys}

@@ -1,4 +1,4 @@
-"""A party's private keys on disk: one JSON file, open to its owner only."""
+"""A party's private keys on disk: one JSON file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DAMAGED = "this is no file of private keys, or it is damaged"
 _COST = {"n": 2**17, "r": 8, "p": 1}
 
 Passphrase = Callable[[], str]
-"""Asked for a passphrase once keys turn out to be locked."""
+"""Returns the passphrase; called only if the keys are locked."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class KeyRing:
         return tuple(pair for pair in (self.current, self.next, self.previous) if pair)
 
     def prepared(self) -> KeyRing:
-        """With a next pair, new if there is none: it opens messages but does not sign yet.
+        """Add a next pair if there is none: it opens messages but does not sign yet.
 
-        An old next pair stays: others may seal to it already.
+        An old next pair stays: other parties may already seal to it.
         """
         newest = self.next or PrivateKeys.generate()
         return KeyRing(self.party, self.current, self.previous, newest)
 
     def advanced(self) -> KeyRing:
-        """The next pair signs; the pair before it still opens messages that are under way.
+        """Make the next pair sign; the former pair still opens messages that are under way.
 
         Raises:
             ConfigError: there is no next pair.
@@ -84,7 +84,7 @@ def passphrase_from_environment() -> str:
 
 
 def read(path: Path, party: str, passphrase: Passphrase = passphrase_from_environment) -> KeyRing:
-    """The keys in ``path``.
+    """Read the keys in ``path``.
 
     Raises:
         ConfigError: the file is missing, damaged, of another party, open to others, or locked with
@@ -166,7 +166,7 @@ def _locked(secret: bytes, passphrase: str | None) -> dict[str, Any]:
 def _unlocked(secret: dict[str, Any], passphrase: Passphrase, path: Path) -> bytes:
     if "open" in secret:
         return b64decode(secret["open"], validate=True)
-    # The cost is not read from the file: it could be made to ask for any amount of memory.
+    # The cost is not read from the file: a forged cost could demand any amount of memory.
     if secret["scrypt"] != _COST:
         raise ValueError
     salt, nonce, box = (b64decode(secret[name], validate=True) for name in ("salt", "nonce", "box"))

@@ -1,7 +1,7 @@
 """How does an envelope become bytes, and bytes an envelope?
 
-Envelopes are sealed between their parties or, in one process, in the clear. Handshakes leave on the
-lane that nothing holds up.
+Envelopes are sealed between their parties or, within one process, in the clear. Handshakes use
+the lane that nothing delays.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ __all__ = ["Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"
 log = logging.getLogger(__name__)
 
 Post = Callable[[str, bytes], object]
-"""Sends a message of a handshake to a party; it may be lost."""
+"""Sends a handshake message to a party; it may be lost."""
 
 _RENEWED_SECONDS = 24 * 3600.0
 _OLD_SEAL_BYTES = 136
-_HANDSHAKE = bytes([0])  # stands where other messages have their seal
+_HANDSHAKE = bytes([0])  # in place of the seal of other messages
 _OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
-_SELDOM_SECONDS = 1.0  # seconds between two of the messages that a stranger can cause
+_SELDOM_SECONDS = 1.0  # between two of the messages that a stranger can cause
 _OFFERS_AGAIN = Backoff(first=0.2, limit=30.0)
 _HANDSHAKE_SECONDS = 30.0
 
 
 class Sealer(ABC):
-    """How a party's envelopes become bytes, and bytes that arrive become envelopes."""
+    """Turns a party's envelopes into bytes, and arriving bytes into envelopes."""
 
     sealed: bool
 
     @abstractmethod
     def seal(self, envelope: Envelope) -> bytes:
-        """The bytes of ``envelope``, which this party sends.
+        """The bytes of an ``envelope`` from this party.
 
         Raises:
             LinkError: no keys are agreed on with the recipient yet; see ``ready``.
@@ -71,23 +71,23 @@ class Sealer(ABC):
 
     @abstractmethod
     def open(self, data: bytes) -> Envelope | None:
-        """The envelope in ``data``, which this party received; None where it was a handshake.
+        """The envelope in ``data``, which this party received; None if it was a handshake.
 
         Raises:
-            MessageError: it is no message, or not for this party.
-            Untrusted: its seal does not hold, or there is none where one is needed.
-            Stale: it was sealed under keys that this party has no longer.
-            Replayed: it was opened before.
+            MessageError: the data are no message, or not for this party.
+            Untrusted: the seal is invalid, or a required seal is missing.
+            Stale: the message was sealed under keys that this party no longer has.
+            Replayed: the message was opened before.
         """
 
     @abstractmethod
     def reload(self, newer: Sealer) -> None:
         """Seal with the keys of ``newer`` from now on; running sessions keep the keys they have.
 
-        But nothing more is sealed to a key that is no longer pinned, also in running sessions.
+        But even running sessions seal nothing more to a key that is no longer pinned.
 
         Raises:
-            ConfigError: one of the two seals, and the other does not.
+            ConfigError: one of the two sealers seals, and the other does not.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Sealer(ABC):
         """Wait until keys are agreed on with the recipient of ``header``.
 
         Raises:
-            LinkError: they are not after ``seconds``; it says what the last refusal said.
+            LinkError: no keys are agreed on after ``seconds``; it quotes the last refusal.
         """
 
     async def seal_within(self, envelope: Envelope, seconds: float) -> bytes:
@@ -105,7 +105,7 @@ class Sealer(ABC):
 
     @abstractmethod
     def connect_by(self, post: Post) -> None:
-        """Send handshakes by ``post``."""
+        """Send handshakes through ``post``."""
 
     @abstractmethod
     def greet(self, federation: str) -> None:
@@ -117,20 +117,20 @@ class Sealer(ABC):
 
     @abstractmethod
     def sign(self, data: bytes) -> bytes:
-        """This party's signature under ``data``; empty where parties have no keys."""
+        """This party's signature of ``data``; empty if parties have no keys."""
 
     @abstractmethod
     def verifies(self, party: str, data: bytes, signature: bytes) -> bool:
-        """Whether ``party`` has signed ``data`` with a key that is pinned; true without keys."""
+        """Whether ``party`` signed ``data`` with a key that is pinned; true without keys."""
 
     @property
     def refusals(self) -> Mapping[str, str]:
-        """Why nothing is sealed to a party now, or nothing of it was opened last; by party."""
+        """By party, why nothing is sealed to it now, or why its last message was not opened."""
         return {}
 
 
 class Clear(Sealer):
-    """No seal: for parties in one process, for tests, and where a policy allows it."""
+    """No seal: for parties in one process, for tests, and if a policy allows it."""
 
     sealed = False
 
@@ -166,7 +166,7 @@ class Clear(Sealer):
 class EndToEnd(Sealer):
     """Seals with this party's ``ring`` between it and the others' ``pinned`` keys.
 
-    A party that is changing its keys has several pinned ones. The last one is used: the party has
+    A party that is changing its keys has several pinned ones. The last one is used: the party
     made it before it was pinned. ``clock`` never jumps; the time of day plays no part.
     """
 
@@ -195,7 +195,7 @@ class EndToEnd(Sealer):
 
     @property
     def party(self) -> str:
-        """Whose sealer this is."""
+        """The party that this sealer belongs to."""
         return self._ring.party
 
     @property
@@ -213,7 +213,7 @@ class EndToEnd(Sealer):
         return frame(Parts(packed, body, _HANDSHAKE))
 
     def connected(self, recipient: str) -> bool:
-        """Whether something can be sealed to ``recipient``."""
+        """Whether messages to ``recipient`` can be sealed."""
         peer = self._peers.get(recipient)
         return peer is not None and peer.current is not None
 
@@ -306,7 +306,7 @@ class EndToEnd(Sealer):
         self._refusals.clear()
 
     def _take(self, parts: Parts) -> None:
-        """Take a message of a handshake, and send what follows from it."""
+        """Take a handshake message, and send the resulting ones."""
         header = self._read_header(parts.header)
         sender = header.sender
         peer = self._peers.get(sender)
@@ -352,7 +352,7 @@ class EndToEnd(Sealer):
         self._post(header.sender, frame(Parts(packed, body, _HANDSHAKE)))
 
     def _renew(self, header: Header) -> None:
-        """Offer a new handshake to a party that seals under keys which are gone."""
+        """Offer a new handshake to a party that seals under lost keys."""
         known = header.sender in self._peers
         if known and self._seldom(header.sender, _OFFER):
             self._post(header.sender, self.offer(header.federation, header.sender))
@@ -385,7 +385,7 @@ class EndToEnd(Sealer):
         return LinkError(f"no keys are agreed on with {recipient} yet: {why}")
 
     def _seldom(self, party: str, kind: str) -> bool:
-        """Whether the last time was long enough ago; a yes counts as done now."""
+        """Whether the last time was long ago enough; a yes counts as the new last time."""
         now, key = self._clock(), (party, kind)
         if now - self._said.get(key, -_SELDOM_SECONDS) < _SELDOM_SECONDS:
             return False
@@ -440,11 +440,11 @@ def sealer_of(
     federation: Federation,
     passphrase: Passphrase = private_keys.passphrase_from_environment,
 ) -> Sealer:
-    """The sealer that fits a party's files.
+    """The sealer for a party's files.
 
     Raises:
-        ConfigError: the federation has no keys, and the policy does not allow that; or this party's
-            private keys cannot be read, or do not fit its public ones.
+        ConfigError: the federation has no keys and the policy forbids that; or this party's
+            private keys cannot be read, or do not match its public ones.
     """
     if not federation.keys:
         if config.policy.allow_unsealed:
@@ -464,7 +464,7 @@ def sealer_of(
 
 
 class HandshakeSender:
-    """Sends handshakes over ``link``; a party that misses an answer offers a new one."""
+    """Sends handshakes over ``link``; a party that misses an answer offers a new handshake."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
