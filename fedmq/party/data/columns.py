@@ -1,7 +1,7 @@
-"""How do cells become the values of a column, batch by batch?
+"""Columns that turn cells into values, batch by batch.
 
-Feature columns hold numbers, categories or dates. Beside the label stand columns that are no
-features: upper bounds of times, weights and first margins.
+Feature columns hold numbers, categories or dates. Other columns accompany the label: upper bounds
+of times, weights and base margins.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 
 @dataclass(frozen=True, slots=True)
 class NumberSpelling:
-    """``decimal`` and ``thousands`` as a party's file has them."""
+    """The ``decimal`` and ``thousands`` separators of a party's file."""
 
     decimal: str = "."
     thousands: str = ""
@@ -70,10 +70,10 @@ class NumberSpelling:
         return cls(data.decimal, data.thousands or "")
 
     def number(self, text: str) -> float:
-        """The number that ``text`` spells.
+        """Parse ``text`` as a number.
 
         Raises:
-            ValueError: it spells none, or its thousands stand in other groups than of three digits.
+            ValueError: it is no number, or a group of thousands has not three digits.
         """
         if self.thousands and self.thousands in text:
             whole, point, decimals = text.partition(self.decimal)
@@ -88,7 +88,7 @@ class NumberSpelling:
         return float(text)
 
     def reads(self, text: str) -> bool:
-        """Whether ``text`` spells a number."""
+        """Whether ``text`` is a number in this spelling."""
         try:
             self.number(text)
         except ValueError:
@@ -105,7 +105,7 @@ class Column(ABC):
 
     @abstractmethod
     def take(self, cells: Cells, where: Where) -> None:
-        """Take the next cells; DataError names the place of the first that does not fit."""
+        """Take the next cells; DataError names the place of the first invalid cell."""
 
     @property
     @abstractmethod
@@ -186,8 +186,8 @@ class LabelColumn(NumberColumn):
 class CategoryColumn(Column):
     """Categories by their text; whole numbers are written without a decimal point.
 
-    Unless the column is ``declared`` a category, one that reads as a number is an error: then the
-    column holds numbers, and a stray word.
+    Unless the column is ``declared`` a category, a category that reads as a number is an error: the
+    column then probably holds numbers and a stray word.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class CategoryColumn(Column):
 
 
 class FeatureColumn(Column):
-    """A column of the ``declared`` type; without one, its first value decides."""
+    """A column of the ``declared`` type; by default its first value decides the type."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class FeatureColumn(Column):
 
     @property
     def decided(self) -> NumberColumn | CategoryColumn:
-        """The column as what it turned out to hold: numbers, if it has no value at all."""
+        """The column with its decided type: numbers if it has no value at all."""
         return self._category if self._column is self._category else self._number
 
     @property
@@ -295,7 +295,7 @@ class FeatureColumn(Column):
     def take(self, cells: Cells, where: Where) -> None:
         if self._column is None:
             self._column = self._fitting(cells)
-        # Until the type is decided all cells are missing, and a number column can hold that.
+        # All cells are missing until the type is decided, and a number column can hold those.
         (self._column or self._number).take(cells, where)
 
     def _fitting(self, cells: Cells) -> Column | None:
@@ -307,7 +307,7 @@ class FeatureColumn(Column):
                 continue
             if not isinstance(cell, str) or self._spelling.reads(text):
                 return self._number
-            # All earlier cells are missing; the category column must have them, too.
+            # All earlier cells are missing; the category column needs them, too.
             empty = len(self._number.values)
             if empty:
                 self._category.take([None] * empty, lambda _: "")
@@ -411,7 +411,7 @@ class BesideColumn(NumberColumn):
 
 
 class BesideColumns:
-    """Those of a table at ``place``, by what they hold; ``names`` are the columns' own."""
+    """Columns beside the label of a table at ``place``, by role; ``names`` are their own."""
 
     def __init__(self, place: str, names: Mapping[BesideLabel, str], data: DataSection) -> None:
         self._place = place
@@ -455,7 +455,7 @@ _SPELLINGS = (
 
 
 def likely_meaning(name: str, cells: Collection[str]) -> str:
-    """Numbers or dates, if all ``cells`` of the column ``name`` spell such; else empty."""
+    """Numbers or dates, if all ``cells`` of the column ``name`` read as these; else empty."""
     if not cells:
         return ""
     for spelling in _SPELLINGS:

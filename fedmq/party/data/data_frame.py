@@ -30,7 +30,7 @@ class PartyFeatures(NamedTuple):
 
 
 def party_features(data: Any, where: str) -> PartyFeatures:
-    """What a training takes of ``data``.
+    """The features that a training takes from ``data``.
 
     Columns of an array are named f0, f1, ... A data frame's column of words or of a categorical
     type is one feature COLUMN=CATEGORY per category.

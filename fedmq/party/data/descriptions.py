@@ -1,4 +1,4 @@
-"""What do a party's own files say of its table and its models? Computations, which read them."""
+"""Computations that describe a party's table and models from its own files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MOST_CATEGORIES = 12
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the values of one number lie: from ``low`` to ``high`` in bars of equal width.
+    """The histogram of one number: bars of equal width from ``low`` to ``high``.
 
     ``name``: of the column, or of a part of a date. ``counts``: rows in each bar. ``cuts``: where a
     training cuts it.
@@ -64,8 +64,8 @@ class Spread:
 class DescribeTable:
     """Read ``data`` at the party ``where``; the value is plain data for its owner alone.
 
-    It is what `validate_source` finds, with ``spreads`` of numbers and the largest ``counts`` of
-    categories in each column. There are none where a session would refuse the table.
+    The value of `validate_source`, with ``spreads`` of numbers and the largest ``counts`` of
+    categories in each column. Both are empty if a session would refuse the table.
     """
 
     label: ClassVar[str] = "DescribeTable"
@@ -128,7 +128,7 @@ def _share(state: Path, is_active: bool, model: str) -> ActiveShare | PassiveSha
 
 @dataclass(frozen=True, slots=True)
 class ListModels:
-    """The models of which a share lies in the state folder ``state``, the oldest first."""
+    """The models with a share in the state folder ``state``, the oldest first."""
 
     label: ClassVar[str] = "ListModels"
     state: Path
@@ -167,10 +167,10 @@ class ListModels:
 
 @dataclass(frozen=True, slots=True)
 class DescribeModel:
-    """What the owner of the state folder ``state`` may know of ``model``, as plain data.
+    """The description of ``model`` for the owner of the state folder ``state``, as plain data.
 
-    Besides what ``fedmq models show`` says: the columns by importance, the learning curve, how it
-    was trained, and the last report and card.
+    Beside the output of ``fedmq models show``: the columns by importance, the learning curve, the
+    training, and the last report and card.
     """
 
     label: ClassVar[str] = "DescribeModel"
@@ -227,7 +227,7 @@ class DescribeTree:
 
 @dataclass(frozen=True, slots=True)
 class CompareModels:
-    """Where the models ``one`` and ``other`` differ, as far as this party may see them."""
+    """The differences of the models ``one`` and ``other`` that this party may see."""
 
     label: ClassVar[str] = "CompareModels"
     state: Path
@@ -236,7 +236,7 @@ class CompareModels:
     other: str
 
     def run(self) -> list[dict[str, Any]]:
-        """By key what each of them has; DataError if either is missing."""
+        """The values of both models by key; DataError if either model is missing."""
         first, second = (
             shown(_share(self.state, self.is_active, model)) for model in (self.one, self.other)
         )

@@ -1,4 +1,4 @@
-"""How does an owner add up by groups of its column, so that no sum is of few people?"""
+"""Sums by groups of an owner's column, none of them over few people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_NAME = 200  # characters of a group's name; the rest is left out
 class AddGroups:
     """Add ``ciphertexts`` (people, bytes) of ``ids`` by the groups of ``column``, at ``party``.
 
-    ``session`` names the question, which is kept with ``questions`` before it is answered.
+    ``session`` names the question; ``questions`` stores it before the answer.
     """
 
     label: ClassVar[str] = "AddGroups"
@@ -55,7 +55,7 @@ class AddGroups:
             DataError: there is no such column, or the file of a question is damaged.
             MessageError: ciphertexts do not fit the key.
         """
-        with self.questions.alone(self.column):  # refusals count as well: they say something
+        with self.questions.alone(self.column):  # refusals count as well: they disclose something
             if self.questions.asked_since(self.questions.clock() - _DAY, self.column) >= (
                 self.most_per_day
             ):
@@ -69,7 +69,7 @@ class AddGroups:
             raise Refused(f"{self.party} adds up nobody twice: an id is repeated")
         by_id = ReadTextColumn(self.party, self.data, self.column).run()
         if any(name not in by_id for name in ids):
-            # Of made-up people a group would only seem to be large.
+            # Invented ids would make a group only seem large.
             raise Refused(f"{self.party} does not know all of these ids")
         names, group_of = joined_groups([by_id[name] or _NONE for name in ids], self.smallest)
         if len(names) < 2:
@@ -89,7 +89,7 @@ class AddGroups:
     def _keep(
         self, people: NDArray[np.uint64], by_id: Mapping[str, str], names: Sequence[str]
     ) -> None:
-        """Keep the question; Refused if there was one about nearly the same people."""
+        """Store the question; Refused if an earlier one was about nearly the same people."""
         earlier = self.questions.about(self.column)
         groups = (name if (name := text or _NONE) in names else _OTHER for text in by_id.values())
         group_of = dict(zip(hashed_ids(list(by_id)).tolist(), groups, strict=True))
@@ -100,9 +100,9 @@ class AddGroups:
 def joined_groups(texts: Sequence[str], smallest: int) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """The groups that may be shown, the largest first, and the group of each of ``texts``.
 
-    Groups of fewer than ``smallest`` join as "other"; so does the next larger one while "other" is
-    smaller, for what is not shown follows from the total. So does a group of that name. No
-    two groups are left if all have joined.
+    Groups of fewer than ``smallest`` join as "other". While "other" is smaller, the next larger
+    group joins, because a hidden sum follows from the total. A group named "other" joins, too. If
+    all groups join, only "other" is left.
     """
     by_name = Counter(texts)
     joined = by_name.pop(_OTHER, 0)
@@ -122,10 +122,10 @@ def check_new(
     group_of: Mapping[int, str],
     smallest: int,
 ) -> None:
-    """Raise Refused if what was answered ``earlier`` and this answer differ by few of a group.
+    """Raise Refused if an ``earlier`` answer and this one differ by few people of a group.
 
-    ``people`` by their hashes, as those of ``group_of``. A person whom the data have lost since
-    counts as one of "other".
+    ``people`` and the keys of ``group_of`` are hashes. A person no longer in the data counts as one
+    of "other".
     """
     for question in earlier:
         others = np.setxor1d(people, question.people).tolist()

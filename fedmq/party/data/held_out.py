@@ -1,4 +1,4 @@
-"""Which rows does a training hold out, and on which rows is each fold scored?
+"""The rows that a training holds out, and the folds of a cross-validation.
 
 Every row has a place from 0 to 1, drawn or by its date; each set takes a stretch of places.
 """
@@ -23,12 +23,12 @@ Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of the rows to learn from, and of those to score."""
 
 Seed = int | NDArray[np.uint32]
-"""Of ``numpy.random.RandomState``; an array of words where it must not be guessed."""
+"""A seed of ``numpy.random.RandomState``; an array of words if it must be unguessable."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationShares:
-    """The ``shares`` of the rows by set, and how they are chosen."""
+    """The ``shares`` of the rows by set, and the rule that chooses rows."""
 
     shares: Mapping[str, float]
     split: Split = "random"
@@ -47,7 +47,7 @@ class EvaluationShares:
         seed: int,
         texts: Callable[[], Sequence[str]],
     ) -> dict[str, NDArray[np.bool_]]:
-        """The rows of each set, none of them in two: bool (rows,).
+        """The disjoint rows of each set: bool (rows,).
 
         ``label`` (rows,) or (rows, 2); ``texts`` reads the column of the split, if it has one.
 
@@ -132,7 +132,7 @@ def folds_of(
     shuffle: bool = True,
     seed: Seed = 0,
 ) -> list[Fold]:
-    """The folds of rows with these labels; those of ``xgb.cv`` for the same arguments.
+    """The folds of rows with these labels, equal to those of ``xgb.cv`` for the same arguments.
 
     ``folds``: pairs of row numbers, or a splitter of scikit-learn. ``groups`` (rows,): rows of one
     group are in one fold. ``stratified`` folds, which need scikit-learn, have the classes' shares.
@@ -217,7 +217,7 @@ def _complements(tests: Sequence[NDArray[np.intp]]) -> list[Fold]:
 
 
 def _order(count: int, shuffle: bool, seed: Seed) -> NDArray[np.intp]:
-    # The generator of xgb.cv, so that folds are its own for the same seed.
+    # The generator of xgb.cv, so the same seed gives the same folds.
     return np.random.RandomState(seed).permutation(count) if shuffle else np.arange(count)
 
 

@@ -16,7 +16,7 @@ from fedmq.party.data.sources.source import Cells
 
 __all__ = ["LONGEST_ID", "IdColumn", "check_lengths", "comparable"]
 
-_SHOWN = 3  # repeated ids that a message quotes
+_SHOWN = 3  # most repeated ids that a message quotes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NORMALISE: Mapping[NormaliseStep, Callable[[str], str]] = {
     "trim": str.strip,
@@ -29,12 +29,12 @@ _NORMALISE: Mapping[NormaliseStep, Callable[[str], str]] = {
 
 
 LONGEST_ID = 256
-"""Characters of an id once normalised: no message takes more."""
+"""Most characters of a normalised id: messages take no more."""
 
 
 def check_lengths(ids: Sequence[str], where: Callable[[int], str]) -> None:
     """Raise DataError for an id that is too long; ``where(i)`` names the place of ``ids[i]``."""
-    # Normalisation may add letters: the upper case of one sharp s is two.
+    # Normalisation may add letters: the upper case of ß is SS.
     for index, name in enumerate(ids):
         if len(name) > LONGEST_ID:
             raise DataError(f"{where(index)}: the id is longer than {LONGEST_ID} characters")
@@ -48,12 +48,12 @@ def _after(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
 
 
 def comparable(ids: Sequence[str], data: DataSection) -> list[str]:
-    """``ids`` as reading ``data`` would give them: normalised, unless they are hashed already."""
+    """``ids`` as read from ``data``: normalised, unless they are hashed already."""
     return list(ids) if data.hashed else _after(ids, data.normalise)
 
 
 class IdColumn:
-    """Takes the ids of a source batch by batch; ``rows`` gives the rows that count, in order."""
+    """Takes the ids of a source batch by batch; ``rows`` gives the kept rows, in order."""
 
     def __init__(self, name: str, unit: str, data: DataSection) -> None:
         self._name = name
@@ -67,7 +67,7 @@ class IdColumn:
         return len(self._ids)
 
     def take(self, cells: Cells, numbers: Sequence[int]) -> None:
-        """Take the next ids; DataError names the row of one that is missing or no id."""
+        """Take the next ids; DataError names the row of a missing or invalid id."""
         values = cells.tolist() if isinstance(cells, np.ndarray) else cells
         ids = self._normalised(self._text(values, numbers))
         check_lengths(ids, lambda index: f"{self._name}, {self._unit} {numbers[index]}")
@@ -78,7 +78,7 @@ class IdColumn:
         self._numbers += numbers
 
     def repeated(self) -> list[tuple[str, int]]:
-        """Ids that an earlier row has already, with the number of the later row."""
+        """Repeated ids, with the number of the later row."""
         seen: set[str] = set()
         again = []
         for name, number in zip(self._ids, self._numbers, strict=True):

@@ -1,4 +1,4 @@
-"""What does a session load before it begins? Computations, which read files off the event loop."""
+"""Computations that load a session's data from files, off the event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def raw_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTerms:
-    """What the parties have agreed on: the alignment's name and its parties.
+    """The terms that the parties agreed on: the alignment's name and its parties.
 
     ``session`` names the attempt, too: every attempt has an order of its own.
     """
@@ -69,7 +69,7 @@ class AlignmentTerms:
 
 @dataclass(frozen=True, slots=True)
 class ReadIds:
-    """Read the ids of ``party``, and its whole table: what no training could use is refused now.
+    """Read the ids of ``party`` and its whole table, to refuse unusable data now.
 
     ``labelled``: whether the table has a label column. Raises DataError like ``ReadTable``.
     """
@@ -95,7 +95,7 @@ class ReadIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignmentIds:
-    """Distinct ids in ascending order, and where to keep an alignment of them."""
+    """Distinct ids in ascending order, and the place to store their alignment."""
 
     ids: IdList
     fingerprint: str
@@ -133,7 +133,7 @@ class KeepAlignment:
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """A stored alignment, which chooses rows of a table and their order."""
+    """A stored alignment: it chooses rows of a table and their order."""
 
     store: AlignmentStore
     name: str
@@ -188,7 +188,7 @@ class LoadActiveTable:
     maximize: bool | None = None
     split: Split = "random"
     nfold: int | None = None
-    """Folds of a cross-validation; rows that ``evaluation`` holds out are in none."""
+    """Folds of a cross-validation, without the rows that ``evaluation`` holds out."""
 
     def run(self) -> ActiveTable:
         for function in (self.obj, self.custom_metric):
@@ -238,9 +238,9 @@ class LoadActiveTable:
     def _folds(
         self, nfold: int, label: NDArray[np.float32], taken: NDArray[np.bool_], ids: Sequence[str]
     ) -> tuple[Fold, ...]:
-        """Those of the rows that are ``taken``, as `fedmq.cv` chooses them, but by secret lots.
+        """The folds of the ``taken`` rows, chosen as in `fedmq.cv` but by a secret draw.
 
-        Other parties know the seed. By it alone they could tell classes from folds.
+        Other parties know the seed; with it alone they could infer classes from folds.
         """
         rows, groups = np.flatnonzero(taken), None
         if isinstance(self.split, ByNewest):
@@ -272,7 +272,7 @@ class LoadActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveTable:
-    """A passive party's training table, of the features that may take part."""
+    """A passive party's training table, with the permitted features."""
 
     label: ClassVar[str] = "LoadPassiveTable"
     party: str
@@ -280,7 +280,7 @@ class LoadPassiveTable:
     salt: str
     aligned: Aligned | None = None
     permitted: tuple[str, ...] | None = None
-    """The features that the policy allows to take part; all when left out."""
+    """The features that the policy permits; all when left out."""
     category_sets: bool = False
     """Whether the policy allows columns to be split by sets of categories."""
 
@@ -322,9 +322,9 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActiveRows:
-    """The active party's columns, float32 (known, features), of the rows that it knows.
+    """The active party's columns of the rows that it knows: float32 (known, features).
 
-    ``known``: which of the ids that were asked for they are, bool (ids,).
+    ``known``: which of the requested ids these rows are, bool (ids,).
     """
 
     values: NDArray[np.float32]
@@ -343,7 +343,7 @@ class LoadActiveRows:
     partial: bool = False
 
     def run(self) -> ActiveRows:
-        """Raises DataError where an id is unknown, or with ``partial`` where all are."""
+        """Raise DataError if an id is unknown; with ``partial`` only if all are."""
         values, row_of = _served(self.party, self.data, self.share)
         unknown = [name for name in self.ids if name not in row_of]
         if unknown and (not self.partial or len(unknown) == len(self.ids)):
@@ -358,7 +358,7 @@ class LoadActiveRows:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveShare:
-    """A passive party's share of ``model``; None where it has none."""
+    """A passive party's share of ``model``, or None."""
 
     label: ClassVar[str] = "LoadPassiveShare"
     store: ModelStore
@@ -431,7 +431,7 @@ class ReadMargins:
     ids: tuple[str, ...]
 
     def run(self) -> NDArray[np.float64]:
-        """float64 (ids, columns); 0 for an id that is not there, which gets no score.
+        """Margins, float64 (ids, columns); 0 for a missing id, which gets no score.
 
         Raises:
             DataError: there is no such column, or a cell is no number.
@@ -451,7 +451,7 @@ def margins_of(
 ) -> NDArray[np.float64]:
     """The numbers in ``cells``, by column and row's name: float64 (rows, columns).
 
-    Raises DataError where one is no number; it begins with ``where``.
+    Raises DataError if a cell is no number; the text begins with ``where``.
     """
     return np.stack(
         [_numbers(column, texts, where, spelling) for column, texts in cells.items()], 1

@@ -1,6 +1,6 @@
 """A party's table: float32 features by id, from any source.
 
-A column may also be read as text: it groups people, or dates them, without being learned from.
+A column may also be read as text, to group or date people without learning from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "table_of",
 ]
 
-_SHOWN = 8  # columns that a message quotes
+_SHOWN = 8  # most columns that a message quotes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ class Table:
     category_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def digest(self, salt: str) -> str:
-        """The SHA-256 that parties compare to see whether they hold the same ids, in hex."""
+        """The SHA-256 of the ids, in hex; parties with the same ids have the same digest."""
         digest = hashlib.sha256(salt.encode())
         for name in self.ids:
             digest.update(b"\x00" + name.encode())
@@ -96,7 +96,7 @@ class Table:
         )
 
     def columns(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """The features ``names``, float32 (rows, names); KeyError names one that cannot be had.
+        """The features ``names``, float32 (rows, names); KeyError names a missing one.
 
         A category that does not occur here is a column of zeros.
         """
@@ -122,9 +122,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The role of each column of a source; ``label`` is None where it is not wanted.
+    """The role of each column of a source; ``label`` is None if it is not read.
 
-    ``beside_label``: columns that are read with it, by what they hold.
+    ``beside_label``: columns read with the label, by role.
     """
 
     id: str
@@ -134,7 +134,7 @@ class Roles:
 
     @classmethod
     def of(cls, source: Source, data: DataSection, labelled: bool) -> Roles:
-        """Raises DataError naming a column that the source lacks."""
+        """Raise DataError naming a column that the source lacks."""
         label = data.label if labelled else None
         beside = data.beside_label if labelled else {}
         named = [("id", data.id), ("label", label), *beside.items()]
@@ -153,7 +153,7 @@ class Roles:
         return cls(data.id, label, features, beside)
 
     def narrowed(self, wanted: Sequence[str]) -> Roles:
-        """The same, with only the feature columns that the features ``wanted`` can come from."""
+        """A copy with only the feature columns that can yield the features ``wanted``."""
         sources = {*wanted}
         for name in wanted:  # COLUMN=CATEGORY, or COLUMN.PART of a date
             sources |= {name[:end] for end, letter in enumerate(name) if letter in "=."}
@@ -168,7 +168,7 @@ class Roles:
 
 
 def _columns(columns: Sequence[str], wanted: str) -> str:
-    """The columns that there are, in a few words, and the one that may be meant."""
+    """A short list of the existing columns, and the likely intended one."""
     spelt = {name.strip().lower(): name for name in columns}
     key = wanted.strip().lower()
     within = [name for name in spelt if key in re.split(r"[^a-z0-9]+", name)]
@@ -181,10 +181,10 @@ def _columns(columns: Sequence[str], wanted: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """Read ``data`` at the party ``where``; with its label column only if there is a check for it.
+    """Read ``data`` at the party ``where``; the label column only with a check for it.
 
-    ``check_label`` takes the labels in the order of the source, and their place for messages; it
-    returns them as float32. ``wanted``: features to read; all when left out.
+    ``check_label`` takes the labels in the order of the source and their place for messages, and
+    returns float32. ``wanted``: features to read; all when left out.
     """
 
     label: ClassVar[str] = "ReadTable"
@@ -194,7 +194,7 @@ class ReadTable:
     wanted: tuple[str, ...] | None = None
 
     def run(self) -> Table:
-        """Raises DataError naming party, place, row and column."""
+        """Raise DataError naming party, place, row and column."""
         with source_of(self.where, self.data) as source:
             roles = Roles.of(source, self.data, self.check_label is not None)
             if self.wanted is not None:

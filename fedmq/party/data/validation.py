@@ -1,6 +1,6 @@
-"""What does a party's source hold, and what would a session refuse in it?
+"""A party's source described: its columns, and the errors that a session would raise.
 
-Warnings name what is odd as it was written: seldom meant, and refused by nothing.
+Warnings name oddities: seldom intended, but accepted by every session.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AS_POWER = re.compile(r"\d(\.\d+)?[eE]\+?\d+")
 
 @dataclass(frozen=True, slots=True)
 class ValidatedColumn:
-    """A column: its role, what it holds, and the share of rows (0 to 1) without a value."""
+    """A column: its role, its type, and the share of rows (0 to 1) without a value."""
 
     name: str
     role: str
@@ -50,7 +50,7 @@ class ValidatedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A source: its rows and columns; ``refused`` has one line for everything that is wrong."""
+    """A source: its rows and columns; ``refused`` has one line for each error."""
 
     place: str
     rows: int
@@ -60,12 +60,12 @@ class Validation:
     columns: tuple[ValidatedColumn, ...]
     refused: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    """What nothing refuses, and is seldom meant: a line each."""
+    """Accepted but seldom intended: a line each."""
 
 
 @dataclass(slots=True)
 class _Check:
-    """Gives batches to a column until one is refused, and keeps the reason; it skips the rest."""
+    """Gives batches to a column until it refuses one; keeps the reason and skips the rest."""
 
     take: Callable[[Cells, Batch], None]
     problem: str | None = None
@@ -126,7 +126,7 @@ class _Columns:
                     yield str(error)
 
     def warnings(self, rows: int) -> list[str]:
-        """What is odd in what the columns hold, a line each."""
+        """Oddities of the columns, a line each."""
         lines = [
             f"{self.source.name}: column {name!r} has no value in any row; leave it out with ignore"
             for name, column in self.features.items()
@@ -174,7 +174,7 @@ def validate_source(
 ) -> Validation:
     """Read the source of ``party`` once, to its end.
 
-    ``on_rows`` is called with the number of rows read so far, and of all rows if it is known.
+    ``on_rows`` is called with the number of rows read so far, and the total if known.
 
     Raises:
         DataError: the source cannot be read at all, or lacks a column.
@@ -218,7 +218,7 @@ def _share(missing: Any) -> float:
 
 
 def _of_categories(name: str, column: FeatureColumn) -> str:
-    """What else categories may be that nobody has declared such."""
+    """The likely type of undeclared category columns."""
     decided = column.decided
     if isinstance(decided, CategoryColumn) and not decided.declared:
         return likely_meaning(name, decided.categories)
@@ -226,7 +226,7 @@ def _of_categories(name: str, column: FeatureColumn) -> str:
 
 
 def _of_labels(where: str, label: LabelColumn) -> list[str]:
-    """What is odd in the labels: a single class, or 1 and 2."""
+    """Oddities of the labels: a single class, or 1 and 2."""
     found = np.unique(label.values[~label.missing])
     if len(found) == 1:
         return [f"{where}: every label is {found[0]:g}; there is nothing to learn"]
@@ -236,7 +236,7 @@ def _of_labels(where: str, label: LabelColumn) -> list[str]:
 
 
 class SourceWarnings:
-    """Looks at the batches of ``source``, and keeps the first place of each odd thing."""
+    """Checks the batches of ``source``, and keeps the first place of each oddity."""
 
     def __init__(self, source: Source, roles: Roles) -> None:
         self._source = source
@@ -270,7 +270,7 @@ class SourceWarnings:
             )
 
     def lines(self) -> list[str]:
-        """A line for each odd thing."""
+        """A line for each oddity."""
         unnamed = [
             f"{self._source.name}: column {place} has no name: is it the index of a data frame? "
             f"Leave it out with ignore = [{name!r}]"

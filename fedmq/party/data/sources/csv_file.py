@@ -30,7 +30,7 @@ class CsvFile(Source):
         super().__init__(name)
         self._path = path
         self._separator = separator
-        # A byte order mark, as spreadsheets write it, is no part of the first column's name.
+        # Spreadsheets write a byte order mark; it is no part of the first column's name.
         self._encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
         self._file: IO[str]
         self._reader: Any
@@ -92,7 +92,7 @@ class CsvFile(Source):
         return tuple(header)
 
     def _numbered(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of each row but blank ones; DataError for a wrong length."""
+        """Line number and cells of each non-blank row; DataError for a wrong length."""
         for row in self._rows():
             if row and len(row) != len(self.columns):
                 raise DataError(

@@ -1,4 +1,4 @@
-"""What is a source? Named columns whose rows come in batches, never all at once."""
+"""A source: named columns whose rows come in batches, never all at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_FIRST_BYTES = max(map(len, _FIRST_BYTES))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Some rows: their ``numbers``, by which messages name them, and their ``cells`` by column."""
+    """Some rows: their ``numbers``, for messages, and their ``cells`` by column."""
 
     numbers: Sequence[int]
     cells: Mapping[str, Cells]
@@ -42,7 +42,7 @@ class Batch:
 class Source(ABC):
     """A table, open for reading once, inside a ``with`` block.
 
-    ``name``, the party and the place, begins every message. ``unit`` is what rows are counted in.
+    ``name``, the party and the place, begins every message. ``unit`` is the counting unit of rows.
 
     Raises:
         DataError: on entering or reading; it names the place, the row and what to do.
@@ -99,9 +99,9 @@ class Fetched(Source):
 
 
 def mistaken_for(path: Path, *right: str) -> str:
-    """What the file at ``path`` is and what to do, where it is none of the kinds in ``right``.
+    """The kind of the file at ``path`` and a remedy, if it is none of the kinds in ``right``.
 
-    Empty where nothing is known of it. Kinds: parquet, zip, excel, sqlite, gzip, utf-16, text.
+    Empty if the kind is unknown. Kinds: parquet, zip, excel, sqlite, gzip, utf-16, text.
 
     Raises:
         OSError: the file cannot be read.

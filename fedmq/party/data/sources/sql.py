@@ -1,4 +1,4 @@
-"""How is a database read? Through SQLAlchemy, as one query or by connections that stay open.
+"""Databases read through SQLAlchemy, as one query or over pooled connections.
 
 Needs the extra fedmq[sql].
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SqlQuery(Source):
-    """What ``query`` yields at the database ``url``, with a cursor at the server."""
+    """The result of ``query`` at the database ``url``, with a server-side cursor."""
 
     def __init__(self, name: str, url: str, query: str) -> None:
         super().__init__(name)
@@ -85,7 +85,7 @@ class SqlQuery(Source):
 
 
 def _connecting(url: Any) -> dict[str, Any]:
-    # A host that swallows packets would otherwise hold the session for minutes.
+    # Otherwise a host that drops packets would hold the session for minutes.
     is_postgresql = url.get_backend_name() == "postgresql"
     return {"connect_timeout": _SECONDS_TO_CONNECT} if is_postgresql else {}
 
@@ -93,8 +93,8 @@ def _connecting(url: Any) -> dict[str, Any]:
 class SqlPool:
     """At most ``connections`` to ``url`` at once, opened when they are first needed.
 
-    Nothing takes longer than ``seconds``, whether the database is away, slow or silent. Every
-    connection is tested before use, so the pool works again as soon as the database does.
+    Every call ends within ``seconds``, even if the database is away, slow or silent. Every
+    connection is tested before use, so the pool recovers together with the database.
     """
 
     def __init__(self, name: str, url: str, connections: int, seconds: float) -> None:
@@ -110,7 +110,7 @@ class SqlPool:
             max_overflow=0,
             pool_timeout=seconds,
             pool_pre_ping=True,
-            # Every question is one statement: no transaction has to be opened and closed.
+            # Every request is one statement: it needs no transaction.
             isolation_level="AUTOCOMMIT",
         )
         self._file = sqlite_file(self._engine)
@@ -138,7 +138,7 @@ class SqlPool:
         return done
 
     def close(self) -> None:
-        """Give up what is under way, and close the connections."""
+        """Abandon running work, and close the connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
@@ -153,13 +153,13 @@ class SqlPool:
             raise DataError(driver_line(error)) from None
 
     def _drop_replaced_file(self) -> None:
-        """Drop the connections when another file has taken the name: they read the old one."""
+        """Drop the connections when another file replaced the database: they read the old file."""
         if self._file is None:
             return
         try:
             seen = self._file.stat()
         except OSError:
-            self._engine.dispose()  # so that the next connection reports that it is gone
+            self._engine.dispose()  # so the next connection reports that the file is gone
             return
         if self._seen not in (None, (seen.st_dev, seen.st_ino)):
             self._engine.dispose()
