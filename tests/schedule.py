@@ -1,7 +1,8 @@
 """Which worker takes which tests: the longest first, so that all workers end together.
 
 A worker takes whole files, for the tests of a file share what is dear to make. A file is parted
-into functions where durations.json has its functions: where the tests take their time themselves.
+into functions where durations.json has its functions: where the tests take their time themselves,
+and share no fixture of the module, whose state one test may leave to the next.
 ``make durations`` measures anew.
 """
 
@@ -16,6 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+ROOT = Path(__file__).parent.parent
 DURATIONS = Path(__file__).with_name("durations.json")
 _UNKNOWN_SECONDS = 1.0
 """For each test of a scope that has not been measured."""
@@ -76,7 +78,8 @@ class Stopwatch:
         for file, tests in files.items():
             total = sum(sum(self._phases[test].values()) for test in tests)
             fixtures = sum(self._phases[test]["fixtures"] for test in tests)
-            parted = total > _PARTED_SECONDS and fixtures < _SHARED * total
+            shares = 'scope="module"' in (ROOT / file).read_text("utf-8")
+            parted = not shares and total > _PARTED_SECONDS and fixtures < _SHARED * total
             for test in tests:
                 scopes[function_of(test) if parted else file] += sum(self._phases[test].values())
         return {scope: round(seconds, 1) for scope, seconds in scopes.items() if seconds >= 0.1}

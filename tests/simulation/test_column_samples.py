@@ -86,7 +86,7 @@ def test_every_node_is_split_as_xgboost_splits_it_by_the_drawn_columns(
     shares: dict[str, float],
 ) -> None:
     params = fedmq.TrainParams(num_boost_round=1, max_depth=4, max_bin=16, base_score=0.5, **shares)
-    X, y = scattered(400, sum(HANDS), seed=3, missing=0.2)
+    X, y = scattered(1200, sum(HANDS), seed=3, missing=0.2)
     bins = BinMatrix.of(X, Cuts.of(X, params.max_bin))
     gradients = np.stack((0.5 - y, np.full(len(y), 0.25)), axis=1).astype(np.float32)
     (joined,) = trained(params, len(y)).joined_trees()
