@@ -237,7 +237,7 @@ def _context(
         retry=config.retry,
         sealer=files.sealer,
         observation=observation,
-        # The active party opens the next attempt itself, so it has nobody to notify.
+        # The active party opens the next attempt itself, so it notifies no party.
         on_idle=(lambda _, __: None) if is_active else notice.on_idle,
     )
     consent = Consent(config.party, config.policy, AuditLog(config.state))

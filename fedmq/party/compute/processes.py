@@ -141,7 +141,7 @@ def _start_worker(owner: int) -> None:
 
 
 def _die_with(owner: int) -> None:
-    """End this worker when its owner was killed: no other process would stop it."""
+    """End this worker when its owner is killed: no other process would stop it."""
 
     def watch() -> None:
         while os.getppid() == owner:

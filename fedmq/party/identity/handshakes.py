@@ -168,7 +168,7 @@ class Handshakes:
             del self._offered[name]
 
     def drop_own(self) -> None:
-        """Renew handshakes because own keys have changed; running sessions keep their keys."""
+        """Own keys have changed: running sessions go on, new ones need a new handshake."""
         for connection in (*self.kept.values(), *self.answered.values()):
             connection.outdated = True
         for name in list(self._offered):

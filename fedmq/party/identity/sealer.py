@@ -130,7 +130,7 @@ class Sealer(ABC):
 
 
 class Clear(Sealer):
-    """No seal: for parties in one process, for tests, and if a policy allows it."""
+    """No seal: for parties in one process, for tests, and for policies that allow it."""
 
     sealed = False
 

@@ -212,7 +212,7 @@ class HostedShare:
     places: RecordPlaces | None = None
     """None for a share of an earlier version, which has no places."""
     most_records: int | None = None
-    """Records of one person within an hour if the owner sets no limit: the most of two scores."""
+    """Records of one person within an hour if the owner sets no limit: enough for two scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

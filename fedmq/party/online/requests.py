@@ -188,7 +188,7 @@ class PredictResponse(BaseModel):
 
 
 class Prediction:
-    """An answered request: ``values`` are the scores of ``ids``, None where there is none.
+    """An answered request: ``values`` are the scores of ``ids``, None for a missing score.
 
     ``ids`` are written as in the request; ``scored`` says how the scores came about. Each score
     has ``explain`` reasons.

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """Hears what one attempt at a session does, and changes nothing.
+    """Follows one attempt at a session, and changes nothing.
 
     Each observer overrides the methods it needs; nothing else is called.
     """

@@ -153,7 +153,7 @@ log = logging.getLogger(__name__)
 _UNTIL_IN_REACH = Backoff(first=1.0, limit=60.0)
 
 Resume = Callable[[], object]
-"""Opens the next attempt at a session, with what was read again for it."""
+"""Opens the next attempt at a session, with its reloaded data."""
 
 
 class Resumable(Protocol):
@@ -350,16 +350,16 @@ class RestartNotice:
         self._news = asyncio.Event()
 
     def add(self, session: str) -> None:
-        """The session waits for a new attempt."""
+        """Note that the session waits for a new attempt."""
         self._idle.add(session)
         self._news.set()
 
     def discard(self, session: str) -> None:
-        """The session has a new attempt, or has ended."""
+        """Note that the session has a new attempt, or has ended."""
         self._idle.discard(session)
 
     def on_idle(self, session: str, idle: bool) -> None:
-        """The session waits for a new attempt, or has got one."""
+        """Note that the session waits for a new attempt, or has one."""
         if idle:
             self.add(session)
         else:

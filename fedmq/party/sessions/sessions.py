@@ -299,7 +299,7 @@ class Sessions:
     """Opens sessions of this party and keeps them until they are closed.
 
     ``on_idle`` is called when a session that outlives crashes waits for a new attempt (True), and
-    when it has got one (False).
+    when it has one (False).
     """
 
     def __init__(

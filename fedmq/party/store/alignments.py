@@ -56,7 +56,7 @@ class AlignmentStore:
         return self._kept.path(name)
 
     def save(self, alignment: StoredAlignment) -> None:
-        """Write ``alignment`` in place of one of the same name; ConfigError if the disk refuses."""
+        """Write ``alignment``, replacing one of the same name; ConfigError if the disk refuses."""
         self._kept.keep(alignment.name, alignment)
 
     def load(self, name: str) -> StoredAlignment:

@@ -55,7 +55,7 @@ MIGRATIONS: Sequence[str] = (
     ALTER TABLE sessions ADD COLUMN begun REAL NOT NULL DEFAULT 0;
     UPDATE sessions SET begun = changed;
     """,
-    # Answers count forever, but sessions are forgotten.
+    # Answered sums count forever, but sessions are forgotten.
     """
     CREATE TABLE answered_rows (
         session TEXT PRIMARY KEY,

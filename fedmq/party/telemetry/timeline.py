@@ -211,7 +211,7 @@ class Activity:
         self._open.clear()
 
     def described(self) -> dict[str, Any]:
-        """Plain data: intervals by party, in seconds before now, and since when a party owes what.
+        """Plain data: intervals by party, in seconds before now; kind and age of owed answers.
 
         ``busy`` has lists of (start, end), the oldest first; start is the larger number.
         """
@@ -264,7 +264,7 @@ class JoinedTrace:
     """A ``document`` in the format of its parts; ``parties`` are in the order of the parts.
 
     ``arrows``: the number of messages with both ends in it. ``early``: if clocks disagree, a
-    message may arrive before it was sent; the most seconds by which one does, else 0.
+    message may arrive before it was sent; the largest such gap in seconds, else 0.
     """
 
     document: Mapping[str, Any]
