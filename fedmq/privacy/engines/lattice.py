@@ -5,7 +5,7 @@ passive party adds ciphertexts per candidate. The hints that decrypt the sums de
 candidates alone and travel before the first tree. Parameters are fixed:
 `fedmq.privacy.lattice.parameters`.
 
-Arithmetic is imported when a half is made: options are read where none is needed.
+A half imports its arithmetic when it is made, since reading options needs none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which gates does a result need? XOR and NOT, which are free, and AND, which costs 32 bytes.
 
-Upon gates stand words: unsigned integers of any length, and numbers of float32.
+Words are built on gates: unsigned integers of any length, and float32 numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Gate:
 
 
 class Circuit:
-    """Gates that are added one by one; a gate that is there already is not added again.
+    """Gates, added one by one; adding an existing gate again reuses it.
 
     A wire is twice the number of its node, and one more where the node's bit is inverted: NOT is no
     gate. Node 0 is the constant; other nodes are inputs or gates.
@@ -70,7 +70,7 @@ class Circuit:
         self._count = 1
 
     def input(self, name: str, bits: int) -> Word:
-        """A word that is given from outside."""
+        """Add an input word."""
         self.inputs[name] = list(range(self._count, self._count + bits))
         self._count += bits
         return [2 * node for node in self.inputs[name]]
@@ -106,7 +106,7 @@ class Circuit:
         return self.both(left ^ 1, right ^ 1) ^ 1
 
     def any_of(self, wires: Sequence[int]) -> int:
-        """Whether one of them is set: a tree of ORs."""
+        """Whether any of ``wires`` is set: a tree of ORs."""
         rest = list(wires) or [FALSE]
         while len(rest) > 1:
             pairs = [rest[start : start + 2] for start in range(0, len(rest), 2)]
@@ -134,7 +134,7 @@ def constant(value: int, bits: int) -> Word:
 
 
 def sum_and_carry(c: Circuit, left: Word, right: Word, carry: int = FALSE) -> tuple[Word, int]:
-    """``left + right + carry``, as long as the longer of them, and what is carried out of it."""
+    """``left + right + carry``, as long as the longer one, and the carry out of it."""
     left, right = _same_length(left, right)
     added = []
     for x, y in zip(left, right, strict=True):
@@ -206,10 +206,10 @@ EXPONENT_BITS = 8
 
 
 def float_bits(numbers: NDArray[np.float32] | NDArray[np.float64], bias: int) -> NDArray[np.bool_]:
-    """Bits of ``numbers`` (n,) of 24 significant bits, none of them below zero: bool (32, n).
+    """Bits of non-negative ``numbers`` (n,) of 24 significant bits: bool (32, n).
 
     Raises:
-        ValueError: an exponent that with ``bias`` does not lie within 1 and 255.
+        ValueError: an exponent plus ``bias`` lies outside 1 to 255.
     """
     finite = np.isfinite(numbers)
     fractions, exponents = np.frexp(np.where(finite, numbers, 1))
@@ -224,7 +224,7 @@ def float_bits(numbers: NDArray[np.float32] | NDArray[np.float64], bias: int) ->
 
 
 def floats_of(bits: NDArray[np.bool_], bias: int) -> NDArray[np.float32]:
-    """The numbers of such ``bits`` (32, n), as far as float32 has them."""
+    """The numbers of ``bits`` (32, n) of `float_bits`, within float32's range."""
     packed = np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little")
     words = packed.view("<u4").reshape(-1)
     mantissas = (words & np.uint32((1 << MANTISSA_BITS) - 1)).astype(np.float64)
@@ -237,7 +237,7 @@ def floats_of(bits: NDArray[np.bool_], bias: int) -> NDArray[np.float32]:
 #
 # A number is a mantissa of 24 bits, whose highest is set unless the number is zero, and an exponent
 # of 8 bits, that of the highest bit plus a bias; zero has neither. There are no signs, infinities
-# or subnormals: whoever builds a circuit sees to it that exponents lie within 1 and 255.
+# or subnormals: a circuit's author keeps exponents within 1 and 255.
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Float:
 
     @classmethod
     def of(cls, word: Word) -> Float:
-        """The number of such a word."""
+        """The number of a word of `word`."""
         return cls(word[:MANTISSA_BITS], word[MANTISSA_BITS:])
 
 
@@ -283,7 +283,7 @@ def float_sum(c: Circuit, left: Float, right: Float) -> Float:
 def float_difference(c: Circuit, left: Float, right: Float) -> tuple[Float, int]:
     """``left - right`` of numbers with the same bias, and whether it is at least zero.
 
-    What is below zero is no number.
+    A negative difference is no valid number.
     """
     by, ordered = difference_and_order(c, left.exponent, right.exponent)
     shifted, rest = _shifted(c, right.mantissa, by, below=2)
@@ -297,8 +297,8 @@ def float_difference(c: Circuit, left: Float, right: Float) -> tuple[Float, int]
 def float_quotient(c: Circuit, left: Float, right: Float, bias: int) -> Float:
     """``left / right`` of numbers with the same bias; ``bias`` is that of the quotient.
 
-    Restores nothing: a remainder below zero is added to in the next step instead (Ercegovac and
-    Lang, Division and Square Root, 1994). Of a division by zero nothing is promised.
+    Non-restoring division: the next step adds to a negative remainder (Ercegovac and Lang, Division
+    and Square Root, 1994). The result of a division by zero is undefined.
     """
     bits = MANTISSA_BITS + 2
     divisor = right.mantissa + [FALSE] * 2
@@ -323,7 +323,7 @@ def float_quotient(c: Circuit, left: Float, right: Float, bias: int) -> Float:
 
 
 def _number(c: Circuit, mantissa: Word, exponent: Word) -> Float:
-    """With an exponent of 0 where the mantissa is 0."""
+    """The number, with exponent 0 if the mantissa is 0."""
     return Float(mantissa, when(c, mantissa[-1], exponent))
 
 
@@ -333,7 +333,7 @@ def _normalised(c: Circuit, word: Word) -> tuple[Word, int, Word]:
     for power in reversed(range((len(word) - 1).bit_length())):
         by = 2**power
         empty = c.any_of(kept[-by:]) ^ 1
-        # What follows shifts by less than 2**power: lower bits can only be remembered as a rest.
+        # Later steps shift by less than 2**power: lower bits matter only as a rest.
         below = max(0, len(kept) - (MANTISSA_BITS + by))
         rest = c.either(rest, c.both(empty ^ 1, c.any_of(kept[:below])))
         up = [FALSE] * by + kept[:-by]

@@ -2,9 +2,9 @@
 
 Zahur, Rosulek and Evans, "Two Halves Make a Whole" (Eurocrypt 2015), figure 2. Each bit has two
 labels of 128 bits that differ by one secret of the session, whose lowest bit is 1: the lowest bits
-of both labels, their colours, differ. Tables leave as they are made, and are evaluated as they
-come; neither side holds more of them than a piece. A half that is between two pieces can be
-pickled; it leaves its schedule behind, which `take_up` brings back.
+of both labels, their colours, differ. Tables leave as they are made, and are evaluated on arrival;
+neither side holds more than a piece of them. A half can be pickled between two pieces, without its
+schedule; `take_up` restores it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = NDArray[np.uint64]
 """(bits, instances, 2)."""
 
 TABLE_BYTES = 32
-"""Of an AND."""
+"""Bytes of an AND's table."""
 
 _ONE = np.uint64(1)
 _PIECE_BYTES = 1 << 20
@@ -41,7 +41,7 @@ def colours(labels: Labels) -> NDArray[np.bool_]:
 
 
 class _Run:
-    """A circuit over many instances: their labels, and the room in which layers are computed."""
+    """A circuit over many instances: their labels, and buffers for the computation of layers."""
 
     schedule: Schedule
     _rooms: list[NDArray[np.uint64]]
@@ -65,7 +65,7 @@ class _Run:
         self._lanes = lanes
         self._numbers = tweaks.spend(self.instances)
         self.stretches = schedule.stretches(piece_bytes / (TABLE_BYTES * self.instances))
-        """Layers whose tables are a piece; those that are done are gone."""
+        """The remaining stretches of layers; the tables of a stretch are a piece."""
         self.take_up(schedule)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,11 +73,11 @@ class _Run:
         return {name: value for name, value in vars(self).items() if name not in left_behind}
 
     def take_up(self, schedule: Schedule) -> None:
-        """What does not travel."""
+        """Restore the ``schedule``, which does not travel."""
         if hasattr(self, "schedule"):
             return
         self.schedule = schedule
-        if not self.labels.flags.writeable:  # they lie in memory that is another process's, too
+        if not self.labels.flags.writeable:  # they lie in memory shared with another process
             self.labels = self.labels.copy()
         widest = max(map(len, schedule.layers), default=0)
         self._rooms = [self.permutation.space(self._lanes * widest * self.words) for _ in range(3)]
@@ -85,7 +85,7 @@ class _Run:
         self._tweaks[..., 1] = self._numbers
 
     def shape(self) -> tuple[int, ...] | None:
-        """That of the tables of the next stretch; None where there is none with tables."""
+        """The shape of the next stretch's tables; None if no tables are left."""
         if not self.stretches or not self.schedule.ands:
             return None
         layers = (self.schedule.layers[number] for number in self.stretches[0])
@@ -93,11 +93,11 @@ class _Run:
         return ands, _HALVES, self.instances, BLOCK_WORDS
 
     def room(self, number: int, *shape: int) -> NDArray[np.uint64]:
-        """An array of ``shape`` that lasts until this one is asked for again."""
+        """A buffer of ``shape``, valid until the next call with this ``number``."""
         return self._rooms[number][: math.prod(shape)].reshape(shape)
 
     def hashes(self, blocks: NDArray[np.uint64], layer: Layer) -> NDArray[np.uint64]:
-        """Of blocks (2, labels, gates, words), a half of the gates each: of the same shape."""
+        """Hashes of blocks (2, labels, gates, words), a half of the gates each; same shape."""
         gates = len(layer)
         tweaks = self._tweaks[:, :gates]
         tweaks[..., 0] = layer.places
@@ -117,7 +117,7 @@ class _Run:
         self.labels[layer.result] = found
 
     def masks(self, labels: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """All ones where the colour is 1: of the shape (..., words) of ``labels``."""
+        """All ones where the colour is 1; of the shape (..., words) of ``labels``."""
         masks = np.empty(labels.shape, np.uint64)
         colour = masks[..., ::BLOCK_WORDS]
         np.bitwise_and(labels[..., ::BLOCK_WORDS], _ONE, out=colour)
@@ -126,7 +126,7 @@ class _Run:
         return masks
 
     def ended(self, found: Callable[[Slots], NDArray[np.uint64]]) -> dict[str, Labels]:
-        """Outputs as they are ``found``; nothing else is kept."""
+        """The outputs that ``found`` gives; everything else is dropped."""
         outputs = {
             name: found(slots).reshape(-1, self.instances, BLOCK_WORDS)
             for name, slots in self.schedule.outputs.items()
@@ -136,17 +136,17 @@ class _Run:
 
 
 class _Half:
-    """What both halves of a circuit know of its pieces."""
+    """The bookkeeping of pieces that both halves of a circuit share."""
 
     _run: _Run
 
     def take_up(self, schedule: Schedule) -> None:
-        """Bring back the ``schedule``, if it was left behind."""
+        """Restore the ``schedule`` after pickling."""
         self._run.take_up(schedule)
 
     @property
     def missing(self) -> int:
-        """So many pieces are missing."""
+        """The number of missing pieces."""
         return len(self._run.stretches)
 
     @property
@@ -158,8 +158,8 @@ class _Half:
 class Garbling(_Half):
     """The garbler's half over the instances of ``inputs``, the labels that stand for 0.
 
-    ``secret`` uint64 (2,), the difference of labels. ``tweaks``: as many as instances. `outputs`
-    are there when no piece is missing.
+    ``secret`` uint64 (2,), the difference of labels. ``tweaks``: one per instance. `outputs` exist
+    once no piece is missing.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Garbling(_Half):
             self.piece_into(np.empty((0, _HALVES, self._run.words), np.uint64))
 
     def pieces(self) -> Iterator[NDArray[np.uint64]]:
-        """Tables in the order in which they are needed, each of the shape ``awaited``."""
+        """Tables in the order of evaluation, each of the shape ``awaited``."""
         while (shape := self.awaited) is not None:
             tables = np.empty(shape, np.uint64)
             self.piece_into(tables)
@@ -201,7 +201,7 @@ class Garbling(_Half):
             self.outputs = run.ended(self._zeros)
 
     def _zeros(self, slots: Slots) -> NDArray[np.uint64]:
-        """The labels that stand for 0 where inversions have been counted in."""
+        """The labels that stand for 0, inversions included."""
         zeros = self._run.labels[slots.place]
         if len(slots.inverted):
             zeros[slots.inverted] ^= self._secret
@@ -235,7 +235,7 @@ class Garbling(_Half):
 class Evaluation(_Half):
     """The evaluator's half over the instances of ``inputs``, one label a bit.
 
-    Takes pieces of tables in their order; `outputs` are there once all have come.
+    Takes pieces of tables in their order; `outputs` exist once all have arrived.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class Evaluation(_Half):
         return self._outputs
 
     def take(self, tables: object) -> None:
-        """The next piece. Raises `MessageError` where it is of another shape or too many."""
+        """Take the next piece. Raises `MessageError` for another shape or a surplus piece."""
         shape = self.awaited
         if not isinstance(tables, np.ndarray) or tables.dtype != np.uint64 or tables.shape != shape:
             raise MessageError(f"a piece of garbled tables that is not uint64 {shape}")

@@ -1,9 +1,8 @@
 """In which order are gates computed, many at once, and where do their results lie?
 
-Gates form layers, none of which needs a result of its own. ANDs wait for as few ANDs as they can.
-Layers of XORs stand where they must, and hold all XORs that can be computed by then. A result lies
-in a slot that is taken again when nobody needs it any more, so that what is at hand stays small and
-in a fast cache.
+Gates form layers; no layer reads a result of its own. The depth in ANDs is minimal. A layer of XORs
+comes as late as possible, and holds all XORs that are computable by then. A result lies in a slot,
+reused after its last read, so that the working set stays small and in a fast cache.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ __all__ = ["CONSTANT_SLOT", "Layer", "Schedule", "Slots", "in_the_clear"]
 CONSTANT_SLOT = 0
 
 HALVES = np.uint64(2)
-"""Of an AND, in the order of their hashes."""
+"""Halves of an AND, in the order of their hashes."""
 
 _LAYER_GATES = 64
-"""At most: the labels that a layer reads and writes stay in the cache."""
+"""The most gates of a layer, so that the labels it reads and writes stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slots:
-    """Where the bits of a word lie, intp (bits,), and the numbers of those that are inverted."""
+    """The slots of a word's bits, intp (bits,), and the numbers of the inverted bits."""
 
     place: NDArray[np.intp]
     inverted: NDArray[np.intp]
@@ -38,7 +37,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """Gates of one kind. ``ands`` counts those of former layers, where these are ANDs."""
+    """Gates of one kind. In a layer of ANDs, ``ands`` counts the ANDs of earlier layers."""
 
     is_and: bool
     left: Slots
@@ -46,7 +45,7 @@ class Layer:
     result: NDArray[np.intp]
     ands: int
     places: NDArray[np.uint64] = field(init=False)
-    """Of both halves of each gate among all: uint64 (2, gates, 1)."""
+    """The places of both halves of each gate among all: uint64 (2, gates, 1)."""
 
     def __post_init__(self) -> None:
         first = np.arange(self.ands, self.ands + len(self.result), dtype=np.uint64) * HALVES
@@ -72,7 +71,7 @@ class Schedule:
 
     @classmethod
     def of(cls, circuit: Circuit) -> Schedule:
-        """Of the gates that the outputs need, and no others."""
+        """The schedule of the gates that the outputs need, and no others."""
         order = _layers(circuit)
         ends = _last_uses(circuit, order)
         places = _Places(circuit)
@@ -88,7 +87,7 @@ class Schedule:
         return cls(layers, places.inputs, outputs, places.count, ands)
 
     def stretches(self, most_ands: float) -> list[range]:
-        """Layers that have so many ANDs together; only a circuit without ANDs has one without."""
+        """Ranges of layers of at most ``most_ands`` ANDs; each has some if the circuit has."""
         found, start, ands = [], 0, 0
         for number, layer in enumerate(self.layers):
             more = len(layer) * layer.is_and
@@ -101,7 +100,7 @@ class Schedule:
 
 
 class _Places:
-    """Which slot holds the result of which node."""
+    """The slot of each node's result."""
 
     def __init__(self, circuit: Circuit) -> None:
         self.inputs = {}
@@ -152,7 +151,7 @@ def _layers(circuit: Circuit) -> list[tuple[bool, list[int]]]:
 
 
 class _Order:
-    """Layers so far. A layer of XORs is of all whose inputs are there, wanted soon or later."""
+    """The layers so far. A layer of XORs takes all XORs with available inputs."""
 
     def __init__(self, circuit: Circuit) -> None:
         needed = _needed(circuit)
@@ -160,7 +159,7 @@ class _Order:
         self.layers: list[tuple[bool, list[int]]] = []
         self._readers: dict[int, list[int]] = {}
         self._awaited: dict[int, int] = {}
-        """How many inputs of a gate are not there yet."""
+        """The number of missing inputs, by gate."""
         for node in self.gates:
             inputs = {before for before in self._inputs(node) if before in self.gates}
             self._awaited[node] = len(inputs)
@@ -170,7 +169,7 @@ class _Order:
         self._ready = [node for node in self.gates if self._is_ready(node)]
 
     def add(self, is_and: bool, nodes: list[int]) -> None:
-        """Gates of one kind, all inputs of which are there."""
+        """Add gates of one kind, whose inputs are all available."""
         for start in range(0, len(nodes), _LAYER_GATES):
             self.layers.append((is_and, nodes[start : start + _LAYER_GATES]))
         self._done.update(nodes)
@@ -181,7 +180,7 @@ class _Order:
                     self._ready.append(reader)
 
     def exclusive_ors_for(self, nodes: list[int]) -> None:
-        """As many layers of XORs as there have to be before ``nodes``."""
+        """Add the layers of XORs that ``nodes`` need."""
         wanted: set[int] = set()
         waiting = list(nodes)
         while waiting:
@@ -215,7 +214,7 @@ def _needed(circuit: Circuit) -> set[int]:
 
 
 def _last_uses(circuit: Circuit, order: Sequence[tuple[bool, list[int]]]) -> dict[int, list[int]]:
-    """By the number of a layer: the nodes that no later one reads, and no output."""
+    """By layer number: the nodes that no later layer and no output reads."""
     last: dict[int, int] = {}
     for number, (_, nodes) in enumerate(order):
         for node in nodes:
@@ -237,7 +236,7 @@ _INSTANCES_AT_ONCE = 1 << 16  # 8 kB a slot
 def in_the_clear(
     schedule: Schedule, inputs: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Outputs by name, bool (bits, instances), of inputs of such a shape."""
+    """Outputs by name, bool (bits, instances), of inputs of the same shape."""
     [instances] = {bits.shape[1] for bits in inputs.values()}
     parts = []
     for start in range(0, instances, _INSTANCES_AT_ONCE):

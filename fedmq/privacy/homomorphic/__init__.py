@@ -23,4 +23,4 @@ SAFE_KEY_BITS = 2048
 """112 bits of security, the least that NIST SP 800-57 part 1 rev. 5 accepts until 2030."""
 
 MOST_KEY_BITS = 16_384
-"""Nobody needs more, and a test of a modulus as long takes half a second."""
+"""Longer keys have no use, and testing such a modulus takes half a second."""

@@ -23,18 +23,18 @@ __all__ = ["AdditiveActive"]
 
 _ROW_BYTES = 4
 _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
-# Noise is made ahead in small batches, since a decryption may have to wait for one, and takes at
-# most some 100 MB.
+# Noise is made ahead in small batches, since a decryption may wait for a batch. It takes at most
+# some 100 MB.
 _NOISE_AT_ONCE = 256
 _MOST_NOISE = 200_000
 
-# What packing and decrypting a ciphertext takes of the time that it takes to encrypt one, by
-# measurement at 2048 bits; and how much less if eight are packed and decrypted at once.
+# The time to pack and decrypt a ciphertext relative to encrypting one, measured at 2048 bits, and
+# the factor saved by packing and decrypting eight at once.
 _PACKING = 130
 _LESS_BY_EIGHT = 4
 
 _FEWEST_AT_ONCE = (
-    8  # ciphertexts; to decrypt fewer takes less time than to send them to another process
+    8  # ciphertexts; decrypting fewer here is faster than sending them to another process
 )
 
 
@@ -46,7 +46,7 @@ class _Encrypt:
     pairs: NDArray[np.int64]
     noise: NDArray[np.uint8]
 
-    # There is much of it, and nobody waits for one piece as the others wait for a sum.
+    # There are many pieces, and no party waits for one as parties wait for a sum.
     urgency: ClassVar[int] = -1
 
     def run(self) -> NDArray[np.uint8]:
@@ -63,7 +63,7 @@ class _DrawNoise:
     key: PrivateKey
     count: int
 
-    # For the next tree: all of this one goes first.
+    # For the next tree: work for the current one goes first.
     urgency: ClassVar[int] = -2
 
     def run(self) -> NDArray[np.uint8]:
@@ -125,11 +125,11 @@ class AdditiveActive(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         public = self._key.public
         rows = np.flatnonzero(gradients.carried).astype(np.uint32)
-        # A bound that holds for any gradients: what others see of the layout tells nothing of them.
+        # A bound that holds for any gradients, so that the public layout discloses nothing of them.
         bound = max(1, len(rows)) << gradients.scale.value_bits
         self._layout = self._best_layout(bound, len(rows), gradients)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
-        # Of whole batches of noise, so that a piece leaves none of what was made ahead.
+        # Pieces are whole batches of noise, so that no noise made ahead is wasted.
         size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
         size = max(1, size * self._layout.rows // self._layout.parts)
         pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
@@ -137,19 +137,19 @@ class AdditiveActive(ActiveHalf):
         return [self._piece(piece, gradients.pairs) for piece in pieces]
 
     def _ciphertexts(self, rows: int) -> int:
-        """So many broadcast ciphertexts hold ``rows`` rows."""
+        """The number of broadcast ciphertexts that hold ``rows`` rows."""
         return -(-rows // self._layout.rows) * self._layout.parts
 
     def _best_layout(self, bound: int, rows: int, gradients: Gradients) -> SlotLayout:
         """The layout in which a tree is estimated to take the least time.
 
-        Rows that share a ciphertext save encryptions, and cost room for sums. How many sums will be
-        asked for is taken from the tree before.
+        Rows that share a ciphertext save encryptions, but take room from sums. The number of sums
+        is estimated from the previous tree.
         """
         public = self._key.public
         outputs = gradients.params.vector_outputs
         single = SlotLayout.for_sums(bound, bound, public.plaintext_bits, outputs=outputs)
-        # Before the first tree, as if all were asked for a column of full bins.
+        # Before the first tree, assume that every node is asked for one column of full bins.
         nodes = 2 << gradients.params.depth_limit
         if gradients.params.max_leaves:
             nodes = min(nodes, 2 * gradients.params.max_leaves)
@@ -170,7 +170,7 @@ class AdditiveActive(ActiveHalf):
                 layouts.append(SlotLayout.for_sums(bound, bound, public.plaintext_bits, shared))
             except ConfigError:
                 break
-        # Others' processors are taken to be like this one.
+        # Assume that other parties' processors are like this one.
         packing = _PACKING / (_LESS_BY_EIGHT if self._vectors and is_available() else 1)
         return min(
             layouts,
@@ -188,7 +188,7 @@ class AdditiveActive(ActiveHalf):
         return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **slots})
 
     def _take_noise(self, rows: int) -> NDArray[np.uint8]:
-        """What was made ahead for so many rows, or for fewer; nobody gets it again."""
+        """Remove and return noise made ahead, for at most ``rows`` rows."""
         taken = [np.empty((0, width(self._key.public.modulus)), np.uint8)]
         while self._noise and rows >= len(self._noise[-1]):
             taken.append(self._noise.pop())
@@ -196,7 +196,7 @@ class AdditiveActive(ActiveHalf):
         return np.concatenate(taken)
 
     def prepare(self) -> Sequence[Plan[None]]:
-        """Noise for as many rows as the last broadcast had."""
+        """Make noise for as many rows as the last broadcast had."""
         if not self._noise_ahead:
             return ()
         stock = sum(map(len, self._noise)) + self._noise_coming
@@ -232,7 +232,7 @@ class AdditiveActive(ActiveHalf):
         """Shares of a reply for each core; the last takes what is left of ``count``."""
         parts = self._layout.parts
         share = max(1, -(-len(packed) // self._parallelism))
-        # Whole eights, of which each takes the time of one, and whole sums.
+        # Shares are whole sums and multiples of eight: eight take the time of one.
         whole = _FEWEST_AT_ONCE * parts
         share = -(-share // whole) * whole
         sums = share // parts * self._layout.capacity

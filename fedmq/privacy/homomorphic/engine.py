@@ -1,11 +1,11 @@
-"""Gradients travel encrypted, passive parties add what they cannot read.
+"""Gradients travel encrypted; passive parties add ciphertexts that they cannot read.
 
 SecureBoost's own way (arXiv 1901.08755, Algorithms 1 and 2), for any additively homomorphic
 scheme. g and h of a row are packed into one ciphertext, and several sums into one before they
 return (as in SecureBoost+, arXiv 2110.10927). Sums are re-randomised, so that the key's owner
 cannot tell from their noise which rows were added.
 
-Arithmetic is imported when a half is made: options are read where none is needed.
+A half imports its arithmetic when it is made, since reading options needs none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["AdditiveEngine", "Scheme"]
 
 @dataclass(frozen=True)
 class Scheme:
-    """Where an engine's keys come from.
+    """The source of an engine's keys.
 
     ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
     ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
@@ -103,7 +103,7 @@ class AdditiveEngine(Engine):
     @staticmethod
     @abstractmethod
     def scheme() -> Scheme:
-        """Where keys come from."""
+        """The source of keys."""
 
     def key_bits_of(self, public: Values) -> int | None:
         n = public.get("n")

@@ -1,9 +1,9 @@
-"""How are numbers of people added by group, by somebody who cannot read them?
+"""How does a party add people's numbers by group without reading them?
 
 One ciphertext for each person holds in slots side by side: is the label 1, is the person selected,
-both at once, and the score in fixed point. Their product by group decrypts to the sums. What lies
-above the slots is masked before it leaves: whoever encrypts something else than slots reads
-:func:`sum_bits` bits of a group and no more.
+both at once, and the score in fixed point. Their product by group decrypts to the sums. Bits above
+the slots are masked before a sum leaves: ciphertexts of other contents disclose at most
+:func:`sum_bits` bits of a group.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 SCORE_BITS = 16
-"""Of a score's fraction: a mean is exact to 2^-17."""
+"""Bits of a score's fraction: a mean is exact to 2^-17."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """Of one group: how many have label 1, are selected, are both; and the sum of their scores."""
+    """The counts of one group (label 1, selected, both), and the sum of its scores."""
 
     ones: int
     selected: int
@@ -67,7 +67,7 @@ class EncryptPeople:
     score: NDArray[np.float64]
 
     def run(self) -> NDArray[np.uint8]:
-        """uint8 (people, bytes), as of the wire."""
+        """The ciphertexts as wire bytes: uint8 (people, bytes)."""
         slot = len(self.ones).bit_length()
         fixed = np.rint(self.score * 2**SCORE_BITS).astype(np.int64)
         plaintexts = [
@@ -89,7 +89,7 @@ class DecryptGroupSums:
     people: int
 
     def run(self) -> tuple[GroupFigures, ...]:
-        """By group; MessageError where ciphertexts do not fit the key."""
+        """The figures by group; MessageError if ciphertexts do not fit the key."""
         public, slot = self.key.public, self.people.bit_length()
         sums = decrypting(self.key).decrypt(from_wire(self.ciphertexts, public.modulus))
         found = []
@@ -102,13 +102,13 @@ class DecryptGroupSums:
 
 
 def decrypting(key: PrivateKey) -> PrivateKey:
-    """The same key for noise of any order, as that of sums by group is."""
+    """The same key for noise of any order, as sums by group have it."""
     primes = Prime.whole(key.first.p), Prime.whole(key.second.p)
     return PrivateKey(*primes, key.noise_base, key.tabled_noise)
 
 
 def sum_bits(people: int) -> int:
-    """Bits of the sums of a group, of at most so many people."""
+    """Bits of the sums of a group of at most ``people`` people."""
     return 4 * people.bit_length() + SCORE_BITS
 
 
@@ -120,7 +120,8 @@ def add_by_group(
     ``ciphertexts`` uint8 (people, bytes), ``group_of`` (people,) from 0 on.
 
     Raises:
-        MessageError: not one ciphertext of this key for each person, or a key too short for sums.
+        MessageError: the ciphertexts are not one per person under this key, or the key is too
+        short.
     """
     numbers, modulus = from_wire(ciphertexts, public.modulus), public.modulus
     if len(numbers) != len(group_of):
@@ -132,8 +133,8 @@ def add_by_group(
     sums = [mpz(1)] * (int(group_of.max()) + 1)
     for group, number in zip(group_of.tolist(), numbers, strict=True):
         sums[group] = sums[group] * number % modulus
-    # All that the key can hold above the bits, so that what is decrypted is uniform there.
+    # The mask fills the key above the bits, so that the decryption is uniform there.
     masked = public.add_plaintexts(sums, [secrets.randbelow(masks) << bits for _ in sums])
-    # Whole noise: that of the key's owner may be made to show which people were added.
+    # Full noise: the key owner could craft its short noise to show which people were added.
     noise = [powmod(draw_unit(public.n), public.n, modulus) for _ in sums]
     return to_wire([c * r % modulus for c, r in zip(masked, noise, strict=True)], modulus)

@@ -49,7 +49,7 @@ _SPARSEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Tricks:
-    """What may be done to save products; the sums are the same."""
+    """The permitted ways to save products; the sums are the same."""
 
     joint: bool = True
     skip_fullest: bool = True
@@ -60,7 +60,7 @@ class FeatureCells:
     """The occupied bins of one feature.
 
     ``cell_of`` (rows,) int64 is each row's cell, ``codes`` (cells,) the bin of each cell, and
-    ``fullest`` the most rows that are in one.
+    ``fullest`` the most rows of a cell.
     """
 
     feature: int
@@ -75,7 +75,7 @@ class FeatureCells:
 
     @property
     def spread(self) -> int:
-        """Products that it takes to get from the sums of cells to those of bins."""
+        """Products from the sums of cells to the sums of bins."""
         return 0
 
 
@@ -101,7 +101,7 @@ class JointCells:
 
     @property
     def spread(self) -> int:
-        """Products that it takes to get from the sums of cells to those of bins."""
+        """Products from the sums of cells to the sums of bins."""
         parts = (self.first, self.second)
         return sum(self.size - part.size + part.spread for part in parts)
 
@@ -110,15 +110,15 @@ Cells = FeatureCells | JointCells
 
 
 def saved_by_skipping(group: Cells) -> int:
-    """Products that are saved if the fullest cell is the total less the others; below 0 if none.
+    """Products saved if the fullest cell is the total less the others; negative for a loss.
 
-    The first factor of a cell is no product, but the product of all others is one for each.
+    The first factor of a cell needs no product; in the product of all others each factor does.
     """
     return group.fullest - group.size - _INVERSE
 
 
 def products(groups: Sequence[Cells], tricks: Tricks) -> int:
-    """Products that it takes to sum all rows into the bins of all features of ``groups``."""
+    """Products to sum all rows into the bins of all features of ``groups``."""
     taken = sum(len(group.cell_of) - group.size + group.spread for group in groups)
     skipping = groups if tricks.skip_fullest else ()
     saved = [max(0, saved_by_skipping(group)) for group in skipping]
@@ -140,7 +140,7 @@ def plan_cells(bins: NDArray[np.integer], tricks: Tricks) -> list[Cells]:
 
 
 def _joined(features: Sequence[Cells]) -> list[Cells]:
-    """Groups joined greedily, as if no fullest cell were skipped: that joins a little too much."""
+    """Groups joined greedily. Ignoring skipped fullest cells joins a little too much."""
     groups = dict(enumerate(features))
     savings = {(a, b): _saving(groups[a], groups[b]) for b in groups for a in range(b)}
     joined = len(groups)
@@ -191,7 +191,7 @@ def _join(first: Cells, second: Cells) -> JointCells:
 # Encrypted histograms: sums of ciphertexts per node, feature and bin.
 #
 # To add ciphertexts is to multiply them modulo the key's modulus, 3 to 4 µs at 2048 bits, two
-# thirds of them the reduction; everything else here is about doing it less often. A cell that no
+# thirds of them the reduction; the rest of this file saves products. A cell that no
 # row falls into is 1, the encryption of zero without noise, and products of the same ciphertexts
 # are the same number: sums must be re-randomised before they leave.
 
@@ -312,7 +312,7 @@ def _products(
 def _products_but_fullest(
     factors: Sequence[mpz], group: Cells, total: mpz, modulus: mpz
 ) -> list[mpz]:
-    """The same, where the cell of most rows is ``total`` less all others."""
+    """The same products; the cell of most rows is ``total`` less all others."""
     fullest = int(np.bincount(group.cell_of).argmax())
     rest = np.flatnonzero(group.cell_of != fullest)
     chosen = [factors[row] for row in rest.tolist()]

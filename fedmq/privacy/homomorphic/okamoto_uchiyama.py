@@ -11,7 +11,8 @@ it at random modulo q, where it holds nothing of the plaintext, as for r of full
 is square: then quadratic characters, of which q's is public (the Jacobi symbol modulo n), show
 nothing.
 
-Never show a decryption to whoever made the ciphertext: that of a plaintext beyond p betrays p.
+Never show a decryption to the maker of the ciphertext: the decryption of a plaintext beyond p
+betrays p.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from fedmq.privacy.homomorphic.scheme import (
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 
-# Below this nothing is left to protect, not even in a test.
+# Shorter keys protect nothing, not even in a test.
 _SMALLEST_BITS = 192
 
 
@@ -148,5 +149,5 @@ def _random_squares(q: mpz, count: int) -> list[mpz]:
 
 
 def _prime_bits(n_bits: int) -> int:
-    """Length of p, which everybody has to know: a third of n, rounded up."""
+    """The public length of p: a third of n, rounded up."""
     return -(-int(n_bits) // 3)

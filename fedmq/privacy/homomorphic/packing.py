@@ -7,8 +7,8 @@ at once. Since g is signed, slots are balanced digits: -2^(s-1) < v < 2^(s-1).
 Narrow pairs leave room for several rows in one ciphertext: v_0 + v_1·2^s + …, the row at *place* p
 in slot p. Rows are summed by place. Packing shifts the sum of the last place least, that of the
 first place most: their slots meet in one, which then holds the sum over all rows. The slots around
-it hold what happened to lie beside them, which would tell who was added; `masks` cover these slots
-with random numbers, 2^-40 from uniform, and slots are so much wider.
+it hold partial sums, which would tell which rows were added. `masks` cover these slots with random
+numbers, 2^-40 from uniform; slots are wider by that much.
 
 A row of several outputs has a pair for each. They lie in slots of as few ciphertexts as hold them,
 its parts; sums are made by part, and packed with those of the same part.
@@ -29,7 +29,7 @@ from fedmq.privacy.homomorphic.scheme import SeededBytes
 __all__ = ["MOST_SHARED", "SlotLayout"]
 
 MOST_SHARED = 4
-"""Rows of a ciphertext at most."""
+"""The most rows of a ciphertext."""
 
 # A sum must fit int64.
 _LARGEST_BOUND = 2**63 - 1
@@ -37,7 +37,7 @@ _LARGEST_BOUND = 2**63 - 1
 # Masked slots hold up to two sums, and a mask 2^40 times as wide.
 _GUARD_BITS = 41
 
-# Of a mask, beyond its width: it is 2^-64 from uniform.
+# Bytes of a mask beyond its width: it is 2^-64 from uniform.
 _EXTRA_BYTES = 8
 
 
@@ -53,7 +53,7 @@ class SlotLayout:
     outputs: int = 1
     """Pairs of a row; where there are several, no rows share a ciphertext."""
     pairs: int = 1
-    """Of them in a ciphertext."""
+    """Pairs in a ciphertext."""
 
     @classmethod
     def for_sums(
@@ -140,7 +140,7 @@ class SlotLayout:
     def by_place(self, sums: Sequence[Sequence[mpz]]) -> list[mpz]:
         """``sums`` of the rows at each place, `rows` sequences, in the order that `pack` takes.
 
-        Shifted as they then are, all places of a sum meet in one slot.
+        The shifts of `pack` bring all places of a sum into one slot.
         """
         return [c for places in zip(*reversed(sums), strict=True) for c in places]
 
@@ -170,7 +170,7 @@ class SlotLayout:
         return -(-count // self.capacity) * self.parts
 
     def whole_parts(self, ciphertexts: int) -> int:
-        """The most packed ciphertexts, no more than so many, that hold whole sums; at least one."""
+        """The most ciphertexts that hold whole sums, up to ``ciphertexts``; at least one."""
         return max(1, ciphertexts // self.parts) * self.parts
 
     def pack(self, ciphertexts: Sequence[mpz], modulus: mpz) -> list[mpz]:
@@ -208,7 +208,7 @@ class SlotLayout:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         if self.rows > 1:
             return self._unpack_masked(plaintexts, count)
-        # With half a slot added to each, no digit is negative, and bits are all there is to cut.
+        # Half a slot added to each digit makes all digits non-negative: cutting bits suffices.
         last = count - (len(plaintexts) - 1) * self.capacity
         joined = [
             self._lifted(plaintext, last if index == len(plaintexts) - 1 else self.capacity, index)

@@ -36,7 +36,7 @@ from fedmq.privacy.homomorphic.scheme import (
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 
-# Below this nothing is left to protect, not even in a test.
+# Shorter keys protect nothing, not even in a test.
 _SMALLEST_BITS = 128
 
 
@@ -69,7 +69,7 @@ class PublicKey(scheme.PublicKey):
         return phe.PaillierPublicKey(int(self.n))
 
     def to_phe_numbers(self, ciphertexts: Sequence[mpz]) -> list[phe.EncryptedNumber]:
-        """The ciphertexts of integers as python-paillier's, which it adds and decrypts."""
+        """The ciphertexts of integers as python-paillier's numbers, to add and decrypt there."""
         public = self.to_phe()
         return [phe.EncryptedNumber(public, int(ciphertext)) for ciphertext in ciphertexts]
 

@@ -1,4 +1,4 @@
-"""The passive party's half of the encrypting engines: it adds what it cannot read."""
+"""The passive party's half of the encrypting engines: it adds ciphertexts it cannot read."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive"]
 
-# The root is summed while its rows arrive, in about so many parts. With fewer rows in a part, joint
-# sums would save too little.
+# The root is summed while its rows arrive, in about this many parts. Smaller parts would make joint
+# sums save too little.
 _EARLY_PARTS = 4
 _FEWEST_ROWS = 4096
-# Rows of a computation: each is unpacked into a number of about a kilobyte.
+# The most rows of a computation: each is unpacked into a number of about a kilobyte.
 _MOST_ROWS = 32768
 
 _MOST_SUM_BITS = 63
@@ -122,7 +122,7 @@ class _ShowCandidates:
         return self.addition.show(self.sums, runs, places[self.order], self.layout, self.random)
 
     def _runs(self) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
-        """Runs of cells whose running sums are what goes left, and each candidate's place there.
+        """Runs of cells whose running sums are left sums, and each candidate's place there.
 
         As `CandidateTable.left_sums`.
         """
@@ -189,7 +189,7 @@ class AdditivePassive(PassiveHalf):
     ) -> None:
         self._secret = secret or self._secret
         self._most_sum_bits = _sum_bits(int(np.count_nonzero(training)), value_bits)
-        # Gradients of all their bits, or of several outputs, have no room for other rows.
+        # Gradients at full resolution, or of several outputs, leave no room for other rows.
         self._most_shared = MOST_SHARED if value_bits < RESOLUTION_BITS and outputs == 1 else 1
         self._outputs = outputs
 
@@ -210,7 +210,7 @@ class AdditivePassive(PassiveHalf):
         layout = self._checked_layout(piece)
         if self._layout is None:
             self._layout = layout
-            # Workers read it in place, so that each tree gets its own.
+            # Workers read the array in place, so each tree gets its own.
             most = -(-self._bins.n_rows // layout.rows) * layout.parts
             shape = (most, width(self._key.modulus))
             self._ciphertexts = large_zeros(shape, np.uint8)
@@ -257,7 +257,7 @@ class AdditivePassive(PassiveHalf):
             raise MessageError(
                 "a gradient broadcast of another number of ciphertexts than its rows"
             )
-        # Masks hide what lies beside a sum only if slots are as wide as any sum, and the guard.
+        # Masks hide the neighbours of a sum only if a slot holds any sum plus the guard.
         if shared > 1 and layout.sum_bits <= h:
             raise MessageError("a gradient broadcast without room for masks")
         return layout
@@ -267,8 +267,8 @@ class AdditivePassive(PassiveHalf):
 
         Refuse slots that are wider, or fewer, than sums of the training's rows need.
 
-        In room that sums do not need, numbers could stand that say of each sum which rows are in
-        it. The layout follows from the width of h, which follows from rows and fixed point.
+        Unneeded room could hold numbers that tell for each sum which rows are in it. The layout
+        follows from the width of h, which follows from rows and fixed point.
         """
         most = (1 << min(layout.h_bits, self._most_sum_bits)) - 1
         bits = self._key.plaintext_bits
@@ -285,8 +285,8 @@ class AdditivePassive(PassiveHalf):
         return needed
 
     def sums_bytes(self, nodes: int) -> int:
-        # Half a tree is its last level, of whose siblings one is summed, in parts that are kept
-        # until all are there.
+        # Half a tree is its last level. One sibling of each pair is summed, in parts that are kept
+        # until all have arrived.
         level = nodes // 2 + 1
         summed = -(-level // 2) if self._subtract_siblings else level
         parts = max(self._parallelism, _EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
@@ -314,7 +314,7 @@ class AdditivePassive(PassiveHalf):
             ]
         )
         self._sums |= zip((node for node, _ in level.subtracted), subtracted, strict=True)
-        # Replies leave while the next nodes are shown, so that the other side can begin.
+        # Replies leave while the next nodes are prepared, so that the other side can begin.
         for start in range(0, len(queries), 2 * self._parallelism):
             yield from self._show(queries[start : start + 2 * self._parallelism], self._layout)
 
@@ -347,7 +347,7 @@ class AdditivePassive(PassiveHalf):
         parts_of = np.resize(np.arange(layout.parts, dtype=np.int32), len(together))
         places = self._place_of[together] + parts_of
         slots = slots * np.int32(layout.places) + places
-        # A place that is not cut in parts has more rows, of which joint sums save more.
+        # A place that is not cut in parts has more rows, so joint sums save more.
         order = np.argsort(places, kind="stable")
         together, slots, parts_of = together[order], slots[order], parts_of[order]
         return [
@@ -389,11 +389,11 @@ class AdditivePassive(PassiveHalf):
             yield Reply(query.node, self._pieces(packed, len(query.order), layout))
 
     def _seed(self, query: Query) -> bytes:
-        """Of an answer's noise: no other node of a session has it, and a node has one answer."""
+        """The seed of an answer's noise, unique in the session: a node has one answer."""
         return hmac.digest(self._secret, struct.pack(">QQ", query.tree, query.node), "sha256")
 
     def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[tuple[int, int]]:
-        """Ranges of a node's order that end where a ciphertext is full: all cores are at work."""
+        """Ranges of a node's order for all cores, each ending at a full ciphertext."""
         cores = -(-self._parallelism // queries)
         groups = layout.packed_count(len(query.order)) // layout.parts
         groups = max(_FEWEST_AT_ONCE, -(-groups // cores))

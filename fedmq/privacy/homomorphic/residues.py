@@ -55,7 +55,7 @@ def to_wire(ciphertexts: Sequence[mpz], modulus: mpz) -> NDArray[np.uint8]:
 def numbers(data: bytes, size: int) -> list[mpz]:
     """The little-endian numbers, of ``size`` bytes each, that ``data`` is made of."""
     count = len(data) // size
-    # Zeros at the end are not unpacked, but of nothing one zero is.
+    # GMP does not unpack zeros at the end, but unpacks nothing as one zero.
     found: list[mpz] = unpack(mpz.from_bytes(data, "little"), 8 * size)[:count]
     return found + [mpz(0)] * (count - len(found))
 
@@ -89,8 +89,7 @@ def from_wire(rows: NDArray[np.uint8], modulus: mpz) -> list[mpz]:
 # 64-bit sums. So numbers are cut into limbs of 52 bits, and a vector holds one limb of each of
 # eight numbers. The products are those of S. Gueron, V. Krasnov, "Accelerating big integer
 # arithmetic using Intel IFMA extensions", ARITH 2016, with Montgomery's reduction limb by limb.
-#
-# LLVM, by way of llvmlite, translates what is written here when it is first used. Time and memory
+# LLVM, through llvmlite, translates this code on first use. Time and memory
 # accesses do not depend on the numbers, only on their places.
 
 
@@ -348,8 +347,8 @@ _POWERS_AT_ONCE = 64  # of each, a row for every two bits of the exponent
 class Residues:
     """Products modulo the odd number ``modulus``.
 
-    A processor without the instructions makes them one by one, and thrice as slowly as on plain
-    numbers: that is for a worker on another machine, which is sent rows.
+    A processor without the instructions multiplies one by one, three times slower than plain
+    numbers: a fallback for a worker on another machine that receives rows.
     """
 
     def __init__(self, modulus: mpz) -> None:
@@ -409,7 +408,7 @@ class Residues:
 
     def square(self, rows: Rows, times: int) -> None:
         """Each of the rows (count, words) becomes its power 2^times."""
-        # One call, which takes longer to begin and end than its products do.
+        # One call: its start and end take longer than its products.
         whole = self.in_eights(rows) if len(rows) % LANES else rows
         every = np.tile(np.arange(len(whole)), times)
         self.multiply(whole, every, whole, every, whole, every)
@@ -418,8 +417,8 @@ class Residues:
     def power(self, rows: Rows, exponent: mpz) -> Rows:
         """Each of the rows (count, words) to the power of a secret exponent.
 
-        Time, and which memory is read, depend on the exponent's length alone: of the powers that
-        two bits can ask for, all are read, and masks choose.
+        Time, and which memory is read, depend on the exponent's length alone: all powers that two
+        bits can select are read, and masks choose.
         """
         parts = [
             self._power(self.in_eights(rows[first : first + _POWERS_AT_ONCE]), exponent)

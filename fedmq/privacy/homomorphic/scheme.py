@@ -1,4 +1,4 @@
-"""What every additively homomorphic scheme offers, and what its keys and its noise are made of.
+"""The interface of additively homomorphic schemes, and the parts of their keys and noise.
 
 Ciphertexts are units modulo a public number. First come the primes of keys, residues modulo two of
 them, random powers of one base as noise, and encryption modulo the square of a secret prime.
@@ -43,8 +43,8 @@ __all__ = [
     "rough_part",
 ]
 
-# (p-1)/2 shares no factor with it, so that noise has no part in a small subgroup. Such a part would
-# distinguish ciphertexts, and the powers of one base often cannot cover it.
+# (p-1)/2 shares no factor with this number, so that noise has no part in a small subgroup. Such a
+# part would distinguish ciphertexts, and the powers of one base often cannot cover it.
 _SMALL_PRIMES = primorial(1000)
 
 # GMP runs Baillie-PSW first, and Miller-Rabin with random bases for the rounds beyond 24.
@@ -147,17 +147,17 @@ def _inverse(first: mpz, second: mpz) -> mpz:
 # is not known: they are 2^-64 from uniform.
 _STATISTICAL_BITS = 64
 
-# Bytes of a table. Its length follows from somebody else's key: beyond this it is done without, as
-# for keys above 4096 bits whose noise is as long as they are.
+# Bytes of a table. Another party's key decides its length: beyond this limit there is no table, as
+# for keys above 4096 bits whose noise is as long as the key.
 _MOST_TABLE = 160_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SeededBytes:
-    """Random bytes that whoever knows the ``seed`` (32 bytes) draws again.
+    """Random bytes that the ``seed`` (32 bytes) reproduces.
 
-    SHAKE-256 (FIPS 202) of seed, number and purpose: without the seed nobody can tell them apart.
-    ``first`` is the number of the first ciphertext at hand. A fresh seed unless one is given.
+    SHAKE-256 (FIPS 202) of seed, number and purpose: indistinguishable from random without the
+    seed. ``first`` is the number of the first ciphertext at hand. A fresh seed unless one is given.
     """
 
     seed: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
@@ -170,7 +170,7 @@ class SeededBytes:
 
 
 def order_bits(key_bits: int, prime_bits: int) -> int:
-    """How many bits the order of the noise has modulo a secret prime of an n of ``key_bits``.
+    """The bits of the order of the noise modulo a secret prime of an n of ``key_bits``.
 
     Giant steps find a logarithm in 2^(bits/2), and factor n in as many (Coron, Joux, Mandal,
     Naccache, Tibouchi, PKC 2011). So it is twice the strength that n has: 112, 128, 192 and 256
@@ -198,14 +198,14 @@ def exponent_bytes(base_order_bits: int) -> int:
 
 
 def has_table(modulus: mpz, places: int) -> bool:
-    """Whether a table of so many places may be made, or would take too much memory."""
+    """Whether a table of ``places`` places fits the memory limit."""
     return bool(places * 256 * -(-modulus.bit_length() // 8) <= _MOST_TABLE)
 
 
 def public_noise(
     base: mpz, modulus: mpz, base_order_bits: int, count: int, random: SeededBytes | None = None
 ) -> list[mpz]:
-    """``count`` random powers of ``base``, for one who knows only the whole modulus.
+    """``count`` random powers of ``base``, from the modulus alone.
 
     They are uniform among its powers up to 2^-64 if it has fewer than 2^``base_order_bits``.
     """
@@ -314,7 +314,7 @@ def _inverses(units: Sequence[mpz], prime: mpz) -> list[mpz]:
     return inverses[::-1]
 
 
-# What every additively homomorphic scheme offers, whatever its arithmetic.
+# The interface of every additively homomorphic scheme, whatever its arithmetic.
 #
 # Ciphertexts are units modulo a public number. The product of two decrypts to the sum of their
 # plaintexts, and a ciphertext of zero, the *noise*, is a random power of one base. A scheme is a
@@ -328,7 +328,7 @@ _FEWEST_AT_ONCE = 3
 
 @dataclass(frozen=True)
 class PublicKey(ABC):
-    """What everybody may know: enough to add ciphertexts and to hide what was added.
+    """The public half of a key: enough to add ciphertexts and to hide their origin.
 
     ``noise_base`` is a ciphertext of zero that has fewer than 2^``noise_bits`` powers, and these
     are the noise.
@@ -356,7 +356,7 @@ class PublicKey(ABC):
         """A ciphertext of zero as the scheme was first published, from a full power."""
 
     def add_plaintexts(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
-        """The sums of ciphertexts and plaintexts, under the noise that was there.
+        """The sums of ciphertexts and plaintexts, under the same noise.
 
         Raises `MessageError` unless `adds_plaintexts`.
         """
@@ -368,8 +368,8 @@ class PublicKey(ABC):
         """The same plaintexts under fresh noise, hidden even from the key's owner.
 
         The new noise is uniform among the powers of the base up to 2^-64, so that the owner, who
-        knows the noise of every row, cannot tell which rows were summed. ``random`` makes it again
-        for whoever knows its seed.
+        knows the noise of every row, cannot tell which rows were summed. The seed of ``random``
+        reproduces the noise.
         """
         modulus, count = self.modulus, len(ciphertexts)
         noise = public_noise(self.noise_base, modulus, self.noise_bits, count, random)
@@ -377,7 +377,7 @@ class PublicKey(ABC):
 
 
 class PrivateKey(ABC):
-    """What one party alone knows: enough to decrypt, and to encrypt fast."""
+    """The secret half of a key: enough to decrypt, and to encrypt fast."""
 
     tabled_noise: bool
     """Whether noise comes from tables of powers of the public base."""
@@ -385,7 +385,7 @@ class PrivateKey(ABC):
     @property
     @abstractmethod
     def public(self) -> PublicKey:
-        """The half to show to others."""
+        """The public half."""
 
     @abstractmethod
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
@@ -473,7 +473,7 @@ def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
     under it, or nothing decrypts), or has fewer than ``smallest_bits`` bits or more than 16,384.
     """
     candidate = mpz(n)
-    if candidate.bit_length() > MOST_KEY_BITS:  # to look at it would take hours
+    if candidate.bit_length() > MOST_KEY_BITS:  # the checks would take hours
         raise Refused(
             f"{owner}: its public key has {candidate.bit_length()} bits, "
             f"{MOST_KEY_BITS} is the most"

@@ -1,10 +1,10 @@
 """How do two parties begin oblivious transfers? With 128 of them, by exponentiation.
 
 Naor and Pinkas, "Efficient Oblivious Transfer Protocols" (SODA 2001), section 3, in the group of
-2048 bits of RFC 3526, against parties that follow the protocol. The sender publishes C, of which
-nobody knows the logarithm, and R = g^r. For the choice c the receiver makes PK_c = g^k and
-PK_{1-c} = C / PK_c, and sends PK_0. Both know PK_c^r = R^k; the receiver cannot know PK_{1-c}^r.
-It rests on Diffie-Hellman, which a quantum computer would break.
+2048 bits of RFC 3526, against parties that follow the protocol. The sender publishes C, of unknown
+logarithm, and R = g^r. For the choice c the receiver makes PK_c = g^k and PK_{1-c} = C / PK_c, and
+sends PK_0. Both know PK_c^r = R^k; the receiver cannot know PK_{1-c}^r. It rests on Diffie-Hellman,
+which a quantum computer would break.
 
 Protocols on Curve25519 subtract points, or map choices to them; X25519 alone offers neither.
 """
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 TRANSFERS = 128
-"""As many as bits of security."""
+"""The number of base transfers: one per bit of security."""
 
 ELEMENT_BYTES = 256
 
@@ -56,7 +56,7 @@ def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
     """``elements`` as ``count`` elements of the group: uint8 (count, 256), little-endian.
 
     Raises:
-        MessageError: they are not.
+        MessageError: ``elements`` have another type, shape or range.
     """
     if (
         not isinstance(elements, np.ndarray)
@@ -72,7 +72,7 @@ def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, eq=False)
 class MakeOffer:
-    """What the sender publishes, C and R: uint8 (2, 256)."""
+    """Make the sender's public elements, C and R: uint8 (2, 256)."""
 
     label: ClassVar[str] = "MakeOffer"
     seed: bytes = field(repr=False)
@@ -146,7 +146,7 @@ def _exponents(seed: bytes, purpose: str, count: int) -> list[mpz]:
 
 
 def _power(base: mpz, exponent: mpz) -> mpz:
-    # Takes the same time for every exponent of the same length; it must not be 0.
+    # Constant time for exponents of the same length; the exponent must not be 0.
     return gmpy2.powmod_sec(base, exponent + 1, _MODULUS)
 
 

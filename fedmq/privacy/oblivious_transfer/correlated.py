@@ -43,7 +43,7 @@ _LOW_HALF = np.uint64(2**32 - 1)
 
 
 def wide(numbers: NDArray[np.int64] | NDArray[np.uint64]) -> Wide:
-    """Words of 64 bits; of signed ones the sign goes on above."""
+    """``numbers`` widened to two words; signed ones by sign extension."""
     above = numbers >> 63 if numbers.dtype == np.int64 else np.zeros_like(numbers)
     return np.stack([numbers.view(np.uint64), above.view(np.uint64)], axis=-1)
 
@@ -82,7 +82,7 @@ def shift_up(numbers: Wide, bits: int) -> Wide:
 
 
 def multiply(left: Wide, right: Wide) -> Wide:
-    """The schoolbook's, in halves of words."""
+    """The product, by schoolbook multiplication in halves of words."""
     x, y = left[..., 0], right[..., 0]
     x_low, x_high, y_low, y_high = x & _LOW_HALF, x >> _HALF, y & _LOW_HALF, y >> _HALF
     middle = x_high * y_low + (x_low * y_low >> _HALF)
@@ -92,7 +92,7 @@ def multiply(left: Wide, right: Wide) -> Wide:
 
 
 def sum_of(numbers: Wide) -> Wide:
-    """Along the first axis."""
+    """The sum along the first axis."""
     halves = np.stack([numbers & _LOW_HALF, numbers >> _HALF], axis=-1).sum(axis=0)
     low, high = halves[..., 0, :], halves[..., 1, :]  # each below 2^64 for 2^32 numbers
     return add(
@@ -109,7 +109,7 @@ def bits_of(numbers: Wide, count: int) -> NDArray[np.bool_]:
 
 
 def integers_of(bits: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """What fewer than 64 ``bits`` (count, ...), the lowest first, stand for: int64 (...)."""
+    """The integers of fewer than 64 ``bits`` (count, ...), the lowest first: int64 (...)."""
     powers = np.int64(1) << np.arange(len(bits))
     return np.tensordot(powers, bits.astype(np.int64), axes=1)
 
@@ -118,8 +118,8 @@ def integers_of(bits: NDArray[np.bool_]) -> NDArray[np.int64]:
 #
 # Correlated transfers (Asharov, Lindell, Schneider and Zohner, CCS 2013): for each choice the
 # parties get random numbers modulo 2^128 whose sum is the sender's number where the choice is 1,
-# and else 0. Products are sums of such: of each bit of one factor, and the other factor times that
-# bit's place (Gilboa, CRYPTO 1999, section 4.1).
+# and else 0. A product is a sum of correlated transfers: one for each bit of one factor, of the
+# other factor times that bit's place (Gilboa, CRYPTO 1999, section 4.1).
 
 
 def offer(
@@ -129,7 +129,7 @@ def offer(
     permutation: Permutation,
     tweaks: Tweaks,
 ) -> tuple[Wide, Wide]:
-    """The sender's shares, and what it sends: both (n, k, 2).
+    """The sender's shares and its message: both (n, k, 2).
 
     ``rows`` (n, 2) and ``secret`` as `ExtensionSender` has them; ``numbers`` (n, k, 2).
     """
@@ -151,7 +151,7 @@ def receive(
     """The receiver's shares: (n, k, 2), where k is ``width``.
 
     Raises:
-        MessageError: what was ``sent`` is of another shape.
+        MessageError: ``sent`` has another shape.
     """
     shape = (len(rows), width, 2)
     if not isinstance(sent, np.ndarray) or sent.dtype != np.uint64 or sent.shape != shape:
@@ -173,5 +173,5 @@ def offered_factors(factors: Wide, bits: int) -> Wide:
 
 
 def joined_products(shares: Wide, bits: int) -> Wide:
-    """Shares of the products (n, k, 2), of those (bits * n, k, 2) of their parts."""
+    """Shares of the products (n, k, 2), from ``shares`` (bits * n, k, 2) of their parts."""
     return sum_of(shares.reshape(bits, -1, *shares.shape[1:]))

@@ -6,8 +6,8 @@ of 128 bits, the sender a row q = t ⊕ choice · s, where s is the sender's sec
 base transfers, in which the roles are turned round. The rows are also labels of a garbled circuit,
 whose difference is s. Its lowest bit must be 1.
 
-First comes what an extension is made of: numbers that no two hashes of a session share, the hash,
-columns of bits as rows, and the check.
+In the order of the file: tweaks, which no two hashes of a session share, the hash, the
+transposition of bits, the check, and the extension.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
 
 
 class Tweaks:
-    """The numbers from ``start`` to before ``stop`` that nobody has used yet.
+    """The unused numbers from ``start`` up to, not including, ``stop``.
 
-    A session begins with all of them. Both parties take as many for the same things in the same
-    order, and so need not send them. After a crash a session begins anew with a new secret.
+    A session begins with all of them. Both parties take equal counts in the same order, so tweaks
+    need not travel. After a crash a session begins anew with a new secret.
     """
 
     def __init__(self, start: int = 0, stop: int = 2**64) -> None:
@@ -52,22 +52,22 @@ class Tweaks:
 
     @property
     def start(self) -> int:
-        """The first of them."""
+        """The first unused number."""
         return self._next
 
     @property
     def left(self) -> int:
-        """So many have not been used."""
+        """The count of unused numbers."""
         return self._stop - self._next
 
     def take(self, count: int) -> Tweaks:
-        """The next ``count`` numbers, which are no longer among these."""
+        """Remove and return the next ``count`` numbers."""
         self._check(count)
         self._next += count
         return Tweaks(self._next - count, self._next)
 
     def spend(self, count: int) -> NDArray[np.uint64]:
-        """The next ``count`` numbers for one use: uint64 (count,). None may be left after it."""
+        """Use up all numbers, ``count`` of them: uint64 (count,)."""
         self._check(count)
         if count != self.left:
             raise ValueError(f"{count} of {self.left} tweaks are used: take so many first")
@@ -84,15 +84,14 @@ class Tweaks:
 #
 # H(x, t) = P(P(x) ⊕ t) ⊕ P(x), where P is AES-128 under a public key of the session: circular and
 # tweakable correlation robust if AES is ideal (Guo, Katz, Wang and Yu, "Efficient and Secure
-# Multiparty Computation from Fixed-Key Block Ciphers", IEEE S&P 2020, section 7.4). A key of its
-# own for each session keeps bounds good for many sessions (Guo, Katz, Wang, Weng and Yu, CRYPTO
-# 2020).
+# Multiparty Computation from Fixed-Key Block Ciphers", IEEE S&P 2020, section 7.4). A separate key
+# for each session keeps bounds good for many sessions (Guo, Katz, Wang, Weng and Yu, CRYPTO 2020).
 
 
 BLOCK_BYTES = 16
 BLOCK_WORDS = 2
 
-_ROOM = BLOCK_BYTES - 1  # that the library asks for behind what it writes
+_ROOM = BLOCK_BYTES - 1  # the library needs this space behind its output
 
 
 class Permutation:
@@ -171,7 +170,7 @@ def transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
 # in AES-GCM: two columns that differ collide with chance (blocks + 1) / 2^128.
 #
 # A receiver that cheats in a column is caught unless it guesses that bit of the sender's secret.
-# Whoever finds a receiver cheating ends the session, and never uses the secret again.
+# A sender that detects cheating ends the session, and never uses the secret again.
 
 
 HASH_BYTES = 16
@@ -182,18 +181,19 @@ _NONCE = bytes(12)  # a key is used for one extension only, and nothing is encry
 class LinearHash:
     """GHASH of columns of ``width`` bytes: the hash of a XOR is the XOR of hashes.
 
-    The key is SHA-256 of ``purpose`` and all that the receiver sent, uint8 (columns, width).
+    The key is SHA-256 of ``purpose`` and of all columns that the receiver sent, uint8 (columns,
+    width).
     """
 
     def __init__(self, sent: NDArray[np.uint8], purpose: str) -> None:
         digest = hashlib.sha256(f"fedmq consistency {purpose} {sent.shape}\0".encode())
         digest.update(np.ascontiguousarray(sent).data)
         self._key = digest.digest()[:HASH_BYTES]
-        # A tag is linear in the data but for a constant: that of zeros.
+        # A tag is linear in the data except for a constant: the tag of zeros.
         self._constant = self._tag(np.zeros(sent.shape[1], np.uint8))
 
     def __call__(self, columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Of contiguous ``columns`` (n, width): uint8 (n, 16)."""
+        """Hashes of contiguous ``columns`` (n, width): uint8 (n, 16)."""
         return np.stack([self._tag(column) for column in columns]) ^ self._constant
 
     def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -216,7 +216,7 @@ def draw_choices(seed: bytes) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extended:
-    """What the receiver sends for an extension.
+    """The receiver's message for an extension.
 
     ``columns`` uint8 (128, width): choices, masked. ``choice_hash`` uint8 (16,) and
     ``column_hashes`` uint8 (128, 16) show that the choices are the same in all of them.
@@ -227,7 +227,7 @@ class Extended:
     column_hashes: NDArray[np.uint8]
 
     def check(self, count: int) -> None:
-        """Raises `MessageError` unless these are of ``count`` transfers."""
+        """Raise `MessageError` unless the message is about ``count`` transfers."""
         for name, array, shape in (
             ("columns", self.columns, (TRANSFERS, _width(count))),
             ("hash of choices", self.choice_hash, (HASH_BYTES,)),
@@ -239,16 +239,16 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class ExtensionReceiver:
-    """Who chooses. ``pairs`` uint8 (128, 2, 32): both seeds of each base transfer."""
+    """The choosing party. ``pairs`` uint8 (128, 2, 32): both seeds of each base transfer."""
 
     pairs: NDArray[np.uint8] = field(repr=False)
 
     def extend(
         self, choices: NDArray[np.bool_], tweaks: Tweaks
     ) -> tuple[Extended, NDArray[np.uint64]]:
-        """What is sent, and a row for each of ``choices``, bool (n,): uint64 (n, 2).
+        """The message, and a row for each of ``choices``, bool (n,): uint64 (n, 2).
 
-        ``tweaks`` of n numbers, which are spent: other choices under them would be bare.
+        Spends the n ``tweaks``: other choices under them would lie open.
         """
         count = len(choices)
         purpose = _purpose(tweaks, count)
@@ -262,9 +262,9 @@ class ExtensionReceiver:
         return Extended(sent, choice_hash, column_hashes), _rows(kept, count)
 
     def _padding(self, purpose: str) -> NDArray[np.uint8]:
-        """Choices of nothing, by which hashes say nothing of the others.
+        """Dummy choices, so that the hashes disclose nothing of the real ones.
 
-        The same whenever this is computed; the sender does not know half of the seeds.
+        They are deterministic; the sender does not know half of the seeds.
         """
         secret = hashlib.sha256(np.ascontiguousarray(self.pairs).data).digest()
         padding = Stream(secret, f"fedmq extension padding {purpose}").read(HASH_BYTES)
@@ -273,7 +273,7 @@ class ExtensionReceiver:
 
 @dataclass(frozen=True, eq=False)
 class ExtensionSender:
-    """Who does not learn what was chosen.
+    """The party that never learns the choices.
 
     ``choices`` bool (128,) as `draw_choices` has them; ``seeds`` uint8 (128, 32): those of the
     choices.
@@ -309,7 +309,7 @@ class ExtensionSender:
 
 
 def _purpose(tweaks: Tweaks, count: int) -> str:
-    """Of a stream that no other extension of the session reads."""
+    """The purpose of a stream that no other extension of the session reads."""
     start = tweaks.start
     tweaks.spend(count)
     return f"{start} {count}"
