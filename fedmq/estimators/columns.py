@@ -1,4 +1,4 @@
-"""Which columns of one table belong to which party, in the training and afterwards?"""
+"""The parties' columns of one table, in the training and afterwards."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _Values = dict[str, NDArray[np.float32]]
 
 
 def is_per_party(X: Any) -> bool:
-    """Whether ``X`` is a dict of tables; a sparse matrix may be a dict, too, but has a shape."""
+    """Whether ``X`` is a dict of tables; a sparse matrix may also be a dict, but has a shape."""
     return isinstance(X, Mapping) and not hasattr(X, "shape")
 
 
 def column_names(table: Any) -> list[str] | None:
-    """The columns' names of a data frame, None of anything else."""
+    """The column names of a data frame, or None."""
     names = getattr(table, "column_names", None)  # Arrow
     if names is None:
         names = getattr(table, "columns", None)  # pandas, Polars
@@ -84,7 +84,7 @@ class PartyColumns:
         return tuple(self.names[place] for place in self.places[party])
 
     def qualified(self, name: str) -> str:
-        """How a training names the column ``name``: another party's as ``party.column``."""
+        """The training's name of the column ``name``: ``party.column`` at another party."""
         for party, places in self.places.items():
             if any(self.names[place] == name for place in places):
                 return name if party == ACTIVE else f"{party}.{name}"
@@ -122,9 +122,9 @@ def _place(party: str, column: Any, names: Sequence[str]) -> int:
 class TrainedColumns:
     """The ``features`` of each party, the active party's first.
 
-    ``dealt``: how the columns of one table are dealt out; None where there is a table per party.
-    ``numbered``: that table was an array, whose columns have numbers and no names.
-    ``category_columns``: of each party, the features of each column of categories.
+    ``dealt``: the parties' columns of one table; None with a table per party. ``numbered``: the
+    table was an array, with numbers instead of column names. ``category_columns``: by party, the
+    features of each column of categories.
     """
 
     features: Mapping[str, tuple[str, ...]]
@@ -136,7 +136,7 @@ class TrainedColumns:
     def of(
         cls, X: Any, parties: Any, beside: Mapping[str, Any]
     ) -> tuple[TrainedColumns, _Values, Mapping[str, Any]]:
-        """How ``X`` falls apart, the features of each party, and what stands ``beside`` its rows.
+        """The columns of ``X`` by party, each party's features, and the values ``beside`` the rows.
 
         Raises:
             ConfigError: ``parties`` do not fit the columns.
@@ -160,7 +160,7 @@ class TrainedColumns:
         return cls(features, dealt, numbered, category_columns), values, matched.beside
 
     def values(self, X: Any, beside: Mapping[str, Any]) -> tuple[_Values, Mapping[str, Any]]:
-        """The features of each party, float32 (rows, features), and what is ``beside``.
+        """The features of each party, float32 (rows, features), and the values ``beside`` them.
 
         Raises:
             DataError: ``X`` has other columns, or rows cannot be matched.

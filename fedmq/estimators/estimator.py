@@ -1,6 +1,6 @@
 """Classifier and regressor of scikit-learn, by federated trees.
 
-What both share comes first: parameters, checks of tables, and the training itself.
+The shared base comes first: parameters, checks of tables, and the training.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @abstractmethod
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
-        """The parameters that the labels ``y`` (rows,) decide."""
+        """The parameters that depend on the labels ``y`` (rows,)."""
 
     @abstractmethod
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Labels ``y`` (rows,) as the objective takes them."""
+        """Labels ``y`` (rows,) in the objective's form."""
 
     def fit(
         self,
@@ -155,7 +155,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return scored(model.share, model.passive_shares, values, given.get("base_margin"))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """``X`` if it is a table by scikit-learn's rules; with ``reset`` its columns are noted."""
+        """Check ``X`` by scikit-learn's rules; with ``reset`` remember its columns."""
         if is_per_party(X):
             return X
         if column_names(X) is not None:
@@ -177,7 +177,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         )
 
     def _parameters(self, columns: TrainedColumns) -> dict[str, Any]:
-        """The training's parameters, as far as they are given; columns as the training has them."""
+        """The given parameters of the training, with the training's names of columns."""
         given = {
             field: getattr(self, name)
             for name, field in TRAINING_PARAMETERS.items()
@@ -283,7 +283,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
                 f"objective: {asked} is not for {classes} classes; leave it out, or take "
                 f"{fitting[0]}"
             )
-        # The likeliest class follows from probabilities, but not they from it.
+        # Probabilities give the likeliest class, but not the reverse.
         return {"objective": fitting[0]} | ({"num_class": classes} if classes > 2 else {})
 
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -357,7 +357,7 @@ class RowSet:
 
 
 def joined(sets: Sequence[RowSet]) -> tuple[RowSet, dict[str, NDArray[np.bool_]]]:
-    """All ``sets`` as one, and which of its rows are of each but the first.
+    """All ``sets`` joined, and the rows of each set but the first.
 
     They are named as XGBoost's estimators name them: validation_0, validation_1, ...
 

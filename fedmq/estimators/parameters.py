@@ -44,7 +44,7 @@ TRAINING_PARAMETERS: Mapping[str, str] = {
 def with_training_parameters(init: Callable[..., None]) -> Callable[..., None]:
     """``init`` whose signature shows every training parameter in place of its ``**params``.
 
-    Each is None where it is left out: XGBoost's default then.
+    Each defaults to None: XGBoost's default.
     """
     signature = inspect.signature(init)
     own = [given for given in signature.parameters.values() if given.kind != given.VAR_KEYWORD]
@@ -58,7 +58,7 @@ def with_training_parameters(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_known(estimator: str, params: Mapping[str, Any]) -> None:
-    """Raise `TypeError` where ``params`` names what is no training parameter of ``estimator``."""
+    """Raise `TypeError` if ``params`` names an unknown training parameter of ``estimator``."""
     for name in params:
         if name in TRAINING_PARAMETERS:
             continue
@@ -72,7 +72,7 @@ def check_known(estimator: str, params: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Objective:
-    """g and h of margins by ``function``, as ``xgboost.train`` asks for them."""
+    """g and h of margins by ``function``, with the interface of ``xgboost.train``."""
 
     function: Callable[..., Any]
 
@@ -105,7 +105,7 @@ def objective_function(objective: Any, weighted: bool = False) -> _Objective | N
 
 
 def metric_function(eval_metric: Any) -> _Metric | None:
-    """The function among ``eval_metric``, one metric or several; ConfigError if there are two."""
+    """The function among the metrics of ``eval_metric``; ConfigError if there are two."""
     functions = [metric for metric in _several(eval_metric) if callable(metric)]
     if len(functions) > 1:
         raise ConfigError("eval_metric: neither XGBoost nor fedmq takes several functions")

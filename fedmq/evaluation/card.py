@@ -1,4 +1,4 @@
-"""The card of a model: from what the active party keeps of the model, to Markdown for people."""
+"""The card of a model: from the active party's records of the model to Markdown."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def card_of(
 ) -> ModelCard:
     """The card of the model of ``share``: with no column's name, value or threshold.
 
-    ``record`` says how it was trained, ``report`` how good it is on rows it did not learn from;
-    ``worth``: what it is without each party; ``drift``: how scores will be watched.
+    ``record`` describes the training, ``report`` the quality on held-out rows; ``worth``: the
+    metric without each party; ``drift``: the monitoring of scores.
     """
     params = share.params.model_dump(mode="json", exclude=_NAMES_COLUMNS, exclude_none=True)
     gains: dict[str, float] = defaultdict(float, dict.fromkeys(share.parties, 0.0))
@@ -76,9 +76,9 @@ def card_of(
 
 
 def worth_of(share: ActiveShare, without: ActiveShare) -> Worth:
-    """What the last metric of a model is, and what it is of a model ``without`` a party.
+    """The last metric of a model, and that of a model ``without`` a party.
 
-    Raises ValueError where a training evaluated nothing.
+    Raises ValueError if a training evaluated nothing.
     """
     *_, metric = share.metrics or [""]
     if metric not in without.metrics:
@@ -127,12 +127,12 @@ def _figure(figure: Figure) -> CardFigure:
 
 
 def _finite(value: float) -> float | None:
-    """``value``, or None where it is no number, such as the AUC of a single label."""
+    """``value``, or None for NaN, such as the AUC of a single label."""
     return float(value) if math.isfinite(value) else None
 
 
 def markdown_of(file: CardFile, signatures: Sequence[Signature]) -> str:
-    """The page of a card; ``signatures`` as the federation's keys have verified them."""
+    """The page of a card; the federation's keys have verified ``signatures``."""
     card = file.card
     parts = [
         f"# {card.model}",

@@ -1,6 +1,6 @@
-"""How do scored rows become a report?
+"""Reports from scored rows.
 
-A figure comes with percentiles of it over rows drawn with replacement (B. Efron, R. J. Tibshirani,
+Each figure has percentiles over rows drawn with replacement (B. Efron, R. J. Tibshirani,
 "An Introduction to the Bootstrap", 1993, chapter 13).
 """
 
@@ -20,7 +20,7 @@ from fedmq.evaluation.report import Chart, Figure, Line, Report
 __all__ = ["Kind", "Metrics", "ScoredRows", "evaluate", "kind_of", "with_intervals"]
 
 Kind = Literal["binary", "classes", "regression"]
-"""What a label is: 0 or 1, one of several classes, or a number."""
+"""The kind of a label: 0 or 1, one of several classes, or a number."""
 
 Metrics = Callable[[NDArray[np.float64], NDArray[np.float64]], Mapping[str, float]]
 """(label, score) -> metrics by name; scores are (rows,) or (rows, classes)."""
@@ -110,7 +110,7 @@ def _learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
 
 
 def kind_of(objective: str) -> Kind:
-    """What the labels of ``objective`` are.
+    """The kind of the labels of ``objective``.
 
     Raises:
         DataError: they are neither numbers nor classes.
@@ -150,7 +150,7 @@ class ScoredRows:
         )
 
     def check(self, kind: Kind) -> None:
-        """Raise DataError unless there is something to evaluate; the text says what is missing."""
+        """Raise DataError unless the rows can be evaluated; the text says what is missing."""
         if not len(self):
             raise DataError("there are no rows to evaluate: nobody of them has label and score")
         if kind == "regression":
@@ -177,9 +177,9 @@ def with_intervals(
     samples: int,
     seed: int = 0,
 ) -> dict[str, Figure]:
-    """The metrics of all rows, and between which values the middle 95 % of ``samples`` lie.
+    """The metrics of all rows, with the intervals of the middle 95 % of ``samples``.
 
-    A sample in which only one class was drawn counts for nothing. 0 samples: no intervals.
+    A sample with only one class is ignored. 0 samples: no intervals.
     """
     random = np.random.default_rng(seed)
     drawn: dict[str, list[float]] = {}

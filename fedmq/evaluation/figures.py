@@ -1,4 +1,4 @@
-"""How good are predictions? Figures, charts and tables of two or more classes, and of numbers."""
+"""Figures, charts and tables of predictions of two or more classes, and of numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _CHART_POINTS = 200
-"""A curve through more points than a page can show is thinned to so many."""
+"""Most points of a curve; longer curves are thinned."""
 
 _QUANTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 
@@ -202,7 +202,7 @@ def _at_threshold(
 
 
 def _line(name: str, x: NDArray[np.floating], y: NDArray[np.floating | np.integer]) -> Line:
-    """A line through these points, or through about 200 of them, the first and last among them."""
+    """A line through these points, or about 200 of them, including the first and last."""
     if len(x) > _CHART_POINTS:
         kept = np.unique(np.linspace(0, len(x) - 1, _CHART_POINTS).astype(int))
         x, y = x[kept], y[kept]
@@ -258,7 +258,7 @@ def class_tables(label: NDArray[np.float64], score: NDArray[np.float64]) -> tupl
 def regression_metrics(
     label: NDArray[np.float64], score: NDArray[np.float64]
 ) -> Mapping[str, float]:
-    """The metrics of numbers; ``label`` and ``score`` are (rows,)."""
+    """The metrics of a regression; ``label`` and ``score`` are (rows,)."""
     return {
         "rmse": float(metrics.root_mean_squared_error(label, score)),
         "mae": float(metrics.mean_absolute_error(label, score)),
@@ -270,7 +270,7 @@ def regression_metrics(
 
 
 def regression_charts(label: NDArray[np.float64], score: NDArray[np.float64]) -> tuple[Chart, ...]:
-    """Means by tenth of the scores, and how residuals are spread."""
+    """Means by tenth of the scores, and the histogram of residuals."""
     parts = np.array_split(np.argsort(score, kind="stable"), min(10, len(score)))
     mean = tuple(float(score[rows].mean()) for rows in parts)
     ends = (min(mean), max(mean))

@@ -1,7 +1,7 @@
-"""Does the model treat groups alike? Rates and calibration by group, and the four-fifths ratio.
+"""Rates and calibration by group, and the four-fifths ratio.
 
 The ratio is that of the US Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D:
-the rate at which a group is selected, by that of the group with the highest rate.
+a group's selection rate divided by the highest group's.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def group_table(
     threshold: float,
     smallest: int,
 ) -> ReportTable:
-    """Each group of at least ``smallest`` rows; the others stand together as "other".
+    """Each group of at least ``smallest`` rows; smaller groups join as "other".
 
-    Selected is who scores below ``threshold``: the label tells of what is not wanted.
+    People who score below ``threshold`` are selected: label 1 is the undesired outcome.
     """
     names, group_of = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
     counts = np.bincount(group_of)
@@ -92,7 +92,7 @@ def group_table(
 def table_of_sums(
     groups: Sequence[GroupCounts], column: str, owner: str, threshold: float
 ) -> ReportTable:
-    """The same of sums that ``owner`` added up; there is no AUC, which no sums give."""
+    """The table from sums that ``owner`` added up; without AUC, which sums do not give."""
     highest = max(group.selected / group.people for group in groups)
     rows: list[tuple[Cell, ...]] = []
     for group in groups:

@@ -1,6 +1,6 @@
-"""A report as one HTML file that asks no address for anything.
+"""A report as one HTML file that loads nothing from the network.
 
-Charts are SVG whose colours come from the page's style sheet.
+Charts are SVG with colours from the page's style sheet.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What a template draws: ``paths`` are an SVG path for each of ``names``."""
+    """A chart for a template: ``paths`` has an SVG path for each of ``names``."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -77,7 +77,7 @@ class Drawing:
 
 
 def drawing(chart: Chart) -> Drawing:
-    """Where everything in ``chart`` goes."""
+    """The layout of ``chart``."""
     bars = chart.kind == "bars"
     x = _ticks([value for line in chart.lines for value in line.x])
     y = _ticks([value for line in chart.lines for value in line.y] + [0.0] * bars)
@@ -110,7 +110,7 @@ def drawing(chart: Chart) -> Drawing:
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers that enclose ``values``, some five of them."""
+    """About five round numbers that enclose ``values``."""
     known = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(known), max(known)
     if high - low < 1e-12 * max(1.0, abs(high)):

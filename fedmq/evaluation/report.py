@@ -1,4 +1,4 @@
-"""What does a report hold? Figures with intervals, curves and tables, as data."""
+"""The parts of a report as data: figures with intervals, curves and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Part(BaseModel):
 
 
 class Figure(_Part):
-    """A metric, and between which values 95 % of its bootstrap samples lie."""
+    """A metric with the interval that holds 95 % of its bootstrap samples."""
 
     value: float
     low: float | None = None
@@ -52,7 +52,7 @@ class ReportTable(_Part):
 
 
 class Report(_Part):
-    """An evaluation of ``model``; ``facts`` say what was trained, and on what it was evaluated."""
+    """An evaluation of ``model``; ``facts`` describe the training and the evaluated rows."""
 
     format: Literal["fedmq.report"] = "fedmq.report"
     version: Annotated[int, Field(ge=1, le=1)] = 1

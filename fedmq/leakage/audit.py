@@ -218,7 +218,7 @@ def _table(party: str, data: Any, view: SessionView) -> NDArray[np.float32]:
     return values
 
 
-# What a passive party can learn: labels
+# A passive party can learn labels
 
 
 def _passive_attacks(
@@ -305,7 +305,7 @@ def _masked_gradients(
             yield Finding("sparse null space", "g", where, "share", bare, 0.0)
 
 
-# What the active party can learn: features
+# The active party can learn features
 
 
 def _active_attacks(

@@ -1,7 +1,7 @@
-"""Which sums did the active party see of another party, and what do they tell?
+"""The sums that the active party saw of another party, and the bins that they disclose.
 
-A recording of an encrypting engine holds no key and no gradients. Both follow from the truth: the
-columns, the labels, and what each tree added to the margins.
+A recording of an encrypting engine holds no key and no gradients. The truth gives the sums and
+gradients: the columns, the labels, and each tree's part of the margins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fedmq.protocol.training.candidates import NodeCandidates, count_cells, kept
 __all__ = ["bins_from_sums"]
 
 ATTACK = "bins from sums"
-# Candidates whose bits least squares looks for, at most: as many of all, evenly chosen.
+# Most candidates whose bits least squares looks for: an even selection of all.
 _MOST_CELLS = 20_000_000
 
 
@@ -44,7 +44,7 @@ _MOST_CELLS = 20_000_000
 class _ShownTree:
     """The sums of one tree by node, of all its candidates in canonical order.
 
-    ``known`` bool (candidates,), by node: those that were shown, or follow from what was.
+    ``known`` bool (candidates,), by node: those shown, or derived from shown ones.
     """
 
     candidates: CandidateTable
@@ -60,7 +60,7 @@ def bins_from_sums(
     weights: LeafWeights | None,
     counts: NDArray[np.float32] | None = None,
 ) -> Iterator[Finding]:
-    """What the sums of the candidates of ``party``, whose table is ``values``, tell.
+    """Findings from the candidates' sums of ``party``, whose table is ``values``.
 
     Nothing where sums are hidden, or the gradients are not known: in the recording under ``plain``
     and ``ldp``, else from the ``labels`` and the ``weights`` of leaves with the training's
@@ -130,11 +130,11 @@ def _shown(
         own = np.zeros(len(candidates), dtype=np.bool_)
         own[drawn.places(node)] = True
         known[node] = known[node] & own
-    # Of a node that was declined its sibling may tell.
+    # The sibling of a declined node may give its sums.
     declined = {sibling(node) for node in asked if node != ROOT} - set(asked)
     known |= dict.fromkeys(declined, np.zeros(len(candidates), dtype=np.bool_))
     _derive(known)
-    # Directions that travelled obliviously are in no recording, nor whose rows a node below holds.
+    # Recordings hold neither oblivious directions nor the rows of the nodes below them.
     told = sorted(node for node, shown in known.items() if shown.any() and tree.knows(node))
     rows = [tree.carrying(node) for node in told]
     nodes = {
@@ -175,7 +175,7 @@ def _kept(
 
 
 def _derive(known: dict[int, NDArray[np.bool_]]) -> None:
-    """Add what follows: of the sums of a node and of its two children, two tell the third."""
+    """Add derived sums: of a node and its two children, two sums give the third."""
     before = -1
     while (now := sum(int(shown.sum()) for shown in known.values())) != before:
         before = now
@@ -224,7 +224,7 @@ def _named(
 def _tried(
     trees: dict[int, _ShownTree], party: str, bins: BinMatrix, training: NDArray[np.bool_]
 ) -> Iterator[Finding]:
-    """Who stands on which side of a cut, by trying all sets of a small node's rows."""
+    """Each row's side of a cut, found by trying all sets of a small node's rows."""
     placed = np.zeros(bins.codes.shape, dtype=np.bool_)
     for tree in trees.values():
         candidates = tree.candidates
@@ -246,7 +246,7 @@ def _tried(
 def _neighbours(candidates: CandidateTable) -> NDArray[np.intp]:
     """Pairs of candidates of one column and default direction, that with the larger bin first.
 
-    Differences between others are sums of people, too, but not of people between two cuts.
+    Differences between other candidates are not sums of the people between two cuts.
     """
     found = [np.empty((0, 2), np.intp)]
     for feature in np.unique(candidates.feature):
@@ -286,7 +286,7 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
     if ROOT not in first.nodes:
         return
     shown = np.flatnonzero(first.known[ROOT])
-    # With columns drawn anew for each tree there is nothing to link all trees by.
+    # Columns drawn anew for each tree cannot link the trees.
     alike = [
         tree
         for tree in trees.values()
@@ -320,7 +320,7 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
     shares = truth.mean(axis=0)
     chance = float(np.maximum(shares, 1 - shares).mean())
     target = f"{party}'s candidate bits"
-    # At best all links are known: they may follow from more than the sums of roots.
+    # Upper bound: all links are known, as more than the root sums may give them.
     rightly = _linked_rightly(alike, chosen)
     for how, held, seen_of in (("", nodes, known), (", all links known", *rightly)):
         guess = left_shares(rows, held, expected, np.stack(seen_of))[seen] > 0.5

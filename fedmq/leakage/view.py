@@ -1,4 +1,4 @@
-"""A recorded training as one party saw it: who stood where, and what the engines exchanged."""
+"""A recorded training as one party saw it: rows of nodes, and the engines' messages."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["EncryptedGradients", "Exchanged", "SessionView", "TreeView", "encryp
 
 @dataclass(slots=True)
 class Exchanged:
-    """What the halves of an engine sent about one node: matrices by name, in pieces of rows."""
+    """The engine's messages about one node: matrices by name, in pieces of rows."""
 
     asked: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
     answered: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
 
     def matrices(self, asked: str, answered: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """The matrix ``asked`` and the one ``answered``, if both were sent: all their rows."""
+        """All rows of the matrices ``asked`` and ``answered``, if both were sent."""
         if asked not in self.asked or answered not in self.answered:
             return None
         return np.concatenate(self.asked[asked]), np.concatenate(self.answered[answered])
@@ -76,10 +76,10 @@ class TreeView:
 
 
 class SessionView:
-    """What ``recording`` shows of a training.
+    """The view of a training in ``recording``.
 
     Raises:
-        DataError: it holds no training, or an incomplete one.
+        DataError: it holds no complete training.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -130,7 +130,7 @@ class SessionView:
             tree = TreeView(self.terms.rows, spaces={ROOT: everyone})
             if ENGINES[
                 self.terms.engine
-            ].traits.hides_rows:  # no broadcast says which carry gradients
+            ].traits.hides_rows:  # no broadcast names the rows with gradients
                 learning = np.flatnonzero(~self.terms.evaluation.numpy())
                 tree.carried.append(learning.astype(np.uint32))
             self.trees[body.tree] = tree
@@ -161,9 +161,9 @@ class SessionView:
         if (envelope.header.sender, body.tree, body.node) in self._decoys:
             return
         if (body.tree, body.node) in self._oblivious:
-            return  # what is recorded takes the active party's secrets to read
+            return  # reading the recording needs the active party's secrets
         if not self.is_active and ENGINES[self.terms.engine].traits.hides_rows:
-            return  # of all rows: the party does not know which stand in the node
+            return  # of all rows: the party does not know the node's rows
         self._divide(body.tree, body.node, body.left.numpy(), envelope.header.sender)
 
     def _assignment(self, envelope: Envelope, body: training.NodeAssignment) -> None:

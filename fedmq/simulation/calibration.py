@@ -1,8 +1,8 @@
-"""What do small trainings of a job's kind take of this machine?
+"""Time, traffic and memory of small trainings like a job's, measured on this machine.
 
-They use a daemon's pool of worker processes, machines, messages and store, over a broker in
-memory. The other parties' columns are made up: as many as each party holds, with as many different
-values as the column fills bins, and all of them of some use to the model.
+They use a daemon's pool of worker processes, machines, messages and store, over a broker in memory.
+The other parties' columns are synthetic: each party has its number of columns, each column has as
+many distinct values as bins, and every column helps the model.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from fedmq.simulation.tables import ACTIVE
 
 __all__ = ["Calibration", "Measurement", "MemoryWatch"]
 
-_SHORT_TREE = 0.1  # seconds; of trees that take less, several are measured
+_SHORT_TREE = 0.1  # seconds; if a tree takes less, several trees are measured
 _SEVERAL_TREES = 5
-# The share of made-up values that the label moves by half of their range: these columns win splits
-# then, and yet no node soon holds one label alone.
+# The share of synthetic values that the label shifts by half of their range. These columns then win
+# splits, but nodes do not become pure too soon.
 _SIGNAL = 0.2
 _WATCH_SECONDS = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one training took, per tree, without the first tree and the last.
+    """The cost of one training per tree, without the first tree and the last.
 
-    The first one also makes keys and tables; in the last one nothing is prepared for a next.
+    The first tree also makes keys and tables; the last one prepares no next tree.
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
     ``sent`` and ``received``: bytes, by party, and ``sent_once`` and ``received_once`` those of the
     engines' setup, before the first tree; ``memory``: bytes of this process and its workers;
@@ -78,7 +78,7 @@ class Measurement:
 
 
 class _SharedPool(ComputePool):
-    """A pool that stays open after the session that uses it."""
+    """A pool that stays open after its session."""
 
     def __init__(self, pool: ComputePool) -> None:
         self._pool = pool
@@ -92,7 +92,7 @@ class _SharedPool(ComputePool):
 
 
 class _Trees:
-    """Records, at the end of each tree, the time and the seconds of cores spent so far."""
+    """Records the time and the core seconds spent so far at the end of each tree."""
 
     def __init__(self, trace: Timeline) -> None:
         self._trace = trace
@@ -144,7 +144,7 @@ class Calibration:
         self._random = np.random.default_rng(0)
 
     async def train(self, rows: int, expected: float | None = None) -> Measurement:
-        """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
+        """Train on ``rows`` of the rows; ``expected``: seconds per tree, if known."""
         several = expected is not None and expected < _SHORT_TREE
         trace, traffic = Timeline(), Traffic()
         trees = _Trees(trace)
@@ -195,14 +195,14 @@ class Calibration:
         )
 
     async def splits(self, rows: int) -> float:
-        """How many splits a tree on ``rows`` of the rows has, measured without encryption."""
+        """The number of splits of a tree on ``rows`` of the rows, measured without encryption."""
         params = self._scaled(rows, 2)
         machines = self._machines(rows, params, engine_named("plain", {}, "estimate"))
         share, *_ = await run_machines(machines, ThreadPool(), MEMORY, "training", Traffic())
         return self._splits(share)
 
     def _splits(self, share: ActiveShare) -> float:
-        """Of a tree on the average; where sums are hidden, its nodes that are contested."""
+        """Splits of an average tree; with hidden sums, its contested nodes."""
         if self._engine.hides_sums:
             depth = self._params.max_depth
             return float(np.mean([_nodes_above(tree, depth) for tree in share.trees]))
@@ -233,7 +233,7 @@ class Calibration:
             "num_parallel_tree": 1,
             "early_stopping_rounds": None,
             "active_only_trees": 0,
-            # Columns that are made up have no names of anybody's.
+            # Synthetic columns do not have the parties' names.
             "monotone_constraints": {},
             "interaction_constraints": (),
         }
@@ -284,7 +284,7 @@ class Calibration:
 
 
 def _nodes_above(tree: Tree, max_depth: int) -> int:
-    """How many nodes are not as deep as the deepest may be; 0 is no bound."""
+    """The number of nodes above the maximum depth; 0 means no bound."""
     depths = np.zeros(len(tree.owner), np.int64)
     for node in np.flatnonzero(~tree.is_leaf):  # the root first
         depths[[tree.left[node], tree.right[node]]] = depths[node] + 1
@@ -292,7 +292,7 @@ def _nodes_above(tree: Tree, max_depth: int) -> int:
 
 
 class MemoryWatch:
-    """Samples until the ``with`` block ends: the private memory of each, and what they share once.
+    """Samples memory until the ``with`` block ends: private memory per process, shared memory once.
 
     ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system has
     no /proc, which is Linux's.
@@ -328,7 +328,7 @@ class MemoryWatch:
 
 
 def _family(process: str) -> list[str]:
-    """A process and all that descend from it, by number."""
+    """A process and its descendants, by number."""
     found = [process]
     for member in found:
         for children in Path(f"/proc/{member}/task").glob("*/children"):

@@ -1,4 +1,4 @@
-"""The same data trained here and by XGBoost on the joined table: which nodes are the same?"""
+"""The model of fedmq and that of XGBoost on the joined table, compared node by node."""
 
 from __future__ import annotations
 

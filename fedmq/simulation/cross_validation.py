@@ -1,4 +1,4 @@
-"""How good would a model be on rows that it has not seen? A model for each fold of the rows."""
+"""Cross-validation: a model for each fold estimates the quality on unseen rows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def cv(
 
 
 def _early_stopping_rounds(given: dict[str, Any], asked: int | None) -> int | None:
-    """How many rounds without gain end it."""
+    """The number of rounds without gain that stops the training."""
     named = given.get("early_stopping_rounds")
     if asked is not None and named is not None and asked != named:
         raise ConfigError("early_stopping_rounds is given twice, with two values")
@@ -144,9 +144,9 @@ def _early_stopping_rounds(given: dict[str, Any], asked: int | None) -> int | No
 
 
 def _session_rows(folds: Sequence[Fold], rows: int) -> tuple[NDArray[np.intp], tuple[Masks, ...]]:
-    """The rows of a session that has all ``folds`` of so many rows, and each fold as masks of them.
+    """The rows of a session with all ``folds`` of so many rows, and each fold as masks of them.
 
-    A row that a fold names twice, as a draw with replacement does, stands there as often.
+    A row that a fold names twice, as in a draw with replacement, appears twice.
     """
     most = np.ones(rows, np.intp)
     for train, test in folds:

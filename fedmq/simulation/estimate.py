@@ -1,8 +1,8 @@
-"""An estimate of what a training will take, from small ones of the same kind.
+"""An estimate of a training's cost, from small trainings of the same kind.
 
-The same machines, engine and parameters train on a few rows, and then on more, as long as ten
-seconds allow. What an engine does grows with the rows and with the splits of a tree; both slopes
-are solved for. How many splits trees on all rows have is measured without encryption.
+The same machines, engine and parameters train on a few rows, and then on more, within ten seconds.
+An engine's work grows with the rows and with the splits of a tree; two measurements give both
+slopes. The splits of trees on all rows are measured without encryption.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from fedmq.simulation.tables import ACTIVE
 __all__ = ["Estimate", "PartyEstimate", "estimate"]
 
 _FEWEST_ROWS = 1000
-_MOST_ROWS = 200_000  # trees on more have no more splits
+_MOST_ROWS = 200_000  # trees on more rows have no more splits
 _BUDGET = 8.0  # seconds of trainings
 _STAGES = (
     5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, confirmed
 )
 _FREE = BrokerLatency(0.0, 0.0)
-_TIMES_KEPT = 2  # what a party receives during a tree: as it came, and unpacked
+_TIMES_KEPT = 2  # a party's received messages during a tree: packed and unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class PartyEstimate:
-    """What a training takes of one party: seconds of cores, bytes each way, bytes of memory."""
+    """The cost of a training for one party: core seconds, bytes each way, bytes of memory."""
 
     core_seconds: float
     bytes_sent: float
@@ -50,7 +50,7 @@ class PartyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of a whole training.
+    """The cost of a whole training.
 
     ``together``: seconds if all parties share this machine; ``apart``: if each has one like it.
     ``per_tree``: of ``together``, for a tree after the first that all parties take part in.
@@ -106,14 +106,14 @@ def estimate(
 
     seen, splits, width = in_own_loop(calibrate())
     whole = _extrapolated(seen[0], seen[-1], len(label), splits)
-    # Cores will wait for messages and for other work in the same proportion.
+    # Assume that cores wait for messages and other work in the same proportion.
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
     on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
 
     def taken(busy: float) -> float:
         computing = busy / width * slack
-        # Tables of circuits are made and read while others travel.
+        # A party makes and reads tables of circuits while other tables travel.
         return max(computing, on_the_way) if spec.hides_sums else computing + on_the_way
 
     per_tree = taken(sum(whole.busy.values()))
@@ -139,7 +139,7 @@ def estimate(
 
 
 async def _measure(calibration: Calibration, rows: int) -> list[Measurement]:
-    """What trainings on more and more rows take, up to all ``rows`` or the end of the budget."""
+    """Measurements on more and more rows, up to all ``rows`` or the end of the budget."""
     begun = time.monotonic()
     seen = [await calibration.train(min(_FEWEST_ROWS, rows))]
     while seen[-1].rows < rows:
@@ -152,10 +152,10 @@ async def _measure(calibration: Calibration, rows: int) -> list[Measurement]:
 
 
 def _affordable(seen: Sequence[Measurement], left: float) -> int:
-    """Rows that a training of three trees can have in ``left`` seconds."""
+    """The most rows of a training of three trees within ``left`` seconds."""
     last = seen[-1]
     per_tree = max(0.0, left - last.first) / 3
-    if len(seen) == 1:  # all of it may grow by the row, though much of it will not
+    if len(seen) == 1:  # an upper bound: all of the time may grow with the rows
         at_least = (8 if left > _BUDGET / 2 else 4) * last.rows
         return max(at_least, int(per_tree / max(last.seconds, 1e-4) * last.rows))
     slope = (last.seconds - seen[0].seconds) / (last.rows - seen[0].rows)
@@ -163,7 +163,7 @@ def _affordable(seen: Sequence[Measurement], left: float) -> int:
 
 
 def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: float) -> Measurement:
-    """What ``rows`` rows and trees of ``splits`` will take, from two measurements."""
+    """The cost of ``rows`` rows and trees of ``splits`` splits, from two measurements."""
     if large.rows == rows:
         return large
     known = np.array([[measured.rows, measured.splits] for measured in (small, large)])
@@ -187,7 +187,7 @@ def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: flo
 
 
 def _slopes(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The two slopes (2,), none below 0, with which ``known`` (2, 2) explains ``took`` (2,)."""
+    """The two non-negative slopes (2,) by which ``known`` (2, 2) explains ``took`` (2,)."""
     relative = known / np.maximum(took, 1e-12)[:, None]
     target = (took > 0).astype(np.float64)
     both, *_ = np.linalg.lstsq(relative, target, rcond=None)

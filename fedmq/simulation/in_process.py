@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Told(Observer):
-    """Counts what is sent in ``traffic``, and calls ``on_report`` after each tree."""
+    """Counts sent messages in ``traffic``, and calls ``on_report`` after each tree."""
 
     def __init__(self, traffic: Traffic, on_report: Callable[[Report], None] | None) -> None:
         self._traffic = traffic
@@ -73,8 +73,8 @@ async def run_machines(
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
     Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
-    a recording of each party. ``journals`` save how far each party is; without them nothing
-    is saved.
+    a recording of each party. ``journals`` save each party's progress; without them nothing is
+    saved.
     """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
@@ -111,7 +111,7 @@ async def run_machines(
         runners[0].start()
         outcomes = [runner.outcome for runner in runners]
         await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
-        # The first party knows best what went wrong: the others learnt it from its message.
+        # The first party's error is the most specific: the others learned of it from a message.
         failed = [outcome for outcome in outcomes if outcome.done() and outcome.exception()]
         if failed:
             await asyncio.wait(outcomes[:1], timeout=10)
@@ -134,7 +134,7 @@ async def _opened_links(
 
 
 def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` on an event loop of its own thread, whatever loop runs here already."""
+    """Run ``work`` on an event loop in its own thread, because a loop may already run here."""
     outcome: list[T] = []
     failure: list[BaseException] = []
     cancels: list[Callable[[], object]] = []
@@ -155,8 +155,8 @@ def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     thread.start()
     try:
         thread.join()
-    except BaseException:  # Ctrl-C: the work must not go on behind its caller's back
-        with suppress(RuntimeError):  # it has ended meanwhile
+    except BaseException:  # Ctrl-C: the work must not outlive its caller
+        with suppress(RuntimeError):  # it ended meanwhile
             for cancel in cancels:
                 cancel()
         thread.join(_END_SECONDS)

@@ -1,6 +1,6 @@
-"""A model whose shares all lie in one process: what a simulation returns.
+"""A model with all its shares in one process: the result of a simulation.
 
-It scores by the daemons' machines, and is written as one versioned JSON document.
+It scores with the daemons' machines, and is stored as one versioned JSON document.
 """
 
 from __future__ import annotations
@@ -302,9 +302,9 @@ class SimulatedModel:
     def _values(
         self, active: Any, passive: Mapping[str, Any], base_margin: Any = None
     ) -> tuple[list[NDArray[np.float32]], Any]:
-        """The parties' columns of the same rows, and their margins in that order.
+        """The parties' columns in one order of rows, and the margins in that order.
 
-        DataError where they do not fit.
+        Raises DataError if they do not fit.
         """
         missing = self.passive_shares.keys() - passive.keys()
         if missing:
@@ -390,7 +390,7 @@ class Sent(BaseModel):
 
 
 class ModelFile(BaseModel):
-    """The document. Its shares are those that the parties of a federation would keep apart."""
+    """The document. The parties of a federation would keep its shares apart."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -416,7 +416,7 @@ class ModelFile(BaseModel):
         """The document in ``text``.
 
         Raises:
-            DataError: it is none that this fedmq reads; the text begins with ``where``, a file.
+            DataError: this fedmq cannot read it; the text begins with ``where``, a file.
         """
         try:
             return cls.model_validate_json(text)
@@ -429,7 +429,7 @@ class ModelFile(BaseModel):
 
     @staticmethod
     def counted(traffic: Traffic) -> tuple[Sent, ...]:
-        """``traffic`` as the document has it."""
+        """``traffic`` in the form of the document."""
         return tuple(
             Sent(
                 sender=sender,

@@ -149,7 +149,7 @@ def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a training runs, and what is seen of it; as in :func:`fedmq.simulate`."""
+    """Where a training runs, and its observers; as in :func:`fedmq.simulate`."""
 
     broker: str = MEMORY
     workers: int | None = None
@@ -196,7 +196,7 @@ def run_training(
     continue_from: SimulatedModel | None = None,
     traffic: Traffic | None = None,
 ) -> list[Any]:
-    """What each party has of one training session, the active party first; errors as of `train`."""
+    """Each party's result of one training session, the active party first; errors as of `train`."""
     smallest_cell = surroundings.smallest_cell
     if smallest_cell < 0:
         raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
@@ -266,7 +266,7 @@ def run_training(
 
 
 def chained(engine: Engine, parties: Iterable[str], party: str) -> tuple[str, ...]:
-    """With which other passive ``parties`` one finds winners under ``engine``."""
+    """The other passive ``parties`` with which a passive party finds winners under ``engine``."""
     return tuple(other for other in parties if other != party) if engine.hides_sums else ()
 
 
@@ -290,6 +290,6 @@ def check_parties(tables: Any) -> None:
 def _pool(surroundings: Surroundings, engine: Engine) -> ComputePool:
     if surroundings.compute is not None:
         return DaskPool(surroundings.compute)
-    # Light arithmetic takes less time than starting a process; circuits are never light.
+    # Light arithmetic takes less time than starting a process; circuits are always heavy.
     light = engine.traits.light and not engine.hides_sums
     return ThreadPool() if light else ProcessPool(surroundings.workers)

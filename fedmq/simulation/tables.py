@@ -1,4 +1,4 @@
-"""Which tables do the parties of a simulation bring?
+"""The tables of the parties of a simulation.
 
 The active party brings columns, labels, weights and evaluation rows. Where tables are pandas data
 frames, their indexes tell which row of one party is which row of another.
@@ -149,9 +149,9 @@ class MatchedRows:
 def by_index(tables: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> MatchedRows:
     """``tables`` and what stands ``beside`` the first of them, in the first table's order of rows.
 
-    Pandas objects with an index of their own are matched by it. What has none, an array or a frame
-    of Polars, is taken in the order in which it is; that of a table next to others only if these
-    have none either, or pandas' 0, 1, 2, ...
+    Pandas objects with their own index are matched by it. Arrays and Polars frames have no index:
+    they keep their order. A table without an index stands beside other tables only if these have
+    none either, or pandas' 0, 1, 2, ...
 
     Raises:
         DataError: an index lacks rows of another, repeats some in another order, or is missing.
@@ -179,7 +179,7 @@ def _has_index(table: Any) -> bool:
 
 
 def _is_counted(index: Any) -> bool:
-    """Whether ``index`` is pandas' own, which numbers the rows from 0 and says nothing of them."""
+    """Whether ``index`` is pandas' default, which only numbers the rows from 0."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
@@ -191,7 +191,7 @@ def _in_order(name: str, table: Any, first: str, leading: Any) -> Any:
     if ours.equals(theirs):
         return table
     if _is_counted(ours) and _is_counted(theirs):
-        return table  # of other lengths, which is refused in its own words
+        return table  # the lengths differ, which a later check refuses
     for party, index in ((name, ours), (first, theirs)):
         if not index.is_unique:
             again = index[index.duplicated()][0]
