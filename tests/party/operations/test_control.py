@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError, DaemonError, DataError
-from fedmq.party.operations.control import ControlServer, OnProgress, send_request, socket_path
+from fedmq.party.operations.control import ControlServer, send_request, socket_path
+from fedmq.party.sessions.sessions import OnProgress
 
 
 async def count(request: Mapping[str, Any], on_progress: OnProgress) -> Any:
