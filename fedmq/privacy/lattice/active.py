@@ -43,13 +43,13 @@ __all__ = ["ConsistencyCheck", "LatticeActive"]
 T = TypeVar("T")
 
 _QUESTION_BYTES = 8_000_000
-"""Of the queries that are answered at once: the more there are, the fewer messages and computations
-travel and wait, but what is answered later is scored later."""
+"""Bytes of the queries that are answered together: more of them need fewer messages and
+computations, but delay scoring."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Peer:
-    """What a peer sent before the first tree, as it is used.
+    """A peer's data from before the first tree, ready for use.
 
     ``hints`` uint32 (candidates, limbs, N); ``transfer_seeds`` uint8 (32, 16, 16), None where
     directions are shown. The ``unsent`` pieces go before the first question about directions.
@@ -61,7 +61,7 @@ class _Peer:
 
 
 class ConsistencyCheck(ABC):
-    """What is known of a node's candidates, by the ``numbers`` of their hints, uint32 (C,)."""
+    """The result for a node's candidates, by the ``numbers`` of their hints, uint32 (C,)."""
 
     __slots__ = ()
 
@@ -70,14 +70,14 @@ class ConsistencyCheck(ABC):
     @property
     @abstractmethod
     def answer(self) -> Answer:
-        """What the machine gets."""
+        """The answer for the machine."""
 
     @abstractmethod
     def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
-        """What is left of a parent's without that of a child."""
+        """The other child's result: this parent's less that of ``sibling``."""
 
     def check_same(self, sibling: ConsistencyCheck, peer: str) -> None:
-        """Raise `MessageError` where these are other candidates."""
+        """Raise `MessageError` if the candidates differ."""
         if not np.array_equal(self.numbers, sibling.numbers):
             raise MessageError(f"{peer} answers for other candidates than in the node above")
 
@@ -184,10 +184,10 @@ class LatticeActive(ActiveHalf):
         yield
 
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
-        """Of two siblings the left one is asked about; the right one is their parent less it.
+        """The questions ask about left siblings; a right one is the parent less its sibling.
 
-        As many nodes share a query as fit, and as many queries a question as have 8 MB. Where nodes
-        draw their columns, each is asked about alone.
+        A query takes as many nodes as fit, and a question as many queries as 8 MB hold. If nodes
+        draw their columns, each has its own query.
         """
         if not self._subtracts:
             return [_LatticeQuestion(self, [_Query([asked])]) for asked in level]
@@ -208,13 +208,13 @@ class LatticeActive(ActiveHalf):
 
     @property
     def pieces_of_query(self) -> int:
-        """In so many does a query travel."""
+        """The number of pieces of a query."""
         return pieces_of_query(self._layout)
 
     def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> list[Plan[Sequence[Values]]]:
         """The pieces of the query about nodes, under the secrets of ``seed``.
 
-        Each leaves while others are made.
+        Each piece leaves while the next ones are made.
         """
         rows = [self._places[node.rows] for node in asked]
         return [
@@ -225,18 +225,18 @@ class LatticeActive(ActiveHalf):
     def decrypt(
         self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
     ) -> Plan[list[list[ConsistencyCheck]]]:
-        """What ``peer`` answered to the queries of ``seeds``, of each node by node."""
+        """Read the answers of ``peer`` to the queries of ``seeds``, node by node for each."""
         step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
         [decrypted] = yield Compute([step])
         return [[_NodeSums(numbers, left) for left in sums] for numbers, sums in decrypted]
 
     def keep(self, peer: str, node: int, known: ConsistencyCheck) -> Answer:
-        """Remember what is known of a node, for its children."""
+        """Keep the result of a node for its children."""
         self._known[peer, node] = known
         return known.answer
 
     def kept(self, peer: str, node: int) -> ConsistencyCheck:
-        """What is known of a node."""
+        """The kept result of a node."""
         return self._known[peer, node]
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
@@ -244,7 +244,7 @@ class LatticeActive(ActiveHalf):
         if seeds is None or node == ROOT:  # all rows stand at the root
             shown: Directions = yield Exchange()
             return shown
-        # Questions leave in the order of nodes, in which they are begun here.
+        # Questions start here in the order of nodes, and leave in the same order.
         before = unsent.copy()
         unsent.clear()
         step = ChooseRows(self._all_rows, f"{tree} {node}", self._public_seed, rows, seeds)
@@ -256,19 +256,19 @@ class LatticeActive(ActiveHalf):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Query:
-    """About ``nodes``, which are encrypted together; ``seed`` encrypts nothing else."""
+    """A query about ``nodes``, encrypted together; ``seed`` encrypts nothing else."""
 
     nodes: Sequence[AskedNode]
     seed: bytes = field(default_factory=fresh_seed, repr=False)
 
     @property
     def node(self) -> int:
-        """That under which it travels."""
+        """The node under which the query travels."""
         return self.nodes[0].node
 
 
 class _LatticeQuestion(Question):
-    """``queries``, encrypted once for all peers; what they tell of ``siblings`` follows."""
+    """``queries``, encrypted once for all peers; the results of ``siblings`` derive from them."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class _LatticeQuestion(Question):
         answers: list[Answer] = [
             half.keep(peer, asked.node, own)
             for query, sums in zip(self._queries, decrypted, strict=True)
-            for asked, own in zip(query.nodes, sums, strict=False)  # fewer may be asked than fit
+            for asked, own in zip(query.nodes, sums, strict=False)  # nodes may not fill a query
         ]
         for sibling in self._siblings:
             above, beside = parent(sibling.node), sibling.node - 1
@@ -309,5 +309,5 @@ class _LatticeQuestion(Question):
 
 
 def _in_groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """``items`` in their order, so many together at ``most``."""
+    """``items`` in their order, in groups of at ``most`` this size."""
     return [items[start : start + most] for start in range(0, len(items), most)]

@@ -1,7 +1,7 @@
 """What does a passive party answer? For each candidate one number: the sum of what it cannot read.
 
-Several features are counted at once where their cells together are few, and are told apart by the
-margins of the small table. Where a row stands is found once for all queries.
+Features with few joint cells are counted together; the margins of the small table separate them.
+The cell of each row is found once for all queries.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _MOST_CELLS = 4096  # of several features together: a table that stays in the fa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Features that are counted at once, and in which of their joint cells rows stand: (rows,).
+    """Features that are counted together, and the joint cell of each row: (rows,).
 
-    Codes are as short as they can be: of a wide table there are many.
+    Codes have the smallest dtype: a wide table has many.
     """
 
     features: Sequence[int]
@@ -56,14 +56,14 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointBins:
-    """The bins of some features, ready to be summed in; ``cuts`` are those of all features."""
+    """The bins of some features, ready for sums; ``cuts`` are those of all features."""
 
     cuts: Cuts
     groups: Sequence[_Group]
 
     @classmethod
     def of(cls, bins: BinMatrix, features: NDArray[np.integer]) -> JointBins:
-        """Those of ``features``, in ascending order."""
+        """The joint bins of ``features``, in ascending order."""
         groups = []
         for joint in _joint_features(bins.cuts, features):
             length = math.prod(_cells(bins.cuts, feature) for feature in joint)
@@ -77,7 +77,7 @@ class JointBins:
     def sums(self, weights: NDArray[np.float64], first: int = 0) -> NDArray[np.int64]:
         """Sums of whole ``weights`` (limbs, rows) per cell: (limbs, cells), 0 elsewhere.
 
-        They are those of the rows from ``first`` on.
+        ``weights`` are those of the rows from ``first`` on.
         """
         sums = np.zeros((len(weights), self.cuts.n_cells), np.int64)
         for group in self.groups:
@@ -115,9 +115,9 @@ def _joint_features(cuts: Cuts, features: NDArray[np.integer]) -> Iterator[list[
 #
 # ``y = Σ b_i over the rows left of the candidate + [b'·r]_0 + E``: [·]_0 is the constant
 # coefficient, r the candidate's mask, and E noise that drowns what errors would tell of the rows
-# (Gentry, STOC 2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers. It follows
-# from the passive party's secret, from where the question stands and from all of the question, so
-# that no two questions get the same, and the same one gets the same answer.
+# (Gentry, STOC 2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers. The noise
+# derives from the passive party's secret, the position and the content of the question: different
+# questions get different noise, and the same question gets the same answer.
 
 
 _ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
@@ -126,7 +126,7 @@ _ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
 def inner_products(
     elements: NDArray[np.int8], limbs: NDArray[np.uint32] | NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Of ternary elements (elements, N) with limbs (l, N): int64 (elements, l)."""
+    """Inner products of ternary elements (elements, N) with limbs (l, N): int64 (elements, l)."""
     columns = np.ascontiguousarray(limbs.T, np.float64)
     products = np.empty((len(elements), len(limbs)), np.int64)
     for start in range(0, len(elements), _ELEMENTS_AT_ONCE):
@@ -136,7 +136,7 @@ def inner_products(
 
 
 def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
-    """Add noise to sums of limbs (6, sums); no others may have noise of the same ``seed``."""
+    """Add noise to sums of limbs (6, sums); no other sums may use the same ``seed``."""
     limbs = -(-layout.flood_bits // LIMB_BITS)
     bits = np.full(limbs, LIMB_BITS)
     bits[-1] = layout.flood_bits - LIMB_BITS * (limbs - 1)
@@ -144,7 +144,7 @@ def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
     words = stream.words(FLOOD_UNIFORMS, limbs, sums.shape[-1])
     words = words >> (64 - bits).astype(np.uint64)[:, np.newaxis]
     sums[:limbs] += words.sum(axis=0).astype(np.int64)
-    # Less the middle of the four: 4 · 2^flood_bits / 2.
+    # Subtract the mean of the four: 4 · 2^flood_bits / 2.
     add_power(sums, layout.flood_bits + 1, -1)
 
 
@@ -152,7 +152,7 @@ def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
 class PartSums:
     """Sums of ``pieces`` pieces of a query: limbs per cell (6, cells), of masks (masks, limbs).
 
-    The latter are None where the numbers of masks are not among them. ``digests``: of each piece.
+    ``masks`` is None if the pieces hold no numbers of masks. ``digests`` has one per piece.
     """
 
     cells: NDArray[np.int64]
@@ -186,7 +186,7 @@ class SumPieces:
 
 
 def _digest(piece: Values) -> bytes:
-    """Of a piece that has been read, so that names and shapes of its arrays are set."""
+    """The digest of a checked piece: its arrays have fixed names and shapes."""
     digest = hashlib.sha256()
     for name in sorted(piece):
         digest.update(np.ascontiguousarray(piece[name]).data)
@@ -197,9 +197,9 @@ def _digest(piece: Values) -> bytes:
 class AnswerQuery:
     """The answer to a query: limbs of a number for each candidate in ``order``, uint32 (C, 6).
 
-    ``places`` (C,): which of the masks is the candidate's. ``rest`` sums the last pieces, if they
-    are not among those of which ``begun`` has the sums. ``seed`` and ``purpose`` make the noise: no
-    other candidates may be asked for under the same. Raises `MessageError` for a malformed query.
+    ``places`` (C,): the index of each candidate's mask. ``begun`` has the sums of earlier pieces;
+    ``rest``, if any, sums the last ones. ``seed`` and ``purpose`` make the noise: they serve no
+    other candidates. Raises `MessageError` for a malformed query.
     """
 
     rest: SumPieces | None

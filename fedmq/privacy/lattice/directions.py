@@ -4,9 +4,9 @@ First, one party learns all seeds of a group but one, which the other cannot nam
 16 seeds, by four of the transfers of `base_transfers` each. The active party grows a tree of hashes
 whose leaves are the seeds (Goldreich, Goldwasser and Micali, J. ACM 33, 1986). Of each level it
 sums the left children, and the right ones, and sends both sums, hidden by the two seeds of a
-transfer. The passive party reads one of them: that of the side which does not lead to its secret
-place. From the top down it so learns every node beside the path to that place (Schoppmann, Gascón,
-Reichert and Raykova, CCS 2019).
+transfer. The passive party reads the sum of the side that does not lead to its secret place. From
+the top down it thus learns every node beside the path to that place (Schoppmann, Gascón, Reichert
+and Raykova, CCS 2019).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = [
 ]
 
 GROUP_BITS = 4
-"""A place within a group has so many bits, a transfer for each."""
+"""Bits of a place within a group, one transfer each."""
 
 GROUPS = TRANSFERS // GROUP_BITS
 
 _BYTES = 16  # of a seed
 
 SUMS_BYTES = TRANSFERS * 2 * _BYTES
-"""Of the sums that are sent."""
+"""Bytes of the sent sums."""
 
 
 @dataclass(frozen=True, eq=False)
 class GrowSeeds:
-    """All seeds, uint8 (32, 16, 16), and the sums that are sent: uint8 (128, 2, 16).
+    """All seeds, uint8 (32, 16, 16), and the sums to send: uint8 (128, 2, 16).
 
     ``pairs`` uint8 (128, 2, 32): both seeds of each transfer.
     """
@@ -76,9 +76,9 @@ class GrowSeeds:
 class PunctureSeeds:
     """All seeds but one of each group: uint8 (32, 16, 16).
 
-    That of the secret place comes first, and is 0; seed i is that of the place ``i ^ secret``. The
-    bits of the secret places, the highest first, are those that ``choices``, bool (128,), are not.
-    ``seeds`` uint8 (128, 32): those of the choices. Raises `MessageError` for malformed ``sums``.
+    The seed of the secret place comes first, and is 0; seed i is that of the place ``i ^ secret``.
+    The bits of the secret places, the highest first, are the inverse of ``choices``, bool (128,).
+    ``seeds`` uint8 (128, 32): the chosen ones. Raises `MessageError` for malformed ``sums``.
     """
 
     label: ClassVar[str] = "PunctureSeeds"
@@ -144,8 +144,8 @@ _PIECE_WIDTH = PIECE_BYTES // GROUPS
 class ChooseRows:
     """The choice of ``rows`` in pieces, and the pads of all rows: bool (count,).
 
-    ``seeds`` uint8 (32, 16, 16). ``purpose`` must never choose any other rows: the difference of
-    two choices under one would be bare.
+    ``seeds`` uint8 (32, 16, 16). ``purpose`` must be unique to these rows: a second choice under it
+    would disclose their difference.
     """
 
     label: ClassVar[str] = "ChooseRows"
@@ -202,7 +202,7 @@ class HideDirections:
 
 
 def choice_extent(count: int) -> SizeLimit:
-    """What the pieces of a choice among ``count`` rows take."""
+    """The size of the pieces of a choice among ``count`` rows."""
     return SizeLimit.of(-(-count // 8), GROUPS, _PIECE_WIDTH)
 
 
@@ -210,7 +210,7 @@ def read_choice(pieces: Sequence[Values], count: int) -> NDArray[np.uint8]:
     """The columns of a choice among ``count`` rows, a bit a row: uint8 (32, bytes).
 
     Raises:
-        MessageError: the pieces are of another kind, or not of so many rows.
+        MessageError: the pieces are of another kind, or not of ``count`` rows.
     """
     width = -(-count // 8)
     parts = [np.empty((GROUPS, 0), np.uint8)]
@@ -240,9 +240,9 @@ class _Permutation:
     def __call__(
         self, blocks: NDArray[Any], memory: NDArray[np.uint64] | None = None
     ) -> NDArray[np.uint64]:
-        """Of contiguous blocks of 16 bytes: uint64 (all of them,), in ``memory`` if there is some.
+        """Permute contiguous blocks of 16 bytes: uint64 (words,), in ``memory`` if given.
 
-        That has to be longer by a block.
+        ``memory`` must be longer by a block.
         """
         words = blocks.reshape(-1).view(np.uint64)
         memory = np.empty(len(words) + _BLOCK_WORDS, np.uint64) if memory is None else memory
@@ -255,14 +255,14 @@ class _Permutation:
 def _expanded(
     seeds: NDArray[np.uint8], public_seed: bytes, purpose: str, width: int
 ) -> Iterator[tuple[slice, NDArray[np.uint8], NDArray[np.uint8]]]:
-    """Of ``width`` bytes of each seed, part by part: the part, sums by bit of the place, the total.
+    """Expand each seed to ``width`` bytes, by parts: the part, sums by bit of the place, the total.
 
-    uint8 (128, bytes) and (32, bytes). The first seed of a group goes into its total alone.
+    uint8 (128, bytes) and (32, bytes). The first seed of a group enters only the total.
     """
     expanding = _Permutation(public_seed, "rows", purpose)
     lanes = seeds.view("<u8")
     blocks_of_each = -(-width // _BLOCK_BYTES)
-    # Memory that was written a moment ago is still in a cache, and no page of it is new.
+    # Reused memory is still in a cache, and needs no new pages.
     blocks = np.empty((*seeds.shape[:2], min(_BLOCKS_AT_ONCE, blocks_of_each), 2), "<u8")
     memory = np.empty(blocks.size + _BLOCK_WORDS, np.uint64)
     for start in range(0, blocks_of_each, _BLOCKS_AT_ONCE):

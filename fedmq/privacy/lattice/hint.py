@@ -1,11 +1,10 @@
 """What must the active party know once to read all sums? A hint for each candidate, masked.
 
 A ciphertext's public part, summed over the rows left of a candidate, is the same in every query:
-``Σ_j a_j·x_j`` with ``x_j = Σ X^(-i)`` over those rows i of block j. It would give the rows away
-(the x_j come out by a division), so that it leaves only under a mask: plus ``a'·r + e``, with
-ternary r and errors e of the candidate's own, which is a sample of ring learning with errors. Its
-low bits are rounded away, since nothing is lost by it but traffic. Rounding is done to the whole
-hint, mask included.
+``Σ_j a_j·x_j`` with ``x_j = Σ X^(-i)`` over those rows i of block j. It would disclose the rows (a
+division yields the x_j), so it leaves only under a mask: plus ``a'·r + e``, with ternary r and
+errors e of the candidate's own, which is a sample of ring learning with errors. Its low bits are
+rounded away: that loses nothing and saves traffic. The whole hint is rounded, mask included.
 
 Hints that are sent once: Henzinger et al., "One Server for the Price of Two", USENIX Security 2023.
 """
@@ -35,7 +34,7 @@ from fedmq.privacy.random_stream import Stream
 
 __all__ = ["JoinHints", "MakeHints", "TurnMasks", "cut_hints", "indicator_products", "masks_of"]
 
-_BLOCKS_AT_ONCE = 16  # whose products are added before they are rounded
+_BLOCKS_AT_ONCE = 16  # their products are added before rounding
 _INDICATORS_AT_ONCE = 512
 _MASKS_AT_ONCE = 8
 
@@ -158,7 +157,7 @@ class TurnMasks:
 
 @dataclass(frozen=True, eq=False)
 class JoinHints:
-    """What came in pieces as limbs: uint32 (candidates, limbs, N), the highest limb last.
+    """Join the pieces of hints as limbs: uint32 (candidates, limbs, N), the highest limb last.
 
     Raises:
         MessageError: the pieces are not hints of ``layout``.
@@ -186,7 +185,7 @@ class JoinHints:
         start = 0
         for part in parts:
             into = joined[start : start + len(part)]
-            # From the top, for there may be half a limb at the bottom.
+            # From the top, since the lowest limb may be half.
             for unit in range(units):
                 bits = part[:, units - 1 - unit].astype(np.uint32)
                 into[:, limbs - 1 - unit // 2] |= bits << (0 if unit % 2 else LIMB_BITS // 2)

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 VERSION = 4
-"""Of what both halves send: 1 had transfers of 128 bits a row, 2 had some at the root as well,
-3 shorter pieces of queries."""
+"""The version of both halves' messages: 1 had transfers of 128 bits a row, 2 had some at the root
+as well, 3 had shorter pieces of queries."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""
@@ -45,13 +45,13 @@ LIMBS = 6
 """q = 2^192, in limbs of 32 bits."""
 
 SUM_BYTES = 4 * LIMBS + 4
-"""Of an answer: its limbs and the number of its candidate."""
+"""Bytes of an answered sum: its limbs and the number of its candidate."""
 
 ERROR_BITS = 21
-"""An error is the centred binomial of so many bits against so many: deviation 3.24."""
+"""An error is centred binomial, 21 bits against 21: deviation 3.24."""
 
 FLOOD_UNIFORMS = 4
-"""The noise over an answer is the sum of so many uniform numbers."""
+"""The number of uniform numbers that sum to the noise over an answer."""
 
 MOST_ROWS = 2**21 - 1
 """Sums of limbs stay below 2^53, where float64 counts every integer."""
@@ -59,8 +59,8 @@ MOST_ROWS = 2**21 - 1
 _SUM_BITS = 62
 _FLOOD_BELOW = 3  # bits; four uniform numbers stay below half of the lowest field's unit
 _LEAST_NOISE = 64  # bits, with as many rows as are let in
-_CUT_UNIT = 16  # bits; hints and queries travel in units of so many
-_LEAST_ANSWERS = 2**26  # that a session has left, whatever is put together or dropped
+_CUT_UNIT = 16  # bits; hints and queries travel in these units
+_LEAST_ANSWERS = 2**26  # of a session, however nodes are joined or bits dropped
 _FLOOD_INFORMATION = 1.04  # Fisher information times variance of the sum of four uniform numbers
 _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
 
@@ -73,7 +73,7 @@ class Layout:
     node, and both fields are strictly smaller than a quarter of what they hold.
 
     Raises:
-        DataError: more rows than are summed exactly.
+        DataError: there are too many rows for exact sums.
     """
 
     rows: int
@@ -102,13 +102,13 @@ class Layout:
 
     @property
     def field_bits(self) -> int:
-        """Of a sum of g or h, with its sign and a bit for carries."""
+        """Bits of a sum of g or h, with its sign and a bit for carries."""
         most = self.rows if self.hidden else self.rows - 1
         return min(_SUM_BITS, self.value_bits + most.bit_length()) + 2
 
     @property
     def nodes(self) -> int:
-        """So many nodes are asked about in one query."""
+        """The number of nodes in one query."""
         most = 1 if self.hidden else LIMBS * LIMB_BITS // (2 * self.field_bits)
         for nodes in range(most, 1, -1):
             if self._answers(self._noise_beside(nodes)) >= _LEAST_ANSWERS:
@@ -117,7 +117,7 @@ class Layout:
 
     @property
     def noise_bits(self) -> int:
-        """Below all fields; where the first h begins."""
+        """Bits below all fields; the offset of the first h."""
         return self._noise_beside(self.nodes)
 
     def _noise_beside(self, nodes: int) -> int:
@@ -143,17 +143,17 @@ class Layout:
 
     @property
     def sent_limbs(self) -> int:
-        """Limbs of a query that travel; of the lowest its upper half alone where that is left."""
+        """Limbs of a query that travel; the lowest may be its upper half alone."""
         return LIMBS - self.dropped_bits // LIMB_BITS
 
     @property
     def sends_half(self) -> bool:
-        """Whether of the lowest limb that travels only the upper half does."""
+        """Whether only the upper half of the lowest sent limb travels."""
         return self.dropped_bits % LIMB_BITS > 0
 
     @property
     def flood_bits(self) -> int:
-        """Each of the uniform numbers over an answer has so many bits."""
+        """Bits of each uniform number over an answer."""
         return self.noise_bits - _FLOOD_BELOW
 
     @property
@@ -163,22 +163,22 @@ class Layout:
 
     @property
     def hint_units(self) -> int:
-        """What is left of a coefficient of a hint, in units of 16 bits."""
+        """Units of 16 bits that remain of a coefficient of a hint."""
         return (LIMBS * LIMB_BITS - self.cut_bits) // _CUT_UNIT
 
     @property
     def hint_bytes(self) -> int:
-        """Of one candidate's hint."""
+        """Bytes of one candidate's hint."""
         return 2 * self.hint_units * self.degree
 
     @property
     def largest_secret(self) -> int:
-        """So many coefficients of a secret may be other than 0; one with more is drawn again."""
+        """The most non-zero coefficients of a secret; one with more is drawn again."""
         return 3 * self.degree // 4
 
     @property
     def largest_noise(self) -> int:
-        """What decryption finds below the fields, in magnitude, in the worst case."""
+        """The largest magnitude below the fields at decryption, in the worst case."""
         flood = FLOOD_UNIFORMS << (self.flood_bits - 1)
         cut = self.largest_secret << (self.cut_bits - 1)
         errors = ERROR_BITS * (self.rows + 2 * self.degree)
@@ -187,13 +187,13 @@ class Layout:
 
     @property
     def most_answers(self) -> int:
-        """Sums that may be answered in a session.
+        """The most sums that a session may answer.
 
-        What errors add to an answer has a root mean square B; the noise over it has deviation D.
-        Q answers then differ from such without errors by a statistical distance of at most
+        The errors in an answer have a root mean square B; the noise over it has deviation D. Q
+        answers then differ from answers without errors by a statistical distance of at most
         (B/2)·√(1.04 Q)/D: the Hellinger distance of a density and its shift is bounded by the
-        Fisher information. Q is where this reaches 2^-40. What a query's dropped bits add counts as
-        an error, uniform like the bits.
+        Fisher information. Q is where this reaches 2^-40. A query's dropped bits count as an error,
+        uniform like the bits.
         """
         return self._answers(self.noise_bits, self.dropped_bits)
 

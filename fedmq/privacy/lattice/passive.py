@@ -1,4 +1,4 @@
-"""The passive party's half of the lattice engine: it adds up what it cannot read."""
+"""The passive party's half of the lattice engine: it adds up numbers it cannot read."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _PIECES_AT_ONCE = 3
 
 @dataclass(slots=True)
 class _BegunQuery:
-    """What is known of a query of which pieces are still to come.
+    """A query that still misses pieces.
 
-    ``taken`` pieces are summed, or will soon be; ``sums`` by the first piece of each part.
+    ``taken`` pieces are summed or under way; ``sums`` by the first piece of each part.
     """
 
     taken: int = 0
@@ -78,10 +78,10 @@ class LatticePassive(PassiveHalf):
         self._transfer_seeds: NDArray[np.uint8] | None = None
         self._layout: Layout
         self._features: NDArray[np.integer]
-        """Those of the tree that grows."""
+        """The features of the growing tree."""
         self._joint: JointBins | None = None
         self._begun: dict[tuple[int, int, int], _BegunQuery] = {}
-        """By tree, node and round."""
+        """Unfinished queries by tree, node and round."""
         self._all_rows = 0
         self._masks: NDArray[np.int8]
         self._answered = 0
@@ -94,7 +94,7 @@ class LatticePassive(PassiveHalf):
         outputs: int = 1,
     ) -> None:
         self._seed = secret or fresh_seed()
-        # The numbers under which candidates are known say nothing about them.
+        # The numbers of candidates are random, and disclose nothing about them.
         words = Stream(self._seed, "fedmq lattice numbers").words(len(self._candidates))
         self._numbers = np.argsort(words)
         choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
@@ -212,7 +212,7 @@ class LatticePassive(PassiveHalf):
         begun = self._begun.setdefault((tree, node, number), _BegunQuery())
         begun.waiting.append(piece)
         if begun.taken + len(begun.waiting) == pieces_of_query(self._layout):
-            waits = alone  # for the query, which is summed with its last pieces
+            waits = alone  # the last pieces are summed with the query
         else:
             waits = len(begun.waiting) < _PIECES_AT_ONCE
         if waits:

@@ -55,10 +55,9 @@ _HALF = LIMB_BITS // 2
 class EncryptNode:
     """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
-    All of them, or the one number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no row
-    stands in two. ``pairs`` int64 (all rows, 2).
-    ``seed`` must never encrypt anything else: the difference of two queries under one secret would
-    be bare.
+    Makes all pieces, or piece number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no
+    row stands in two. ``pairs`` int64 (all rows, 2). ``seed`` must never encrypt anything else: two
+    queries under one secret disclose their difference.
     """
 
     label: ClassVar[str] = "EncryptNode"
@@ -80,7 +79,7 @@ class EncryptNode:
         return [self._encrypted(elements, secret, inside) for elements in asked]
 
     def _encrypted(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
-        """These elements of the query; ``inside`` (nodes, rows): who stands in which node."""
+        """These elements of the query; ``inside`` (nodes, rows): which rows stand in each node."""
         layout = self.layout
         sums = coefficients(self.public.every[elements.start : elements.stop] * secret)
         for element, limbs in zip(elements, sums, strict=True):
@@ -92,7 +91,7 @@ class EncryptNode:
                 g, h = np.multiply(self.pairs[held].T, here, order="C")
                 add_shifted(limbs[:, : len(here)], h, layout.h_offset(node))
                 add_shifted(limbs[:, : len(here)], g, layout.g_offset(node))
-        if layout.dropped_bits:  # rounded, so that they do not count any more
+        if layout.dropped_bits:  # round the low bits away
             add_power(sums, layout.dropped_bits - 1)
         sent = carried(sums)[:, LIMBS - layout.sent_limbs :]
         counts = (_numbers(range(element, element + 1), layout) for element in elements)
@@ -105,21 +104,21 @@ class EncryptNode:
 
 
 def _elements(layout: Layout) -> list[range]:
-    """Which ring elements of a query travel in each of its pieces: blocks of rows, then masks."""
+    """The ring elements of each piece of a query: blocks of rows, then masks."""
     count, number_bytes = layout.blocks + 1, LIMB_BITS // 8 * layout.sent_limbs
     most = max(1, LARGEST_PIECE_BYTES // (number_bytes * layout.degree))
     return [range(start, min(start + most, count)) for start in range(0, count, most)]
 
 
 def _numbers(elements: range, layout: Layout) -> slice:
-    """Where the numbers of neighbouring elements stand among all of a query."""
+    """The places of neighbouring elements' numbers within a query."""
     ends = [min(end * layout.degree, layout.rows) for end in range(layout.blocks + 1)]
     ends.append(layout.rows + layout.degree)
     return slice(ends[elements.start], ends[elements.stop])
 
 
 def query_extent(layout: Layout) -> SizeLimit:
-    """What the pieces of `EncryptNode` take."""
+    """The size of the pieces of `EncryptNode`."""
     number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
     return SizeLimit(pieces_of_query(layout), (layout.rows + layout.degree) * number_bytes)
 
@@ -135,7 +134,7 @@ def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:
 class QueryPart:
     """Neighbouring pieces of a query as their recipient adds them up.
 
-    ``rows`` float64 (sent limbs, rows) are the numbers of so many rows from ``first`` on; ``masks``
+    ``rows`` float64 (sent limbs, rows) are the numbers of the rows from ``first`` on; ``masks``
     (sent limbs, N), or (sent limbs, 0) where the last piece is not among them.
     """
 
@@ -145,7 +144,7 @@ class QueryPart:
 
 
 def pieces_of_query(layout: Layout) -> int:
-    """So many pieces does `EncryptNode` make."""
+    """The number of pieces that `EncryptNode` makes."""
     return len(_elements(layout))
 
 
@@ -201,9 +200,9 @@ _ROWS_AT_ONCE = 16
 
 @dataclass(frozen=True, eq=False)
 class DecryptAnswer:
-    """Of each answer the numbers of the hints that it names, uint32 (C,), and the sums.
+    """The sums of each answer, and the numbers of the hints that it names, uint32 (C,).
 
-    The latter are int64 (nodes, C, 2): of g and h for each node that a query can be about.
+    Sums are int64 (nodes, C, 2): g and h for each node that a query can be about.
 
     ``answers`` are the pieces of each; ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes
     them; ``seeds`` are those of the queries. Raises `MessageError` for a malformed answer.
@@ -231,7 +230,7 @@ class DecryptAnswer:
         return left
 
     def limbs(self) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]:
-        """The numbers of hints, (C,), and what they hid, (6, C), rounded above the noise."""
+        """The numbers of hints, (C,), and decrypted numbers, (6, C), rounded above the noise."""
         read = [read_answer(pieces, len(self.hints)) for pieces in self.answers]
         named = np.unique(np.concatenate([numbers for numbers, _ in read]))
         products = self._products(named)
@@ -272,7 +271,7 @@ def read_answer(
     """Which hint belongs to each candidate, uint32 (C,), and the answers, uint32 (C, 6).
 
     Raises:
-        MessageError: the answer is malformed, or names a hint twice or one that there is not.
+        MessageError: the answer is malformed, or names a hint twice or an unknown hint.
     """
     numbers, answers = [], []
     for piece in pieces:

@@ -116,8 +116,7 @@ def draw_secret(seed: bytes, degree: int, largest: int) -> NDArray[np.int8]:
 def public_element(seed: bytes, number: int, degree: int) -> NDArray[np.int32]:
     """The uniform ring element a_number that both sides make of the public ``seed``.
 
-    Its limbs (6, degree), read as signed, which changes the element by nothing modulo 2^192 once
-    they are carried.
+    Its limbs (6, degree) are read as signed; once carried, the element is the same modulo 2^192.
     """
     limbs = Stream(seed, f"fedmq lattice a {number}").read(LIMB_BITS // 8 * LIMBS * degree)
     return np.frombuffer(limbs, "<i4").reshape(LIMBS, degree)
@@ -138,17 +137,17 @@ class PublicElements:
 
     @classmethod
     def joined(cls, parts: Sequence[Transform]) -> PublicElements:
-        """Of what the computations of `shares_of` made."""
+        """Join the results of the computations of `shares_of`."""
         return cls(np.concatenate(parts))
 
     @property
     def blocks(self) -> Transform:
-        """Those of the rows: (blocks, 6, N/2)."""
+        """The elements of the rows: (blocks, 6, N/2)."""
         return self.every[:-1]
 
     @property
     def mask(self) -> Transform:
-        """That of masks: (6, N/2)."""
+        """The element of masks: (6, N/2)."""
         mask: Transform = self.every[-1]
         return mask
 
@@ -170,7 +169,7 @@ class TransformPublic:
 
 
 def shares_of(seed: bytes, layout: Layout, parallelism: int) -> list[TransformPublic]:
-    """All that ``layout`` needs, shared out."""
+    """The computations of all elements that ``layout`` needs, split up."""
     numbers = [*range(layout.blocks), MASK_ELEMENT]
     size = -(-len(numbers) // parallelism)
     return [

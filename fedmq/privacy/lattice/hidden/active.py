@@ -90,7 +90,8 @@ class HiddenActive(LatticeActive):
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
         if not pieces:
             raise MessageError(f"{peer} sent nothing before the first tree")
-        # Of their own: directions are transferred unchecked, and may tell of the sender's secret.
+        # Separate base transfers: those of directions are unchecked, and may disclose the sender's
+        # secret.
         step = OfferedSeeds(pieces[0].get("circuits"), self._circuit_seed)
         [pairs] = yield Compute([step])
         self._receivers[peer], self._tweaks[peer] = ExtensionReceiver(pairs), Tweaks()
@@ -147,7 +148,7 @@ class HiddenActive(LatticeActive):
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
-    """Who won each node: the last of a chain tells the first one, and so on."""
+    """The winner of each node: the last party's plan tells the first one's, and so on."""
     place, nodes = evaluator.level.place, evaluator.level.nodes
     if place.is_last:
         owners = evaluator.owners()

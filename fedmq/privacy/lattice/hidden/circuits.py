@@ -60,18 +60,18 @@ __all__ = [
 ]
 
 GAIN_BIAS = 128
-"""Of a gain's exponent: quotients of sums lie between 2^-64 and 2^124."""
+"""The bias of a gain's exponent: quotients of sums lie between 2^-64 and 2^124."""
 
 GAIN_BITS = MANTISSA_BITS + EXPONENT_BITS
 
 
 def candidate_inputs(field: Field) -> dict[str, int]:
-    """What is shared of each candidate, and its bits."""
+    """The shared inputs of each candidate, and their bits."""
     return {"G_L²": field.square_bits, "G_R²": field.square_bits, "H_L": field.bits}
 
 
 def node_input_bits(field: Field) -> dict[str, int]:
-    """What the active party knows of each node, and its bits."""
+    """The active party's inputs of each node, and their bits."""
     return {
         "H": field.bits,
         "lambda": field.weight_bits,
@@ -158,7 +158,7 @@ def _flat(labels: Labels) -> Labels:
 
 
 def _with_zero(index: Labels) -> Labels:
-    """One bit more, known to be 0: both sides have the label 0 for it."""
+    """``index`` with one more bit, known to be 0: both sides use the label 0 for it."""
     return np.concatenate([index, np.zeros((1, *index.shape[1:]), np.uint64)])
 
 
@@ -176,20 +176,20 @@ def match_schedule(bits: int) -> Schedule:
 
 # Which of several passive parties wins? They stand in a chain, and each hands on the best so far.
 #
-# A link compares the best candidate of one passive party with what it has to beat: the active
-# party's best, or of those that stand before it the best one. That one wins ties, as the first
-# column does with XGBoost. What comes out is shared: the active party reads its colours, the
-# passive party hands its own ones on to the next, and neither learns a bit of it.
+# A link compares the best candidate of one passive party with the best before it: the active
+# party's, or that of the chain so far. The earlier one wins ties, as the first column does with
+# XGBoost. The result is shared: the active party reads its colours, the passive party hands its own
+# colours on to the next, and neither learns a bit of it.
 
 
 def taken_bits(place: Place) -> dict[str, int]:
-    """What a link takes of the best so far: its gain, and its owner, unless that is known."""
+    """The inputs of a link from the best so far: its gain, and its owner unless known."""
     bits = {"to beat": GAIN_BITS}
     return bits if place.is_first else bits | {"owner": owner_bits(place.number - 1)}
 
 
 def owner_bits(number: int) -> int:
-    """Of the owner's number behind the link of a party with this ``number``."""
+    """Bits of the owner's number behind the link of party ``number``."""
     return number.bit_length()
 
 
@@ -225,7 +225,7 @@ _NO_GAIN = float(np.ldexp(2.0 - 2.0**-23, 127))  # larger than any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeInputs:
-    """Of each node ``totals`` int64 (nodes, 2), and bits by name: bool (bits, nodes)."""
+    """The active party's inputs: ``totals`` int64 (nodes, 2), bits by name bool (bits, nodes)."""
 
     totals: NDArray[np.int64]
     bits: dict[str, NDArray[np.bool_]]
@@ -239,7 +239,7 @@ class NodeInputs:
         params: TrainParams,
         field: Field,
     ) -> NodeInputs:
-        """Of nodes with these sums, and the gain of the active party's ``best`` candidate.
+        """The inputs of nodes with these sums and the gain of the active party's ``best``.
 
         ``best`` float32 (nodes,), -inf where it has none; it wins ties.
 
@@ -278,7 +278,7 @@ def _check(totals: NDArray[np.int64], scale: FixedPoint, field: Field) -> None:
 
 
 def _lambda(reg_lambda: float, scale: FixedPoint, field: Field) -> int:
-    """Lambda as hessians are counted."""
+    """Lambda in the fixed point of hessians."""
     scaled = math.ldexp(float(np.float32(reg_lambda)), scale.h_bits)
     if scaled >= 1 << (field.weight_bits - 1) or not scaled.is_integer():
         raise DataError(
@@ -289,7 +289,7 @@ def _lambda(reg_lambda: float, scale: FixedPoint, field: Field) -> int:
 
 
 def _least_weight(min_child_weight: float, scale: FixedPoint, field: Field) -> int:
-    """The least hessian of a side as hessians are counted: at least 1, as none is no side."""
+    """The least hessian of a side in fixed point: at least 1, since a side needs some."""
     scaled = math.ldexp(float(np.float32(min_child_weight)), scale.h_bits)
     return min(max(1, math.ceil(scaled)), field.bound)
 

@@ -41,12 +41,11 @@ Reading = Generator[tuple[int, ...], object, None]
 
 
 class LevelEvaluator:
-    """A level of nodes; its methods are called once, in their order, `take` for each piece.
+    """A level of nodes; call each method once, in their order, and `take` for each piece.
 
-    Where the passive party is the first of a chain nothing calls `follow`, where it is the last
-    one no `leader`, and where it is not the last one no `owners`. ``shares`` uint64 (nodes,
-    candidates, 2). ``tweaks`` are those of a session with the passive party. All methods raise
-    `MessageError` for malformed messages.
+    Skip `follow` with the first passive party of a chain, `leader` with the last one, and `owners`
+    with all but the last one. ``shares`` uint64 (nodes, candidates, 2). ``tweaks`` are those of a
+    session with the passive party. All methods raise `MessageError` for malformed messages.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class LevelEvaluator:
         return self._choose(choices, self._tweaks.carry_rows)
 
     def choose_squares(self, carries: object) -> tuple[Extended, Extended]:
-        """The second one, when the first is answered."""
+        """The second message, after the answer to the first."""
         tweaks = self._tweaks
         own = self._receive(carries, 1, tweaks.carries)
         self._lifted = receiver_lift(self._moved, own, self._field)
@@ -96,7 +95,7 @@ class LevelEvaluator:
         )
 
     def choose_labels(self, cross: object, with_totals: object) -> tuple[Extended, Extended]:
-        """The third one, when the second is answered."""
+        """The third message, after the answer to the second."""
         tweaks = self._tweaks
         own_cross = self._receive(cross, 1, tweaks.shares)
         own_totals = self._receive(with_totals, self.level.candidates, tweaks.totals)
@@ -122,7 +121,7 @@ class LevelEvaluator:
         return messages
 
     def batch(self, batch: slice, parcel: Sequence[Values] | NDArray[np.uint64]) -> EvaluateGains:
-        """How one begins to evaluate the gains of ``batch``; of one after the other."""
+        """The computation that begins to evaluate the gains of ``batch``; batches in order."""
         return EvaluateGains(
             self.level,
             batch,
@@ -136,15 +135,15 @@ class LevelEvaluator:
     def more(
         self, evaluation: Evaluation, parcel: Sequence[Values] | NDArray[np.uint64]
     ) -> EvaluateMore:
-        """How one goes on with a batch."""
+        """The computation that continues a batch."""
         return EvaluateMore(self.level, evaluation, parcel)
 
     def close(self, gains: Sequence[Labels], parcel: Unpacked) -> None:
-        """What follows upon all batches, whose ``gains`` were found, by the rest of the tables."""
+        """Finish after all batches gave their ``gains``, by the rest of the tables."""
         self._read_all(self._close(gains), parcel)
 
     def close_link(self, parcel: Unpacked) -> None:
-        """What follows upon `follow`, by the tables of the link."""
+        """Finish after `follow`, by the tables of the link."""
         self._read_all(self._link(), parcel)
 
     def _read_all(self, reading: Reading, parcel: Unpacked) -> None:
@@ -161,7 +160,7 @@ class LevelEvaluator:
         return self._awaits_piece
 
     def take(self, piece: object) -> None:
-        """The next piece of the answer to the third message, or to the fourth one."""
+        """Take the next piece of the answer to the third or fourth message."""
         if not self._awaits_piece:
             raise MessageError("a piece of garbled tables after the last one")
         if self._reading is None:
@@ -173,7 +172,7 @@ class LevelEvaluator:
             self._awaits_piece, self._reading = False, None
 
     def follow(self, leader: NDArray[np.bool_]) -> Extended:
-        """The fourth message; ``leader``: that of the passive party before."""
+        """The fourth message; ``leader``: the shares from the previous passive party's link."""
         self._check_read()
         message = self._choose(leader.reshape(-1), self._tweaks.taken_rows)
         _, rows = self._chosen.pop()
@@ -188,7 +187,7 @@ class LevelEvaluator:
         return colours(np.concatenate([found["gain"], found["owner"]]))
 
     def owners(self) -> NDArray[np.int64]:
-        """Who won each node: int64 (nodes,) of numbers in the chain, 0 for the active party."""
+        """The winners' numbers in the chain: int64 (nodes,), 0 for the active party."""
         bits = colours(self._linked()["owner"]) ^ (self._unset & np.uint64(1)).astype(np.bool_)
         return integers_of(bits)
 
@@ -226,7 +225,7 @@ class LevelEvaluator:
         return message
 
     def _receive(self, sent: object, width: int, tweaks: Tweaks) -> Wide:
-        """Own shares of what was chosen first and not received yet."""
+        """Own shares of the oldest choices not received yet."""
         choices, rows = self._chosen.pop(0)
         return receive(rows, choices, sent, width, self._permutation, tweaks)
 

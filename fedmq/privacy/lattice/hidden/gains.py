@@ -23,15 +23,15 @@ from fedmq.privacy.random_stream import Stream
 __all__ = ["EvaluateGains", "EvaluateMore", "GarbleGains", "GarbleMore", "stretches_of"]
 
 _STRETCH_BYTES = 9_000_000
-"""Of tables: a third of a batch. What is left to do goes to a worker and back with each stretch, at
-some milliseconds of the event loop's process."""
+"""Bytes of tables: a third of a batch. With each stretch the remaining work travels to a worker and
+back, which costs the event loop's process some milliseconds."""
 
 Garbled = tuple[NDArray[np.uint64], Garbling]
-"""What the active party gets next, uint64 (words,), and what is left to do."""
+"""The next parcel for the active party, uint64 (words,), and the remaining work."""
 
 
 def stretches_of(level: HiddenLevel) -> int:
-    """In how many parts all batches of a level are garbled."""
+    """The number of parts in which all batches of a level are garbled."""
     per_instance, schedule = _STRETCH_BYTES / TABLE_BYTES, gain_schedule(level.field)
     return sum(
         len(schedule.stretches(per_instance / (batch.stop - batch.start)))
@@ -84,7 +84,7 @@ class GarbleMore:
 
 
 def _garbled(garbling: Garbling, first: Labels | None = None) -> Garbled:
-    """The next tables behind what comes ``first``."""
+    """The next tables, after the labels ``first``."""
     filled = 0 if first is None else first.size
     shape = garbling.awaited
     assert shape is not None, "a batch that is garbled already"
@@ -99,7 +99,7 @@ def _garbled(garbling: Garbling, first: Labels | None = None) -> Garbled:
 class EvaluateGains:
     """Begin to evaluate a ``batch`` by the first ``parcel`` about it.
 
-    Raises `MessageError` where that is not as long as it must be.
+    Raises `MessageError` for a parcel of another length.
     """
 
     label: ClassVar[str] = "EvaluateGains"

@@ -1,7 +1,7 @@
 """How does a passive party learn which of its candidates won? It garbles the circuits of gains.
 
-The active party proves a win by labels: it has but one of the two of each bit, and cannot make the
-other one. It so claims no candidate that the circuits did not name.
+The active party proves a win by labels: it has only one of the two labels of each bit, and cannot
+make the other one. So it can claim no candidate that the circuits did not name.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["LevelGarbler"]
 
 
 class LevelGarbler:
-    """A level of nodes; its methods are called once, in their order.
+    """A level of nodes; call each method once, in their order.
 
-    Who is the first of a chain calls no `follow`, and the last one no `handed`. ``shares`` uint64
-    (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are those of a session with
-    the active party. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise
-    `MessageError` for malformed messages, or transfers that were not the same in all columns.
+    The first party of a chain skips `follow`, the last one `handed`. ``shares`` uint64 (nodes,
+    candidates, 2), candidates in canonical order. ``tweaks`` are those of a session with the active
+    party. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise `MessageError`
+    for malformed messages, or transfers that were not the same in all columns.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LevelGarbler:
         return message
 
     def offer_squares(self, of_shares: Extended, of_totals: Extended) -> tuple[Wide, Wide]:
-        """The answer to its second one."""
+        """The answer to the active party's second message."""
         tweaks = self._tweaks
         numbers = shares_to_offer(self._lifted, self._field)
         own_cross, cross = self._offer(of_shares, numbers, tweaks.share_rows, tweaks.shares)
@@ -96,7 +96,7 @@ class LevelGarbler:
     def pieces(
         self, of_candidates: Extended, of_nodes: Extended
     ) -> Generator[NDArray[np.uint64], None, None]:
-        """The answer to its third one: labels of this party's inputs, and tables, as they are made.
+        """The answer to the third message: labels of this party's inputs, and tables.
 
         The first of a chain goes on with its link; see `follow`.
         """
@@ -112,7 +112,7 @@ class LevelGarbler:
         yield from self.close(gains)
 
     def take_labels(self, of_candidates: Extended, of_nodes: Extended) -> None:
-        """What follows from the active party's third message, before any circuit is garbled."""
+        """Take the active party's third message, before garbling any circuit."""
         level, tweaks = self.level, self._tweaks
         others = self._rows(of_candidates, level.candidate_labels, tweaks.candidate_rows)
         self._others = others.reshape(-1, level.instances, 2)
@@ -123,7 +123,7 @@ class LevelGarbler:
         self._bits = self._input_bits()
 
     def batch(self, batch: slice) -> GarbleGains:
-        """How one begins to garble the gains of ``batch``; of one after the other."""
+        """The computation that begins to garble the gains of ``batch``; batches in order."""
         return GarbleGains(
             self.level,
             batch,
@@ -137,11 +137,11 @@ class LevelGarbler:
         )
 
     def more(self, garbling: Garbling) -> GarbleMore:
-        """How one goes on with a batch."""
+        """The computation that continues a batch."""
         return GarbleMore(self.level, garbling)
 
     def close(self, gains: Sequence[Labels]) -> Generator[NDArray[np.uint64], None, None]:
-        """What follows upon all batches, whose ``gains`` were found."""
+        """Finish after all batches gave their ``gains``."""
         every = np.concatenate(gains, axis=1)
         self._best = yield from tournament(every, self.level.nodes, self._garble)
         if self.level.place.is_first:
@@ -188,7 +188,7 @@ class LevelGarbler:
         return won, integers_of(index)
 
     def _link(self, taken: Mapping[str, Labels]) -> Generator[NDArray[np.uint64], None, None]:
-        """Compare this party's best candidate with what it has to beat."""
+        """Compare this party's best candidate with the best before it."""
         place = self.level.place
         schedule = link_schedule(place, len(self._best["index"]))
         self._found = yield from self._garble(schedule, {**self._best, **taken})

@@ -45,7 +45,7 @@ _INSTANCES_AT_ONCE = 160  # of the gain circuit, at most: their labels fit into 
 
 @dataclass(frozen=True, slots=True)
 class HiddenLevel:
-    """So many ``nodes`` with as many ``candidates`` each, at least one of both.
+    """A level of ``nodes`` nodes with ``candidates`` candidates each, at least one of both.
 
     ``place`` is that of the passive party among those of the session.
     """
@@ -57,7 +57,7 @@ class HiddenLevel:
 
     @property
     def instances(self) -> int:
-        """Of the gain circuit."""
+        """Instances of the gain circuit."""
         return self.nodes * self.candidates
 
     @property
@@ -74,12 +74,12 @@ class HiddenLevel:
 
     @property
     def candidate_bits(self) -> Mapping[str, int]:
-        """Of the inputs that each party has of a candidate."""
+        """Bits of each party's inputs of a candidate."""
         return candidate_inputs(self.field)
 
     @property
     def node_bits(self) -> Mapping[str, int]:
-        """Of the inputs that the active party has of a node."""
+        """Bits of the active party's inputs of a node."""
         bits = node_input_bits(self.field)
         return bits | taken_bits(self.place) if self.place.is_first else bits
 
@@ -93,7 +93,7 @@ class HiddenLevel:
 
     @property
     def taken_labels(self) -> int:
-        """Of the best so far, where the active party does not know it."""
+        """Labels of the best so far, if the active party does not know it."""
         return 0 if self.place.is_first else sum(taken_bits(self.place).values()) * self.nodes
 
     def batches(self) -> Iterator[slice]:
@@ -135,7 +135,7 @@ class LevelTweaks:
 
     @classmethod
     def take(cls, session: Tweaks, level: HiddenLevel) -> LevelTweaks:
-        """Those that a level uses, from the session's; a level that begins anew takes others."""
+        """Take a level's tweaks from the session's; a restarted level takes new ones."""
         counts = {
             "carry_rows": level.carry_transfers,
             "carries": level.carry_transfers,
@@ -197,7 +197,7 @@ class Unpacked:
         self._data = np.concatenate(parts)
 
     def take(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
-        """The next array. Raises `MessageError` where it is not there."""
+        """The next array. Raises `MessageError` if it is missing."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         part = self._data[self._taken : self._taken + size]
         if len(part) < size:
@@ -212,13 +212,13 @@ class Unpacked:
 
 
 def extensions_of(*extensions: Extended) -> Iterator[NDArray[np.uint8]]:
-    """The arrays of what the receiver of transfers sends."""
+    """The arrays that the receiver of transfers sends."""
     for sent in extensions:
         yield from (sent.columns, sent.choice_hash, sent.column_hashes)
 
 
 def extensions_in(parcel: Unpacked, *counts: int) -> list[Extended]:
-    """Extensions of so many transfers, in their order, which are all of a parcel."""
+    """The extensions of a parcel, of ``counts`` transfers each; the parcel holds nothing else."""
     found = [
         Extended(
             parcel.take(np.uint8, (TRANSFERS, -(-count // 8) + HASH_BYTES)),
@@ -232,7 +232,7 @@ def extensions_in(parcel: Unpacked, *counts: int) -> list[Extended]:
 
 
 def bits_in(parcel: Unpacked, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """What `numpy.packbits` made of bits of this shape, which are all of a parcel."""
+    """The bits of a parcel of `numpy.packbits`, of this shape; the parcel holds nothing else."""
     count = shape[0] * shape[1]
     packed = parcel.take(np.uint8, (-(-count // 8),))
     parcel.end()
@@ -240,7 +240,7 @@ def bits_in(parcel: Unpacked, shape: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def extended_bytes(count: int) -> int:
-    """What an extension of so many transfers takes."""
+    """Bytes of an extension of ``count`` transfers."""
     return TRANSFERS * (-(-count // 8) + 2 * HASH_BYTES) + HASH_BYTES
 
 
@@ -251,7 +251,7 @@ _WORD_BYTES = 8
 
 
 def evaluator_bytes(level: HiddenLevel) -> int:
-    """What the active party sends: choices, and its claim."""
+    """Bytes that the active party sends: choices, and its claim."""
     transfers = (
         level.carry_transfers,
         level.share_transfers,
@@ -265,7 +265,7 @@ def evaluator_bytes(level: HiddenLevel) -> int:
 
 
 def garbler_bytes(level: HiddenLevel) -> int:
-    """What the passive party sends: numbers of transfers, labels, tables and colours."""
+    """Bytes that the passive party sends: numbers of transfers, labels, tables and colours."""
     numbers = level.carry_transfers + level.share_transfers
     numbers += level.total_transfers * level.candidates
     ands = gain_schedule(level.field).ands * level.instances
@@ -279,5 +279,5 @@ def garbler_bytes(level: HiddenLevel) -> int:
 
 
 def _rounds(level: HiddenLevel) -> int:
-    """Of the tournament: bits of an index."""
+    """Rounds of the tournament: bits of an index."""
     return max(level.candidates - 1, 0).bit_length()

@@ -64,7 +64,7 @@ class HiddenPassive(LatticePassive):
         self._sender: ExtensionSender
         self._field: Field
         self._shares: dict[int, Shares] = {}
-        """Of the nodes of the tree that grows."""
+        """Shares of the nodes of the growing tree."""
 
     def start_session(
         self,
@@ -77,7 +77,7 @@ class HiddenPassive(LatticePassive):
         self._field = Field(self._layout.field_bits)
 
     def setup(self) -> Plan[Sequence[Values]]:
-        # Drawn for this attempt alone, as its tweaks are.
+        # Fresh in each attempt, as its tweaks are.
         choices = draw_choices(fresh_seed())
         step = ChooseSeeds(self._circuit_offer, choices, fresh_seed())
         [(chosen, seeds)] = yield Compute([step])

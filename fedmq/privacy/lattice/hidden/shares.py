@@ -62,17 +62,17 @@ class Field:
 
     @property
     def bound(self) -> int:
-        """Sums are smaller than this."""
+        """The bound of sums, exclusive."""
         return 1 << (self.bits - 2)
 
     @property
     def square_bits(self) -> int:
-        """Of the square of a sum."""
+        """Bits of the square of a sum."""
         return 2 * (self.bits - 2)
 
     @property
     def weight_bits(self) -> int:
-        """Of a sum of hessians and lambda: enough for a lambda of some thousands."""
+        """Bits of a sum of hessians and lambda: enough for a lambda of some thousands."""
         return max(self.bits, _LEAST_WEIGHT_BITS)
 
     @property
@@ -98,7 +98,7 @@ class Field:
         return np.stack([upper & self.mask, low & self.mask], axis=-1)
 
     def less(self, above: Shares, beside: Shares) -> Shares:
-        """A share of a node: of its parent, less that of its sibling."""
+        """A node's share: its parent's less its sibling's."""
         return self.parted(subtract(self.joined(above), self.joined(beside)))
 
 
@@ -106,7 +106,7 @@ class Field:
 #
 # Once the active party has added 2^(F - 2) to its field of g, both fields stand for numbers below
 # 2^(F - 1). Two shares of such a number have wrapped around 2^F exactly if the highest bit of
-# either is set. That is one AND of a bit of each, whose shares come of a correlated transfer.
+# either is set. That is one AND of a bit of each, shared by a correlated transfer.
 
 
 def offset(shares: Shares, field: Field) -> Shares:
@@ -140,7 +140,7 @@ def receiver_lift(moved: Shares, carries: Wide, field: Field) -> Wide:
 
 
 def _lifted(shares: Shares, carries: Wide, field: Field) -> Wide:
-    """The field of g with what h carries into it, and without what it carries away."""
+    """The field of g, with the carry from h and without its own carry."""
     of_g, of_h = carries
     return subtract(add(wide(shares[..., 0]), of_h), shift_up(of_g, field.bits))
 
@@ -201,8 +201,8 @@ def _products(of_shares: Wide, of_totals: Wide, field: Field) -> tuple[Wide, Wid
 
 # How do sums of a lattice answer become shares? The passive party subtracts what it keeps.
 #
-# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: what the active
-# party reads of it is its own share, and says nothing. Errors and the noise over them stay below.
+# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: the active party
+# reads its own share, which discloses nothing. Errors and the noise over them stay below.
 
 
 _LOW = np.uint64(2**LIMB_BITS - 1)
@@ -210,7 +210,7 @@ _LOW = np.uint64(2**LIMB_BITS - 1)
 
 @dataclass(frozen=True, eq=False)
 class MaskSums:
-    """The limbs of an answer, uint32 (C, 6), and what the passive party keeps: shares (C, 2).
+    """The limbs of an answer, uint32 (C, 6), and the passive party's shares (C, 2).
 
     Raises `MessageError` for a malformed query.
     """
@@ -228,7 +228,7 @@ class MaskSums:
 
 @dataclass(frozen=True, eq=False)
 class ReadShares:
-    """Of each answer the numbers of hints, uint32 (C,), and the active party's shares (C, 2).
+    """Each answer's numbers of hints, uint32 (C,), and the active party's shares (C, 2).
 
     Raises `MessageError` for a malformed answer.
     """
@@ -242,14 +242,14 @@ class ReadShares:
 
 
 def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:
-    """What stands in the fields of numbers (6, C)."""
+    """The fields of numbers (6, C) as shares."""
     mask = Field(layout.field_bits).mask
     fields = [field_at(limbs, offset) & mask for offset in (layout.g_offset(0), layout.h_offset(0))]
     return np.stack(fields, axis=-1)
 
 
 def _drawn(seed: bytes, count: int, layout: Layout) -> Shares:
-    """Uniform shares of this answer alone: its noise comes of the same seed, by another stream."""
+    """Uniform shares for this answer alone; its noise uses the same seed, by another stream."""
     words = Stream(seed, "fedmq lattice shares").words(count, 2)
     return words & Field(layout.field_bits).mask
 

@@ -1,8 +1,8 @@
 """What does each half compute between two parcels, and how do tables flow meanwhile?
 
-Tables flow in parcels, of which a few travel while others are made. Two batches are garbled and
-evaluated side by side. The active party asks for one parcel more whenever it begins with one, so
-that neither side holds many of them.
+Tables flow in parcels; a few travel while others are made. Two batches are garbled and
+evaluated side by side. The active party asks for another parcel whenever it begins one, so neither
+side holds many.
 """
 
 from __future__ import annotations
@@ -109,19 +109,19 @@ def _groups(level: HiddenLevel) -> Iterator[list[slice]]:
 
 
 def _unfinished(under_way: Sequence[Garbling] | Sequence[Evaluation]) -> list[int]:
-    """The numbers of those that miss pieces."""
+    """The numbers of the batches that miss pieces."""
     return [number for number, half in enumerate(under_way) if half.missing]
 
 
 def _asked_for(sent: int) -> Plan[None]:
-    """Wait until a parcel behind ``sent`` others is wanted."""
+    """Wait for the request of a parcel after ``sent`` others."""
     if sent >= PARCELS_AHEAD:
         yield Exchange()
 
 
 # What does each half compute between two parcels? A method of it, from bytes to bytes.
 #
-# A half travels to where it is computed, and comes back with what it knows then.
+# A half travels to a worker process, and returns with its new state.
 
 
 Half = TypeVar("Half", LevelEvaluator, LevelGarbler)
@@ -161,32 +161,32 @@ def computed(
 
 
 def choose_carries(evaluator: LevelEvaluator, _: Unpacked) -> Made:
-    """The first parcel of the active party, after that which opens."""
+    """The active party's first parcel after the opening one."""
     return list(extensions_of(evaluator.choose_carries()))
 
 
 def offer_carries(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """Its answer."""
+    """The passive party's answer."""
     [sent] = extensions_in(parcel, garbler.level.carry_transfers)
     return [garbler.offer_carries(sent)]
 
 
 def choose_squares(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """The second one."""
+    """The active party's second parcel."""
     carries = parcel.take(np.uint64, (evaluator.level.carry_transfers, 1, BLOCK_WORDS))
     parcel.end()
     return list(extensions_of(*evaluator.choose_squares(carries)))
 
 
 def offer_squares(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """Its answer."""
+    """The passive party's answer."""
     level = garbler.level
     sent = extensions_in(parcel, level.share_transfers, level.total_transfers)
     return garbler.offer_squares(*sent)
 
 
 def choose_labels(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """The third one."""
+    """The active party's third parcel."""
     level = evaluator.level
     cross = parcel.take(np.uint64, (level.share_transfers, 1, BLOCK_WORDS))
     totals = parcel.take(np.uint64, (level.total_transfers, level.candidates, BLOCK_WORDS))
@@ -195,19 +195,19 @@ def choose_labels(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
 
 
 def take_labels(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """What the passive party garbles with; the batches follow."""
+    """Take the labels that the passive party garbles with; the batches follow."""
     level = garbler.level
     garbler.take_labels(*extensions_in(parcel, level.candidate_labels, level.node_labels))
     return ()
 
 
 def close_garbling(garbler: LevelGarbler, _: Unpacked, gains: Sequence[Labels]) -> Made:
-    """What follows upon all batches."""
+    """The parcel after all batches."""
     return list(garbler.close(gains))
 
 
 def close_evaluation(evaluator: LevelEvaluator, parcel: Unpacked, gains: Sequence[Labels]) -> Made:
-    """What follows on the active party's side; nothing is sent."""
+    """Finish all batches on the active party's side; send nothing."""
     evaluator.close(gains, parcel)
     return ()
 
@@ -220,7 +220,7 @@ def follow(evaluator: LevelEvaluator, handed: Unpacked) -> Made:
 
 
 def garble_link(garbler: LevelGarbler, parcel: Unpacked, handed: Sequence[Values]) -> Made:
-    """Its answer, by the passive party's ``handed`` shares of the same."""
+    """The passive party's answer, by the ``handed`` shares of the best so far."""
     level = garbler.level
     [taken] = extensions_in(parcel, level.taken_labels)
     share = bits_in(Unpacked(handed), (sum(taken_bits(level.place).values()), level.nodes))
@@ -228,6 +228,6 @@ def garble_link(garbler: LevelGarbler, parcel: Unpacked, handed: Sequence[Values
 
 
 def close_link(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """What follows upon that; nothing is sent."""
+    """Finish the link on the active party's side; send nothing."""
     evaluator.close_link(parcel)
     return ()
