@@ -18,10 +18,10 @@ __all__ = ["AsyncClient", "Client", "ScoreList", "ScoreReason"]
 
 @dataclass(frozen=True, slots=True)
 class ScoreReason:
-    """What a party, or one of its columns, added to a margin.
+    """The contribution of a party, or of one of its columns, to a margin.
 
-    ``column`` is a name where the active party owns it, and a number where another party does; None
-    stands for all columns of the party. ``text`` is what its owner publishes of it, or "".
+    ``column`` is a name at the active party, and a number at another party; None stands for all
+    columns of the party. ``text`` is its owner's published description, or "".
     """
 
     party: str
@@ -32,12 +32,12 @@ class ScoreReason:
 
 @dataclass(frozen=True, slots=True)
 class ScoreList:
-    """Scores in the order of the ids of the request; None where there is none.
+    """Scores in the order of the request's ids; None for a missing score.
 
-    Of a model of several classes a score is a tuple, with a number for each.
-    ``unknown_at`` by id: parties that do not know it. ``degraded`` by party that did not answer:
-    the share of (row, tree) pairs that were guessed there; empty when all is exact. ``reasons``:
-    those of each score, the strongest first, where they were asked for; none of a guess.
+    For several classes a score is a tuple with a number for each class. ``unknown_at`` by id:
+    parties that do not know it. ``degraded`` by silent party: the share of guessed (row, tree)
+    pairs; empty when all scores are exact. ``reasons``: the requested reasons of each score, the
+    strongest first; none for a guess.
     """
 
     model: str
@@ -56,7 +56,7 @@ def _httpx() -> ModuleType:
 
 
 class _BaseClient(ABC):
-    """Requests and responses; how they travel is for the two clients below."""
+    """Requests and responses; the two clients below send them."""
 
     def __init__(
         self,
@@ -104,7 +104,8 @@ class _BaseClient(ABC):
             "url": f"{self._url}/v1/models/{model or self._model}/predict",
             "json": body,
             "headers": self._headers,
-            # The service keeps the deadline; the time-out is for one that does not answer at all.
+            # The service keeps the deadline; the time-out is for a service that does not answer at
+            # all.
             "timeout": (seconds or self._seconds) + 1.0,
         }
 
@@ -146,8 +147,8 @@ def _error(response: Any) -> FedmqError:
 class Client(_BaseClient):
     """Asks the daemon at ``url``, such as ``http://127.0.0.1:8470``, with an API ``token``.
 
-    ``model`` is a model's id or a name. ``seconds`` is how long to wait for an answer where a call
-    does not set a time of its own. Safe to use from several threads.
+    ``model`` is a model's id or a name. ``seconds`` is the default time to wait for an answer. Safe
+    to use from several threads.
     """
 
     def _new_http_client(self) -> Any:
@@ -166,8 +167,8 @@ class Client(_BaseClient):
     ) -> ScoreList:
         """Scores of ``ids``, within ``seconds``; ``output`` is ``prediction`` or ``margin``.
 
-        ``explain``: how many reasons each score comes with, what weighed most in the margin.
-        ``base_margin``: where each row starts, instead of at the model's base score.
+        ``explain``: number of reasons for each score, the largest contributions first.
+        ``base_margin``: each row's start, instead of the model's base score.
 
         Raises:
             DataError: no such model, an unknown id, a wrong feature or margin, or no reasons for

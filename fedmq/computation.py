@@ -9,15 +9,15 @@ __all__ = ["Computation", "Given"]
 
 
 class Computation(Protocol):
-    """A pure piece of arithmetic: picklable, so that any process can run it.
+    """A pure piece of arithmetic; it is picklable, so any process can run it.
 
-    ``urgency`` is 0 when left out; a computation below 0 lets all others go first. The method
-    ``detached()``, where there is one, returns what another machine needs: only the rows that the
+    ``urgency`` is 0 when left out; a computation below 0 lets all others go first. An optional
+    method ``detached()`` returns a copy for another machine, with only the rows that the
     computation reads.
     """
 
     label: ClassVar[str]
-    """Its name in metrics and traces. It stays when the class is renamed: dashboards know it."""
+    """The name in metrics and traces. Renaming the class does not change it: dashboards use it."""
 
     def run(self) -> Any:
         """The result; the same on every machine."""
@@ -25,7 +25,7 @@ class Computation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The computation of a value that is at hand already."""
+    """A computation that returns a constant."""
 
     label: ClassVar[str] = "Given"
     value: Any

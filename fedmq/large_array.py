@@ -1,8 +1,8 @@
-"""Large arrays in shared memory, and on disk where they outgrow it.
+"""Large arrays in shared memory, and on disk beyond a limit.
 
 Other processes of this machine read such arrays in place, without a copy. They lie in anonymous
-memory-mapped files: in memory up to this process's limit, and beyond it on disk, from where the
-system reads them through whatever memory is free.
+memory-mapped files: in memory up to this process's limit, beyond it on disk. The system caches the
+latter in free memory.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class LargeFiles:
             file = os.memfd_create("fedmq-array")
         else:
             file, name = tempfile.mkstemp(prefix="fedmq-array-", dir=self.folder)
-            Path(name).unlink()  # it lives on behind its descriptor, and leaves nothing behind
+            Path(name).unlink()  # the descriptor keeps the file alive, and no file remains
         try:
             os.ftruncate(file, size)
             if not in_memory and hasattr(os, "posix_fallocate"):
-                # A full disk is to say so here: to write to a mapping of it ends the process.
+                # Detect a full disk here: writing to a mapping on a full disk kills the process.
                 os.posix_fallocate(file, 0, size)
         except OSError:
             self.close(file, size, in_memory)
@@ -81,14 +81,14 @@ _DESCRIPTORS: dict[int, int] = {}
 
 
 def limit_memory(limit: int | None, folder: Path | None = None) -> None:
-    """Let large arrays of this process take ``limit`` bytes of memory; the rest in ``folder``."""
+    """Limit this process's large arrays to ``limit`` bytes of memory; the rest: in ``folder``."""
     FILES.limit, FILES.folder = limit, folder
 
 
 def large_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """A writable array of zeros; processes that share it see what is written to it.
+    """A writable array of zeros; processes that share it see each other's writes.
 
-    Its memory or disk space is freed when nothing refers to it any more.
+    Its memory or disk space is freed with the last reference.
     """
     size = prod(shape) * np.dtype(dtype).itemsize
     if size == 0:
@@ -106,9 +106,9 @@ def descriptor_of(array: NDArray[Any]) -> int | None:
 
 
 def write_array(array: NDArray[Any], file: int, start: int = 0) -> int:
-    """Write a contiguous ``array`` to ``file``, from byte ``start`` on; where it ends.
+    """Write a contiguous ``array`` to ``file`` from byte ``start`` on; returns the end.
 
-    A mapping would be slower: the system hands that out page by page.
+    A mapping would be slower: the system allocates it page by page.
 
     Raises:
         OSError: there is no room.

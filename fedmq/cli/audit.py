@@ -91,7 +91,7 @@ def _alignment(terms: TrainingOpen, state: Path | None) -> StoredAlignment | Non
 
 @dataclass(frozen=True)
 class _Truth:
-    """Files of the truth, read in the order of the session's rows."""
+    """Files with the true values, read in the order of the session's rows."""
 
     id_column: str
     alignment: StoredAlignment | None

@@ -114,7 +114,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _svg(measured: Measured, title: str) -> str:
-    """Latency over the share of requests, as HDR histograms show it: each 9 more is a step."""
+    """Latency over the share of requests, as in HDR histograms: each further 9 is a step."""
     width, height, left, bottom = 640, 360, 60, 40
     shares = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99]
     highest = measured.percentile(100) or 1.0
@@ -147,7 +147,7 @@ def _svg(measured: Measured, title: str) -> str:
     )
 
 
-# Requests at the times at which they are due, whether or not earlier ones have been answered.
+# Requests start when due, whether or not earlier ones have been answered.
 
 _CONNECTIONS = 128
 
@@ -156,7 +156,7 @@ _CONNECTIONS = 128
 class Load:
     """``rate`` requests per second for ``seconds``, each with ``rows`` of ``ids``.
 
-    ``explain``: for so many reasons with each score.
+    ``explain``: number of reasons requested with each score.
     """
 
     url: str
@@ -173,7 +173,7 @@ class Load:
 
 @dataclass(slots=True)
 class Measured:
-    """Milliseconds from due to answered, in the order of the answers; HTTP statuses."""
+    """Milliseconds from due time to answer, in the order of the answers; HTTP statuses."""
 
     milliseconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -181,7 +181,7 @@ class Measured:
     elapsed: float = 0.0
 
     def percentile(self, share: float) -> float:
-        """The latency within which this share (0 to 100) of the requests was answered."""
+        """The latency of this percentile (0 to 100) of the requests."""
         return float(np.percentile(self.milliseconds, share)) if self.milliseconds else float("nan")
 
 
@@ -189,7 +189,7 @@ async def run(load: Load) -> Measured:
     """Put ``load`` on a service; arrivals are a Poisson process.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no service listens there.
     """
     generator = _Generator(load)
     return await generator.run()
@@ -233,7 +233,7 @@ class _Generator:
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         while self._idle:
             reader, writer = self._idle.pop()
-            if not reader.at_eof():  # the server ends what was idle for a while
+            if not reader.at_eof():  # the server closes idle connections
                 return reader, writer
             writer.close()
         return await asyncio.open_connection(self._host, self._port)

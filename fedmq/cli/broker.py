@@ -54,7 +54,7 @@ def new(folder: Path, name: str, host: str, as_json: bool) -> None:
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: the folder is not empty; choose another one")
-    shutil.rmtree(folder, ignore_errors=True)  # it is made with a mode of its own
+    shutil.rmtree(folder, ignore_errors=True)  # it is created with its own mode
     BrokerFolder(folder, check_name("federation", name), ()).write(None, host)
     result = {"folder": str(folder), "federation": name}
     print_result(result, as_json, lambda _: f"{folder} is written")
@@ -141,7 +141,7 @@ def _signed(done: Any) -> str:
 
 
 def _load(folder: Path, as_json: bool) -> None:
-    """A broker that runs takes its users up when it is asked to."""
+    """A running broker loads its users on request."""
     print_next_step(as_json, "load", folder, program=folder / "node")
 
 
@@ -182,7 +182,7 @@ def _in_words(findings: Any) -> str:
 # The folder of a broker's operator: settings, definitions, certificates, and a private node.
 
 _HOSTS = ("localhost", "127.0.0.1", "broker")
-"""Names under which a broker is reached on its own machine, and inside docker-compose.yml."""
+"""Host names of a broker on its own machine, and inside docker-compose.yml."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +198,11 @@ class BrokerFolder:
     ) -> Mapping[str, Mapping[str, bytes]]:
         """Write the folder; returns the certificate files of each party by their names.
 
-        With ``passwords`` parties log in over plain AMQP; without, over TLS with certificates of
-        an authority that is made here, and the broker's own certificate is for ``host``.
+        With ``passwords`` parties log in over plain AMQP. Without, they log in over TLS with
+        certificates of a new authority, and the broker's own certificate is for ``host``.
         """
-        # The files are readable, for in a container the broker runs as another user. Other users of
-        # this machine cannot enter the folder.
+        # The files are readable because the broker runs as another user in a container. Other users
+        # of this machine cannot enter the folder.
         self.path.mkdir(parents=True, mode=0o700)
         for name in ("enabled_plugins", "node"):
             shutil.copy(_files() / name, self.path / name)
@@ -219,10 +219,10 @@ class BrokerFolder:
 
     @classmethod
     def read(cls, path: Path) -> BrokerFolder:
-        """The folder at ``path``, which `write` has written.
+        """Load the folder at ``path``, which `write` has written.
 
         Raises:
-            ConfigError: it is none, or its parties log in with passwords.
+            ConfigError: it is no such folder, or its parties log in with passwords.
         """
         try:
             content = json.loads((path / "definitions.json").read_text(encoding="utf-8"))
@@ -278,7 +278,7 @@ class BrokerFolder:
         write_atomically(path, self._authority().renewed(path.read_bytes(), days))
 
     def remove(self, party: str) -> None:
-        """Make ``party`` no user any more; ConfigError if it is none."""
+        """Remove the user ``party``; ConfigError if there is none."""
         if party not in self.parties:
             known = ", ".join(self.parties) or "none"
             raise ConfigError(f"{self.path}: {party} is no user here; there are: {known}")

@@ -75,10 +75,10 @@ def refuse(party: Path, request: str, reason: str, as_json: bool) -> None:
 
 
 def _user() -> str:
-    """Who types, for the audit log."""
+    """The operating system's user, for the audit log."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a user without a name, as in containers
+    except KeyError:  # containers may have users without a name
         return f"user {os.getuid()}"
 
 

@@ -163,7 +163,7 @@ def _check_in_words(found: Any) -> Text:
         kept = "refused" if found["duplicates"] == "refuse" else f"the {found['duplicates']} counts"
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
     lines += [f"look at this: {warning}" for warning in found["warnings"]]
-    if len(found["refused"]) > 1:  # a single one is the error that follows
+    if len(found["refused"]) > 1:  # the error below reports a single one
         lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
     return joined(f"{found['place']}: {found['rows']} rows", table(columns, rows), *lines)
 

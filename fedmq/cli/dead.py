@@ -92,7 +92,7 @@ Act = Callable[[DeadLetterBox, DeadLetter], Awaitable[dict[str, Any]]]
 def _for_letters(
     party: Path, wanted: tuple[str, ...] | None, act: Act | None
 ) -> list[dict[str, Any]]:
-    """What ``act`` returns for each wanted letter, or the letters; None wants all of them."""
+    """The results of ``act`` for each wanted letter, or the letters; None means all letters."""
 
     async def work() -> list[dict[str, Any]]:
         async with DeadLetterBox.opened(*PartyFile.read(party)) as box:

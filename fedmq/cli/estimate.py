@@ -136,9 +136,9 @@ def _bins(given: tuple[str, ...], columns: Mapping[str, int], most: int) -> dict
 
 
 def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) -> dict[str, float]:
-    """How many sums a party will have answered at most, divided by rows; it limits them itself.
+    """The most sums that a party will answer, divided by rows; the party limits them itself.
 
-    As many again, where a column lacks values: they may go to either side.
+    Twice as many for a column with missing values: they may go to either side.
     """
     if bins is None:
         return {}

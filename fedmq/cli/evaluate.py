@@ -33,7 +33,7 @@ from fedmq.party.store.documents import ModelStore, held_out_rows, reports
 __all__ = ["evaluate", "held_out_report"]
 
 _UNKNOWN = np.empty(0)
-"""Stands for scores that are yet to be asked for."""
+"""A placeholder for scores that are still to be requested."""
 
 
 @click.command(epilog=PARTY_HELP)
@@ -137,12 +137,12 @@ def evaluate(
 
 
 def held_out_report(config: PartyFile, share: ActiveShare, quiet: bool) -> Report:
-    """The report of a model on the rows that its training held out; its daemon scores them.
+    """The report of a model on the rows held out by its training; the daemon scores them.
 
     Raises:
         ConfigError: scikit-learn is not installed.
-        DataError: no such rows are kept.
-        DaemonError: the daemon does not score them.
+        DataError: no held-out rows are stored.
+        DaemonError: the daemon cannot score them.
     """
     held_out = held_out_rows(config.state).read(share.model_id)
     labels = held_out.label.astype(np.float64)
@@ -159,9 +159,9 @@ def scored_rows(
     quiet: bool,
     margins: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[ScoredRows, int]:
-    """Those of ``rows`` that have a score by ``model``, with it; and how many have none.
+    """The ``rows`` with a score by ``model``, with the scores; and the number of the others.
 
-    ``margins``: where they start, as `asked_margins` says it.
+    ``margins``: the rows' base margins, as `asked_margins` returns them.
     """
     request = {"do": "predict", "model": model, "ids": list(rows.ids), "strict": False, **margins}
     scores = request_scores(state, request, quiet)["scores"]
@@ -181,7 +181,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _labels(path: Path, column: str | None, separator: str, encoding: str) -> Any:
-    """The labels in ``column`` of a CSV file, float64 (rows,); DataError names a row of none."""
+    """Labels in ``column`` of a CSV file, float64 (rows,); DataError names an unlabelled row."""
     with CsvFile(str(path), path, separator, encoding) as file:
         if column is None or column not in file.columns:
             raise DataError(
@@ -201,7 +201,7 @@ def _labels(path: Path, column: str | None, separator: str, encoding: str) -> An
 
 
 def _groups(party: Path, rows: Path | None, ids: tuple[str, ...], column: str) -> tuple[str, ...]:
-    """The group of each of ``ids``: from the file of rows where it has the column."""
+    """The group of each of ``ids``, from the file of rows if it has the column."""
     config, _ = PartyFile.read(party)
     section = config.serving or config.data
     if rows is not None:
@@ -217,7 +217,7 @@ def _groups(party: Path, rows: Path | None, ids: tuple[str, ...], column: str) -
 def _groups_elsewhere(
     state: Path, model: str, rows: ScoredRows, owner: str, column: str, threshold: float
 ) -> ReportTable:
-    """The groups of ``column``, by sums that ``owner`` adds up and cannot read."""
+    """The groups of ``column``, by encrypted sums that ``owner`` adds up."""
     from fedmq.evaluation.groups import GroupCounts, table_of_sums
 
     request = {

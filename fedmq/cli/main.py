@@ -23,9 +23,9 @@ __all__ = ["STAGES", "Listed", "StagedGroup", "cli", "main"]
 
 
 class Listed(click.Command):
-    """Stands for a command that is not imported yet.
+    """A placeholder for a command that is not imported yet.
 
-    ``at`` is ``module:name``, ``sentence`` the first one of the command's own help.
+    ``at`` is ``module:name``, ``sentence`` the first sentence of the command's help.
     """
 
     def __init__(self, at: str, sentence: str) -> None:
@@ -49,7 +49,7 @@ class StagedGroup(click.Group):
         self.stages = stages
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported if it was only listed before."""
+        """The command of that name, imported on demand."""
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, Listed):
             command = self.commands[cmd_name] = command.imported()
@@ -235,7 +235,7 @@ def main() -> None:
     except FedmqError as error:
         print_error(error, named.get("party"))
         sys.exit(error.exit_code)
-    except OSError as error:  # a file or folder that no command expected to be out of reach
+    except OSError as error:  # an unreachable file or folder that no command handles
         print_error(ConfigError(f"{error.filename or 'a file'}: {error.strerror or error}"))
         sys.exit(ConfigError.exit_code)
     except click.ClickException as error:

@@ -565,7 +565,7 @@ def _worths(
     record: TrainingRecord | None,
     quiet: bool,
 ) -> dict[str, Worth]:
-    """What the model is without each partner; models that are there from an earlier time serve."""
+    """The model's metric without each partner; existing models are reused."""
     if record is None or not record.held_out or not share.metrics:
         raise ConfigError(
             f"--worth: {share.model_id} cannot be trained again to be compared: "
@@ -603,7 +603,7 @@ def _own_signature(shares: OwnShares, file: CardFile) -> Endorsement:
 
 
 def _asked(shares: OwnShares, file: CardFile, wait: float) -> tuple[CardFile, dict[str, str]]:
-    """The card with what the other parties have signed, and why some have not."""
+    """The card with the other parties' signatures, and the reasons of missing ones."""
     if not shares.is_active:
         raise ConfigError(f"only {shares.federation.active} asks the others; pass the file on")
     request = {"do": "sign_card", "card": file.content, "seconds": wait}
@@ -673,7 +673,7 @@ def _card_in_words(result: Any) -> Text:
     )
 
 
-# The shares of a party, as its owner's commands read them: no daemon is needed.
+# The owner's commands read a party's shares without a daemon.
 
 
 class OwnShares:

@@ -61,7 +61,7 @@ def _status_in_words(result: Any) -> Text:
 
 
 def _next(result: Any, party: Path) -> tuple[str | Path, ...]:
-    """What its owner would look at, or begin: what runs, the models, or a first one."""
+    """The suggested next command: running sessions, the models, or a first training."""
     if result["asked"]:
         return "inbox", party
     live = [session for session in result["sessions"] if session["ended"] is None]
@@ -159,7 +159,7 @@ def _notes(result: Any) -> list[str]:
     return [*lines, result["store"], *result["warnings"]]
 
 
-# fedmq health: for container health checks, which only look at the exit code.
+# fedmq health: for container health checks, which read only the exit code.
 
 
 @click.command(epilog=PARTY_HELP)

@@ -1,4 +1,4 @@
-"""What commands print: JSON for scripts, text and tables for people; errors in one line."""
+"""Output of commands: JSON for scripts, text and tables for people; errors in one line."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _PARTY = re.compile(r"\bPARTY(\.toml)?\b(?=[^=]|$)")
-"""How messages name a party's file that they do not know; ``PARTY=COUNT`` is something else."""
+"""The placeholder of an unknown party's file in messages; ``PARTY=COUNT`` does not match."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
 def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str | Text]) -> None:
-    """Print ``result`` to standard output, in colour where it is a terminal that shows colours."""
+    """Print ``result`` to standard output, in colour on a colour terminal."""
     if as_json:
         click.echo(json.dumps(_with_nulls(result), allow_nan=False))
     else:
@@ -42,7 +42,7 @@ def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str | Tex
 
 
 def _with_nulls(value: Any) -> Any:
-    """Floats that are no numbers, such as the AUC of a single label, become null."""
+    """Replace NaN and infinity, such as the AUC of a single label, by null."""
     if isinstance(value, Mapping):
         return {key: _with_nulls(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -51,7 +51,7 @@ def _with_nulls(value: Any) -> Any:
 
 
 def print_error(error: FedmqError, party: Path | None = None) -> None:
-    """Print the error as one line to standard error, with ``party`` for PARTY in what to do."""
+    """Print the error as one line to standard error, with ``party`` for PARTY in its advice."""
     line = " ".join(str(error).split())
     if party is not None:
         line = _PARTY.sub(lambda _: str(party), line)
@@ -59,27 +59,27 @@ def print_error(error: FedmqError, party: Path | None = None) -> None:
 
 
 def print_next_step(as_json: bool, *words: str | Path, program: str | Path = "fedmq") -> None:
-    """Print the command ``PROGRAM WORDS`` as the next one, for people alone."""
+    """Print the command ``PROGRAM WORDS`` as the next step, for people only."""
     if not as_json:
         click.echo(f"next: {' '.join(map(str, (program, *words)))}", err=True)
 
 
-# Tables: columns that line up, and a last one that is wrapped where a terminal ends.
+# Tables: aligned columns, the last one wrapped at the terminal's width.
 
 _GAP = "  "
 _NARROWEST = 20
-"""A last column with less room than this goes below its row."""
+"""With less room than this the last column goes below its row."""
 
 
 def printable(text: str) -> str:
-    """``text`` with control characters other than line ends escaped: others may have written it."""
+    """``text`` with control characters except line ends escaped: it may come from others."""
     return "".join(
         letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
     )
 
 
 def joined(*parts: str | Text) -> Text:
-    """The parts one below the other; what is empty is left out."""
+    """The non-empty parts, one below the other."""
     texts = [part if isinstance(part, Text) else Text(printable(part)) for part in parts]
     return Text("\n").join(text for text in texts if text.plain)
 
@@ -87,7 +87,7 @@ def joined(*parts: str | Text) -> Text:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[Sequence[str]] = ()
 ) -> Text:
-    """``rows`` below the names of their ``columns``; numbers stand to the right.
+    """``rows`` below the names of their ``columns``; numbers are right-aligned.
 
     ``notes``: lines that follow each row. On a terminal the last column is wrapped within it.
     """
@@ -107,7 +107,7 @@ def table(
 
 
 def _wrapped(note: str) -> list[str]:
-    """``note`` in lines that a terminal holds; words, such as keys, stay whole."""
+    """``note`` wrapped to the terminal; words, such as keys, stay whole."""
     room = _room(len(_GAP))
     if room is None:
         return [printable(note)]
@@ -117,7 +117,7 @@ def _wrapped(note: str) -> list[str]:
 
 
 def _room(taken: int) -> int | None:
-    """How wide the last column may be beside so many characters; None where it need not wrap."""
+    """The width of the last column beside so many characters; None without wrapping."""
     console = Console()
     return max(0, console.width - taken) if console.is_terminal else None
 

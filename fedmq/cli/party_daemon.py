@@ -26,7 +26,7 @@ PARTY_HELP = "PARTY is the party's configuration file, such as bank/party.toml."
 
 
 def name_party(party: Path) -> Path:
-    """Let messages of this command name the file ``party``; returns it."""
+    """Name the file ``party`` in this command's messages; returns it."""
     click.get_current_context().ensure_object(dict)["party"] = party
     return party
 
@@ -46,9 +46,9 @@ def request_daemon(
     request: Mapping[str, Any],
     on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Any:
-    """The result of ``request``, which goes to the daemon with the state folder ``state``.
+    """Send ``request`` to the daemon with the state folder ``state``; returns its result.
 
-    ``on_progress`` takes the events that come before the result.
+    ``on_progress`` takes the events before the result.
 
     Raises:
         ConfigError: the socket in ``state`` is another user's.
@@ -67,7 +67,7 @@ def request_daemon(
 
 
 def taken_up(config: PartyFile) -> str:
-    """Have the daemon of ``config`` read its files again; what came of it, in a line."""
+    """Make the daemon of ``config`` reload its files; returns the outcome in a line."""
     try:
         request_daemon(config.state, {"do": "reload"})
     except DaemonAway:

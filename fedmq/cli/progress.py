@@ -1,4 +1,4 @@
-"""Progress for people, on standard error: how far, how long still, how good; then a bar."""
+"""Progress for people, on standard error: position, time left, metrics; then a bar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_BAR = 30
 class ProgressBar:
     """The progress of one long piece of work: a line on a terminal, plain lines elsewhere.
 
-    ``what`` begins plain lines; ``unit`` is what a terminal shows one of: ``tree 12/50``.
+    ``what`` begins plain lines; ``unit`` is the unit on a terminal: ``tree 12/50``.
     """
 
     def __init__(self, what: str, unit: str, quiet: bool = False) -> None:
@@ -57,9 +57,9 @@ class ProgressBar:
         details: Mapping[str, float] | None = None,
         note: str = "",
     ) -> None:
-        """Set the bar to ``done`` of ``total``; ``note`` is what it waits for."""
+        """Set the bar to ``done`` of ``total``; ``note`` names what the work waits for."""
         if self._first is None or done < self._first[0]:
-            # The work done before the first look is no measure of the speed.
+            # Work done before the first look does not show the speed.
             self._progress.reset(self._task, completed=done, total=total)
             self._first = done, self._progress.tasks[self._task].elapsed or 0.0
         left = self._left(done, total)
@@ -80,7 +80,7 @@ class ProgressBar:
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _left(self, done: int, total: int | None) -> float | None:
-        """Seconds that the rest will take, by what was done since the first look."""
+        """Estimated seconds left, from the work done since the first look."""
         elapsed = self._progress.tasks[self._task].elapsed
         before, since = self._first or (0, 0.0)
         if not elapsed or done <= before or not total:
@@ -94,7 +94,7 @@ class ProgressBar:
 
 
 class _Line(ProgressColumn):
-    """One line as wide as the terminal: what matters most comes first, and is never cut."""
+    """One line of the terminal's width: the most important part comes first, and is never cut."""
 
     def __init__(self, console: Console, unit: str) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def _append_if_it_fits(text: Text, part: str, width: int) -> None:
 
 
 def _by_weight(details: Mapping[str, float]) -> list[str]:
-    """The metrics, the one that early stopping looks at first: the last of those held out."""
+    """The metrics, with early stopping's metric first: the last held-out one."""
     held_out = [name for name in details if not name.startswith("train-")] or list(details)
     first = held_out[-1:]
     names = [*first, *(name for name in details if name not in first)]

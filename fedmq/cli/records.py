@@ -1,7 +1,7 @@
-"""``fedmq audit-log``, ``transcript`` and ``trace``: what is kept of sessions, to be read later.
+"""``fedmq audit-log``, ``transcript`` and ``trace``: stored records of sessions.
 
-An audit log says what was asked and answered. A transcript proves how a party trained. A trace says
-when each party computed, sent and waited.
+An audit log holds requests and answers. A transcript proves how a party trained. A trace shows when
+each party computed, sent and waited.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _line(entry: Any) -> str:
     return f"{entry['at']}  {whose}{entry['event']}: {details}"
 
 
-# fedmq transcript: what a party shows an auditor of a training, and what it proves.
+# fedmq transcript: a party's proof of a training, for an auditor.
 
 _ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
 

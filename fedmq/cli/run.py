@@ -1,4 +1,4 @@
-"""``fedmq run``: a party's daemon, its log, and what it tells systemd."""
+"""``fedmq run``: a party's daemon, its log, and its notifications to systemd."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["LOG_FORMATS", "LogFormat", "RepeatedWarnings", "log_to_stderr", "not
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 _STOP_SECONDS = 12.0
-"""Service managers kill a daemon that takes longer, and then nobody learns what held it up."""
+"""Service managers kill a daemon that takes longer, which hides the cause of the delay."""
 
 
 @click.command()
@@ -62,9 +62,9 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     """
     config, _ = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
-    # The files that a daemon writes are for its own user.
+    # Only the daemon's own user may read its files.
     os.umask(0o077)
-    # Nobody may be at the terminal when the files are read again, so the passphrase is kept.
+    # Keep the passphrase: a reload may happen without a person at the terminal.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
     if trace is not None:
         trace.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
                 err=True,
             )
             notify_systemd("READY=1")
-            # What is loaded by now stays. To collect garbage among it would hold up scores.
+            # The objects loaded by now stay. Garbage collection among them would delay scores.
             gc.collect()
             gc.freeze()
 
@@ -99,13 +99,13 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
 
 
 def _exit(party: str) -> None:
-    """End as in a crash, from which the next start recovers, and show where the threads are."""
+    """Exit as in a crash, from which the next start recovers, and print the threads' stacks."""
     click.echo(f"fedmq: {party} does not stop within {_STOP_SECONDS:g} s, and is ended", err=True)
     faulthandler.dump_traceback(sys.stderr)
     os._exit(FedmqError.exit_code)
 
 
-# How a daemon's log reads: lines for people, or one JSON object per line for machines.
+# Formats of a daemon's log: lines for people, or one JSON object per line for machines.
 
 _ABOUT = ("session", "message_id")
 
@@ -125,7 +125,7 @@ def log_to_stderr(form: LogFormat, party: str, *, verbose: bool) -> None:
 
 
 class _TextFormatter(logging.Formatter):
-    """A line per message, whatever a peer has put into it."""
+    """A single line per message, even with a peer's text in it."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -155,11 +155,11 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-# How often may one warning be written? Without a limit, whoever causes it fills the disk.
+# Repeated warnings are limited: otherwise a peer that causes them could fill the disk.
 
 _MOST = 20
 _SECONDS = 60.0
-_KINDS = 1000  # warnings told apart; beyond, the oldest is forgotten
+_KINDS = 1000  # distinct warnings; beyond, the oldest is forgotten
 
 
 class _Window:
@@ -174,8 +174,8 @@ class _Window:
 class RepeatedWarnings(logging.Filter):
     """Lets through 20 warnings a minute of one kind: of one logger, level and first line.
 
-    Values that a line is filled with make no new kind. The next one that is written says how many
-    were left out. ``clock`` gives seconds.
+    Different values in a line make no new kind. The next written warning gives the number of
+    suppressed ones. ``clock`` gives seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -215,7 +215,7 @@ class RepeatedWarnings(logging.Filter):
 
 
 def notify_systemd(state: str) -> None:
-    """Send ``state``, such as ``READY=1``, to systemd; do nothing where it does not listen."""
+    """Send ``state``, such as ``READY=1``, to systemd; do nothing if it does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

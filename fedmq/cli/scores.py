@@ -136,7 +136,7 @@ def _scored_in_words(done: Any) -> str:
 
 
 def request_scores(state: Path, request: Mapping[str, Any], quiet: bool) -> Any:
-    """What the daemon answers to ``request``, a prediction; its progress is shown meanwhile."""
+    """The daemon's answer to ``request``, a prediction; shows its progress meanwhile."""
     with ProgressBar("predicting, leaves", "leaf", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
@@ -151,16 +151,16 @@ def read_ids(
 ) -> list[str]:
     """The ids in ``column`` of a CSV file, in the file's order.
 
-    Without ``column`` the file has to have a single one.
+    Without ``column`` the file must have a single column.
 
     Raises:
-        DataError: there is no such column, or no id in it.
+        DataError: the column is missing, or has no id.
     """
     with CsvFile(str(path), path, separator, encoding) as file:
         if column is None and len(file.columns) == 1:
             column = file.columns[0]
         if column is None or column not in file.columns:
-            # The first id of a file without a header must not be taken for one.
+            # A file without a header must not lose its first id as a header.
             raise DataError(
                 f"{path}: there is no column {column or 'id'!r} in line 1, which is "
                 f"{list(file.columns[:5])}; give the ids this header"
@@ -210,7 +210,7 @@ def _contributions(
 def _write_scores(
     output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
 ) -> None:
-    """Write all scores or no file; but write into a pipe or link, such as /dev/stdout."""
+    """Write all scores or no file; write directly into a pipe or link, such as /dev/stdout."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     headers, cells = _columns(result["scores"])
@@ -236,7 +236,7 @@ def _write_scores(
 def asked_margins(
     columns: Sequence[str], rows: Path | None, section: DataSection
 ) -> Mapping[str, Any]:
-    """What a request for scores says of margins: those in the file ``rows``, or where they are.
+    """The margins of a request for scores: those in the file ``rows``, or their columns.
 
     Raises:
         DataError: a cell of the file is no number.
@@ -257,7 +257,7 @@ def asked_margins(
     return {"base_margin_columns": list(columns)}
 
 
-# fedmq activate, rollback and serving: which model answers for a name.
+# fedmq activate, rollback and serving: the model behind a name.
 
 
 @click.command(epilog=PARTY_HELP)
@@ -351,7 +351,7 @@ def _serving_in_words(result: Any) -> Text:
     )
 
 
-# fedmq score: one score, as callers get it, from the model that is served.
+# fedmq score: one score from the served model, as callers get it.
 
 
 @click.command(epilog=PARTY_HELP)

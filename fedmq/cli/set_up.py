@@ -1,8 +1,8 @@
 """``fedmq init``, ``join``, ``party`` and ``keys``: how a federation comes to be, and changes.
 
-`init` writes the folders of all parties at once, for those who trust whoever runs it. `join` makes
-a party's own folder in steps, with keys that nobody else has seen. `party` lets parties in and out
-later, and `keys` changes the keys that seal messages.
+`init` writes the folders of all parties at once, for parties that trust its user. `join` makes a
+party's own folder in steps, with keys that no other party has seen. `party` admits and removes
+parties later, and `keys` changes the keys that seal messages.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _host(broker: str) -> str:
 
 
 def _write_example(folder: Path, active: str, data: ExampleData) -> None:
-    """Write a table to learn from and one to look people up in for each party, and ids to score."""
+    """Write a training table and a serving table for each party, and ids to score."""
     for party, names in data.names.items():
         label = {"label": data.label} if party == active else {}
         header = ["id", *label, *names]
@@ -140,7 +140,7 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object
 
 
 def _next_steps(folder: Path, parties: Sequence[str], broker: str, example: bool) -> str:
-    """What everybody does from here on; with ``example`` the tables are there already."""
+    """The next steps of all parties; with ``example`` the tables exist already."""
     active, port = parties[0], broker.rpartition(":")[2]
     files = [f"{folder}/{party}/party.toml" for party in parties]
     begin = [
@@ -162,7 +162,7 @@ def _next_steps(folder: Path, parties: Sequence[str], broker: str, example: bool
     )
 
 
-# fedmq join: an organisation makes its own keys at home, and sends one file.
+# fedmq join: an organisation makes its own keys locally, and sends one file.
 
 _ALIGNMENT = "customers"
 
@@ -276,7 +276,7 @@ def _adopt(config: PartyFile, path: Path) -> None:
     _write_public(config.federation, path.read_text(encoding="utf-8-sig"), replace=True)
 
 
-# fedmq party: who is in the federation, and who comes and goes.
+# fedmq party: members of the federation, and their changes.
 
 
 @click.group(epilog=PARTY_HELP)
@@ -370,7 +370,7 @@ def _in_words(result: Any) -> Text:
 
 
 def ask_passphrase() -> str:
-    """The passphrase, from the environment or from whoever sits at the terminal."""
+    """The passphrase, from the environment or the terminal."""
     if PASSPHRASE_VARIABLE in os.environ or not sys.stdin.isatty():
         return private_keys.passphrase_from_environment()
     answer: str = click.prompt("Passphrase of the private keys", hide_input=True, err=True)
@@ -503,7 +503,7 @@ def _described(party: str, key: PublicKeys) -> dict[str, Any]:
 def _pinned(found: Any) -> str | Text:
     if not found:
         return "no keys yet"
-    # A line of its own for each public key, which nothing wraps: it is copied from here.
+    # Each public key has its own unwrapped line, because people copy it from here.
     keys_below = [[key["public"]] for key in found]
     rows = [(key["party"], key["fingerprint"]) for key in found]
     return table(("party", "fingerprint, and the public key below"), rows, keys_below)
@@ -528,16 +528,16 @@ def _to_send(key: Any, only: bool = False) -> str:
     )
 
 
-# Files of a party's folder: new ones, or in place of older ones; secrets for their owner alone.
+# Files of a party's folder, new or replaced; only the owner may read secrets.
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a new file that its owner alone reads; ConfigError where that fails."""
+    """Write a new file that only its owner may read; ConfigError on failure."""
     _new(path, text, 0o600)
 
 
 def _write_public(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file, new unless ``replace``; ConfigError where that fails."""
+    """Write a file, new unless ``replace``; ConfigError on failure."""
     if not replace:
         _new(path, text, 0o644)
         return

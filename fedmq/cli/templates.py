@@ -151,7 +151,7 @@ def align_toml(name: str) -> str:
 
 
 def train_toml(trees: int, alignment: str | None) -> str:
-    """``train.toml`` of the active party: so many trees, on the people of an ``alignment``."""
+    """``train.toml`` of the active party: the number of trees, and the ``alignment``."""
     of = "" if alignment is None else _ALIGNMENT.format(name=alignment)
     return _TRAIN.format(trees=trees, alignment=of)
 

@@ -38,7 +38,7 @@ _FOLDS = 3
 _BACK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 _SHOWN = 20
-"""Of more rounds than these, some are left out between the first and the last."""
+"""Most rounds to show: beyond, some between the first and the last are left out."""
 
 
 @click.command()
@@ -150,7 +150,7 @@ def cancel(party: Path, session: str, as_json: bool) -> None:
 def watched(
     party: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
 ) -> Any:
-    """The result of a request whose progress is shown in trees."""
+    """The result of a request; shows its progress in trees."""
     state = state_folder(party)
     expected = job.params.total_trees * (job.nfold or 1) if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
@@ -182,9 +182,9 @@ def follow_to_the_end(
     show: Callable[[Mapping[str, Any]], None],
     opened: Sequence[str],
 ) -> Any:
-    """The result, also of a daemon that is restarted meanwhile: the training goes on, so this does.
+    """The result, even if the daemon restarts meanwhile: the training then continues.
 
-    It is waited for a minute.
+    Waits a minute for the daemon.
     """
     deadline: float | None = None
 
@@ -217,7 +217,7 @@ def _in_words(result: Any) -> str:
 
 
 def cross_validated_in_words(result: Mapping[str, Any]) -> Text:
-    """A row for each round, with mean and deviation over the folds; then what it took."""
+    """A row for each round, with mean and deviation over the folds; then the cost."""
     figures = {name: values for name, values in result["figures"].items() if values}
     metrics = [name.removesuffix("-mean") for name in figures if name.endswith("-mean")]
     rounds = len(figures[f"{metrics[0]}-mean"])
@@ -244,7 +244,7 @@ def cross_validated_in_words(result: Mapping[str, Any]) -> Text:
 
 
 def _shown(rounds: int) -> list[int]:
-    """The rounds that have a row: all of few, some of many."""
+    """The rounds with a row: all of few, some of many."""
     if rounds <= _SHOWN:
         return list(range(rounds))
     return sorted({round(place * (rounds - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
