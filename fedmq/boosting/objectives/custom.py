@@ -32,7 +32,7 @@ _DEFAULT_SCORE = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledRows:
-    """What a function learns of the rows: as much of XGBoost's ``DMatrix`` as it needs."""
+    """The rows as a function sees them: the part of XGBoost's ``DMatrix`` that it needs."""
 
     label: NDArray[np.float32]
     weight: NDArray[np.float32] | None
@@ -69,7 +69,7 @@ class CustomObjective(Objective):
     def __init__(self, function: ObjectiveFunction, base: Objective) -> None:
         self._function = function
         self._base = base
-        self.wanted = base.wanted  # type: ignore[misc]  # an objective's own, but for this one
+        self.wanted = base.wanted  # type: ignore[misc]  # a class variable of other objectives
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return self._base._fits(labels)
@@ -77,11 +77,11 @@ class CustomObjective(Objective):
     def base_scores(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> BaseScore:
-        """0.5, which nothing estimates where the loss is not known."""
+        """0.5: an unknown loss allows no estimate."""
         return _DEFAULT_SCORE
 
     def base_margin(self, base_score: float) -> np.float32:
-        """That of the objective that parameters name."""
+        """The first margin of the objective that parameters name."""
         return self._base.base_margin(base_score)
 
     def first_margin(self, base_score: BaseScore) -> FirstMargin:
@@ -98,7 +98,7 @@ class CustomObjective(Objective):
         labels: NDArray[np.float32],
         weight: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """What the function gives: float32 (rows, 2), or (rows, classes, 2).
+        """The function's g and h: float32 (rows, 2), or (rows, classes, 2).
 
         Raises:
             DataError: it gives other shapes, numbers that are not finite, or an h below 0.
@@ -122,9 +122,9 @@ class CustomObjective(Objective):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomMetric:
-    """What ``function`` names and computes; ``maximize``: whether more is better.
+    """A metric that ``function`` names and computes; ``maximize``: whether more is better.
 
-    Where that is left out, the name says it, as in XGBoost.
+    Left out, ``maximize`` follows from the name, as in XGBoost.
     """
 
     function: MetricFunction
@@ -176,7 +176,7 @@ class NamedFunction:
     reference: str
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function gives.
+        """The function's result.
 
         Raises:
             ConfigError: there is no such function.
@@ -200,7 +200,7 @@ class NamedFunction:
         module, _, name = self.reference.partition(":")
         try:
             function = getattr(importlib.import_module(module), name, None)
-        except Exception as error:  # whatever a module does when it is imported
+        except Exception as error:  # an imported module may raise anything
             raise ConfigError(
                 f"{self.key}: module {module} cannot be imported where this party computes: {error}"
             ) from error

@@ -1,4 +1,4 @@
-"""What every objective offers, and how the prediction before the first tree is estimated.
+"""The interface of objectives, and the estimate of the prediction before the first tree.
 
 All arithmetic is float32 in the order of XGBoost 3.2's ``src/objective``. Sums are taken one after
 the other, as XGBoost does on one thread.
@@ -50,20 +50,20 @@ FirstMargin = np.float32 | NDArray[np.float32]
 
 
 class GradientBounds(NamedTuple):
-    """What g and h of a row can be: the most that |g| is, None without a bound; the range of h."""
+    """The range of g and h of a row: the largest |g|, None without a bound; the range of h."""
 
     g: float | None
     h: tuple[float, float]
 
 
 class LinkFunction:
-    """How predictions become margins, and margins predictions; here they are the same."""
+    """The map between predictions and margins; here the identity."""
 
     def check(self, score: float, objective: str) -> None:
         """Raise ConfigError where ``objective`` cannot begin at the prediction ``score``."""
 
     def reached(self, score: np.float32) -> np.float32:
-        """An estimated prediction, as far from its limits as the margin takes it."""
+        """An estimated prediction, moved away from limits where the margin is infinite."""
         return score
 
     def margin(self, score: float) -> np.float32:
@@ -84,10 +84,10 @@ _ARGUMENTS: Mapping[str, tuple[float, float, bool]] = {
 
 
 class Objective(ABC):
-    """What is minimised. Rows come as ``margins`` and ``labels`` (rows,), float32.
+    """A loss to minimise. Rows come as ``margins`` and ``labels`` (rows,), float32.
 
     ``weight`` float32 (rows,) says how often a row counts; None where all count once. A class
-    declares what all others must know of it: parameters, metrics, the bounds of its gradients.
+    declares its parameters, metrics and the bounds of its gradients.
     """
 
     name: ClassVar[str]
@@ -95,13 +95,13 @@ class Objective(ABC):
     wanted: ClassVar[str]
     """Which labels fit, in words."""
     own_parameters: ClassVar[tuple[str, ...]] = ()
-    """Training parameters that mean something for it, and not for all: its fields, in order."""
+    """Training parameters of this objective, but not of all: its fields, in order."""
     parameter_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Defaults of parameters that are otherwise than those of all."""
+    """Defaults of parameters that differ from the general ones."""
     link: ClassVar[LinkFunction] = LinkFunction()
-    """Between predictions and margins; without one of its own, predictions are the margins."""
+    """The map between predictions and margins; by default the identity."""
     default_metric: ClassVar[str]
-    """XGBoost's metric where none is asked for, with own parameters in braces."""
+    """XGBoost's default metric, with own parameters in braces."""
     metrics: ClassVar[tuple[str, ...]] = (
         "rmse",
         "rmsle",
@@ -116,9 +116,9 @@ class Objective(ABC):
     )
     """The metrics that fit it."""
     export_section: ClassVar[str | None] = None
-    """Under which name XGBoost's JSON model keeps its parameters; None where there are none."""
+    """The key of its parameters in XGBoost's JSON model; None without parameters."""
     leaf_quantile: float | None = None
-    """Which quantile of a leaf's residuals is its weight; None where sums of g and h give it."""
+    """The quantile of a leaf's residuals that is its weight; None if sums of g and h give it."""
 
     @classmethod
     def of(cls, params: Any) -> Objective:
@@ -132,12 +132,12 @@ class Objective(ABC):
 
     @classmethod
     def check_base_score(cls, score: float) -> None:
-        """Raise ConfigError where nothing can begin at this prediction."""
+        """Raise ConfigError if training cannot begin at this prediction."""
         cls.link.check(score, cls.name)
 
     @classmethod
     def check_metric(cls, metric: str) -> None:
-        """Raise ConfigError where ``metric`` is none, or does not fit."""
+        """Raise ConfigError if ``metric`` is unknown, or does not fit."""
         name, at, argument = metric.partition("@")
         if name not in cls.metrics or (at and name not in _ARGUMENTS):
             raise ConfigError(
@@ -155,7 +155,7 @@ class Objective(ABC):
 
     @property
     def ldp_bounds(self) -> GradientBounds | None:
-        """What the noise of local differential privacy has to cover; None where h has no bound."""
+        """The range that the noise of local differential privacy covers; None if h has no bound."""
         return None
 
     def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
@@ -178,10 +178,10 @@ class Objective(ABC):
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
-        """What XGBoost predicts before the first tree where nobody says.
+        """XGBoost's default prediction before the first tree.
 
         Raises:
-            DataError: the labels are such that no margin belongs to it.
+            DataError: the labels give a prediction without a margin.
         """
         return self.link.reached(self._estimate(labels, weight))
 
@@ -211,7 +211,7 @@ class Objective(ABC):
         return self.link.predictions(margins)
 
     def evaluated(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Margins as metrics take them: as predictions, unless an objective says otherwise."""
+        """Margins as metrics take them: predictions by default."""
         return self.predictions(margins)
 
     @abstractmethod

@@ -42,7 +42,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         AcceleratedFailureTime,
     )
 }
-"""By XGBoost's names; what each declares of itself holds everywhere."""
+"""Objectives by XGBoost's names."""
 
 
 class Parameters(Protocol):

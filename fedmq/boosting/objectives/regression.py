@@ -164,7 +164,7 @@ class _LogitLink(LinkFunction):
 
 
 class _LogLoss:
-    """What the log losses share, whatever their labels and predictions are."""
+    """The common part of the log losses, whatever their labels and predictions."""
 
     metrics: ClassVar[tuple[str, ...]] = ("logloss", "auc", "error", "aucpr", "ks", "rmse", "mae")
     ldp_bounds = GradientBounds(1.0, (0.0, 0.25))  # p (1 - p) is no larger
@@ -337,7 +337,7 @@ _MEDIAN = 0.5
 class _Adaptive(Objective):
     """Absolute and quantile errors of XGBoost 3.2, whose leaves are quantiles of residuals.
 
-    h is a constant here, so that a leaf's weight from sums would be a poor one. XGBoost refreshes
+    h is constant here, so sums of g and h would give poor leaf weights. XGBoost refreshes
     the leaves of each tree with a quantile of the residuals in them ("adaptive trees"). The active
     party does so alone: it knows labels, margins and which rows stand in which leaf.
     """
@@ -367,7 +367,7 @@ class AbsoluteError(_Adaptive):
 
     @classmethod
     def of(cls, params: Any) -> Objective:
-        """That of XGBoost 3.2, or the smooth one of 3.4."""
+        """The objective of XGBoost 3.2, or the smooth one of 3.4."""
         return (
             super().of(params)
             if params.xgboost_arithmetic == "3.2"
@@ -407,7 +407,7 @@ class QuantileError(_Adaptive):
 
     @classmethod
     def of(cls, params: Any) -> Objective:
-        """That of XGBoost 3.2, or the smooth one of 3.4."""
+        """The objective of XGBoost 3.2, or the smooth one of 3.4."""
         return (
             super().of(params)
             if params.xgboost_arithmetic == "3.2"
@@ -440,8 +440,8 @@ _NO_WEIGHT = 1e-6  # XGBoost's kRtEps
 class _Smoothed(Objective):
     """Absolute and quantile errors of XGBoost 3.4: smooth, so that g and h make the leaves.
 
-    Both are as wide as residuals are off in the mean: their mean root squared, over all rows and
-    anew in each round. h is that of a parabola above the loss, so that no step goes too far.
+    The width of both is the squared mean root of the residuals' magnitudes, over all rows and anew
+    in each round. h is that of a parabola above the loss, so that no step goes too far.
     """
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:

@@ -39,7 +39,7 @@ class _Density:
     cdf: _Doubles
 
     def cut(self, beyond: NDArray[np.bool_], cdf: float) -> _Density:
-        """The same, but for rows ``beyond`` of which there is no bound: ``cdf`` lies below it."""
+        """The same, with no bound in the rows ``beyond``: their share below is ``cdf``."""
         pdf, slope, curvature = (
             np.where(beyond, 0.0, part) for part in (self.pdf, self.slope, self.curvature)
         )
@@ -74,7 +74,7 @@ _DENSITIES = {"normal": _normal, "logistic": _logistic, "extreme": _extreme}
 
 
 def _limits(distribution: AftDistribution, scale: float) -> tuple[_Doubles, _Doubles]:
-    """What g and h tend to far from the label, where their quotients are 0/0: (2, 4) each.
+    """The limits of g and h far from the label, where their quotients are 0/0: (2, 4) each.
 
     By whether z is above 0, and by censoring: none, right, left, interval.
     """
@@ -95,7 +95,7 @@ def _limits(distribution: AftDistribution, scale: float) -> tuple[_Doubles, _Dou
 
 @dataclass(frozen=True)
 class _At:
-    """Where the bounds of the labels lie in the distribution around the predictions."""
+    """The bounds of the labels within the distribution around the predictions."""
 
     uncensored: NDArray[np.bool_]
     right: NDArray[np.bool_]
@@ -140,7 +140,7 @@ class AcceleratedFailureTime(Objective):
     """Negative log likelihood of times between two bounds; predictions are times.
 
     Labels are float32 (rows, 2): lower and upper bound, the same where the time is known, and inf
-    above where all that is known is that nothing has happened yet.
+    above if the event has not happened yet.
     """
 
     distribution: AftDistribution = "normal"

@@ -81,9 +81,9 @@ def _document(
     }
     boosted = {"model": model, "name": "gbtree"}
     dart = {"name": "dart", "gbtree": boosted, "weight_drop": list(tree_weights)}
-    if arithmetic_of(import_xgboost().__version__) != OLDEST:  # which warns of the name
+    if arithmetic_of(import_xgboost().__version__) != OLDEST:  # XGBoost 3.4 warns about the name
         dart = {"model": model | {"weight_drop": list(tree_weights)}, "name": "gbtree"}
-    assert params.base_score is not None  # of a finished model
+    assert params.base_score is not None  # a finished model has one
     scores = np.broadcast_to(np.array(params.base_score, np.float32), params.outputs)
     return {
         "learner": {

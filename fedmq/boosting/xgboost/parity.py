@@ -1,4 +1,4 @@
-"""Joined trees compared, node by node, with what XGBoost itself grows from the pooled columns.
+"""Joined trees compared, node by node, with XGBoost's own trees of the pooled columns.
 
 XGBoost chooses its own cuts, so it is trained on bin indices, where each bin is a value: its
 candidates are then ours.
@@ -41,7 +41,7 @@ _LEAF_TOLERANCE = 1e-6  # of leaves up to 1, and of larger ones relative to them
 class Parity:
     """How many of XGBoost's nodes are identical, and the first that is not, in words.
 
-    ``total`` counts the nodes of XGBoost's trees, and those of trees that it does not have.
+    ``total`` counts the nodes of XGBoost's trees, and of joined trees that XGBoost lacks.
     """
 
     identical: int
@@ -50,7 +50,7 @@ class Parity:
 
 
 def installed_arithmetic() -> Arithmetic:
-    """That of the XGBoost that is installed; ConfigError if none is."""
+    """The arithmetic of the installed XGBoost; ConfigError if none is installed."""
     return arithmetic_of(import_xgboost().__version__)
 
 
@@ -69,8 +69,8 @@ def train_reference(
     ``bins.cuts`` splits by sets are of type "c", and their bins are the codes of categories.
 
     Raises:
-        ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise,
-            or name an arithmetic that the installed XGBoost has not.
+        ConfigError: ``params`` draw at random or treat parties differently, unlike XGBoost, or name
+            an arithmetic that the installed XGBoost lacks.
     """
     wanted, installed = params.xgboost_arithmetic, installed_arithmetic()
     if wanted != installed:
@@ -163,11 +163,11 @@ def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMa
     """Count the nodes of ``reference`` that ``trees`` have too, starting from the roots.
 
     ``bins`` are the training rows. A split is identical if feature, bin and default direction are,
-    a leaf if its weight is within 1e-6; below a differing split no node counts. What no training
-    row can tell apart is not compared: bins beyond the last occupied one, on which side of a set
-    stands a category that no row of the node has, and the default direction of a node that no row
-    with a missing value reaches. There both directions have the same gain, and XGBoost's choice is
-    that of its rounding errors.
+    a leaf if its weight is within 1e-6; below a differing split no node counts. Differences that no
+    training row shows are not compared: bins beyond the last occupied one, the side of a category
+    that no row of the node has, and the default direction of a node that no row with a missing
+    value reaches. There both directions have the same gain, and XGBoost's choice depends on
+    rounding errors.
 
     Raises:
         DataError: a threshold is no cut of ``bins``.
@@ -199,7 +199,7 @@ def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BinnedTree:
-    """Either side of the comparison; ``bin`` is the last that goes left, ``left`` -1 at leaves.
+    """A tree on either side; ``bin`` is the last that goes left, ``left`` is -1 at leaves.
 
     ``categories``: by node, instead of a bin, the codes of a set that goes right.
     """
@@ -238,7 +238,7 @@ class _BinnedTree:
         left = np.array(document["left_children"], np.int32)
         feature = np.array(document["split_indices"], np.int32)
         conditions = np.array(document["split_conditions"], np.float32)
-        # Bins < condition go left; XGBoost 3.4 writes -inf where none does, and a set has none.
+        # Bins < condition go left; XGBoost 3.4 writes -inf if none does, and none for a set.
         below = np.ceil(np.nan_to_num(np.maximum(conditions, 0), nan=0.0)).astype(np.int32) - 1
         return cls(
             feature,
@@ -272,7 +272,7 @@ class _BinnedTree:
 
 
 def _leaf_weights(document: dict[str, Any], leaf: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """What leaves add to each margin: (nodes, outputs), 0 elsewhere."""
+    """The addition of leaves to each margin: (nodes, outputs), 0 elsewhere."""
     if "leaf_weights" not in document:
         return np.array(document["split_conditions"], np.float32).reshape(-1, 1)
     vectors = np.array(document["leaf_weights"], np.float32).reshape(np.count_nonzero(leaf), -1)

@@ -1,6 +1,6 @@
-"""Trees with their lookup tables joined into them: what pooled training would have produced.
+"""Trees joined with their lookup tables, equal to the trees of pooled training.
 
-Only whoever holds all shares can join them: for export, demonstration and comparison.
+Joining needs all shares: for export, demonstration and comparison.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _codes_right(table: LookupTable, record: int) -> tuple[int, ...] | None:
     right = table.category_sets[record] if table.category_sets else ()
     if right:
         return tuple(sorted(features.index(category) for category in right))
-    # A record of an earlier model, in which the category was a column of its own.
+    # A record of an earlier model, where the category was a separate column.
     code, threshold = features.index(feature), table.threshold[record]
     held = range(len(features) + 1)  # the last one is that of rows with another category
     above = tuple(other for other in held if (1.0 if other == code else 0.0) > threshold)
@@ -136,7 +136,7 @@ def _codes_right(table: LookupTable, record: int) -> tuple[int, ...] | None:
 
 
 _MOST_DIRECTIONS = 2**26
-"""Of rows at nodes at once: a byte each."""
+"""The most directions of rows at nodes in memory: a byte each."""
 
 
 def margin_contributions(
@@ -147,7 +147,7 @@ def margin_contributions(
 ) -> NDArray[np.float32]:
     """Shapley values of the joined columns: float32 (rows, columns + 1), the bias last.
 
-    Of several classes (rows, classes, columns + 1). ``tables`` and ``values``, float32 (rows,
+    With several classes (rows, classes, columns + 1). ``tables`` and ``values``, float32 (rows,
     features), are those of all owners, by index. A row's values add up to its margin, which begins
     at ``base_margin``, (rows,) or (rows, classes), where there is one.
 

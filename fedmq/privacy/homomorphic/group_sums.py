@@ -121,7 +121,7 @@ def add_by_group(
 
     Raises:
         MessageError: the ciphertexts are not one per person under this key, or the key is too
-        short.
+            short.
     """
     numbers, modulus = from_wire(ciphertexts, public.modulus), public.modulus
     if len(numbers) != len(group_of):
