@@ -1,7 +1,7 @@
 """What does the active party do in a training (SecureBoost, Algorithm 2)?
 
-`ActiveTraining` is the machine: `states` says what is legal when, and each part of the machine has
-the handlers of some states. They follow one another as a session does:
+`ActiveTraining` is the machine: `states` says which event is legal when, and each part of the
+machine has the handlers of some states. In the order of a session:
 
     READY, KEYING, OPENING   Opening       makes keys, sends the terms, takes each peer's setup
     OPENING                  PeerConsents  the owners of peers may have to agree first
@@ -82,9 +82,9 @@ State = ActiveTrainingState
 
 
 class Opening(Part):
-    """Makes keys, sends the terms, and takes what each peer accepts and sets up.
+    """Makes keys, sends the terms, and takes each peer's acceptance and setup.
 
-    ``earlier``: the model that is continued, if there is one; each peer is told of which share it
+    ``earlier``: the model that the training continues, if any; each peer learns which share it
     needs.
     """
 
@@ -171,7 +171,7 @@ class Opening(Part):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddLeaves:
-    """The ``margins`` of rows after trees in whose ``leaves`` (rows, trees) they arrived."""
+    """Adds to the ``margins`` of rows the values of their ``leaves`` (rows, trees)."""
 
     label: ClassVar[str] = "AddLeaves"
     forest: Forest
@@ -183,10 +183,10 @@ class AddLeaves:
 
 
 class EarlierTrees(Part):
-    """Walks all rows down the trees of an earlier model, as an inference does.
+    """Walks all rows down the trees of an earlier model, like an inference.
 
-    The margins where they arrive are those with which the first new round begins (XGBoost's
-    ``xgb_model``). In every attempt: a checkpoint may be of any tree, or of none.
+    The first new round begins with the resulting margins (XGBoost's ``xgb_model``). Every attempt
+    walks: a checkpoint may be of any tree, or of none.
     """
 
     def __init__(self, machine: ActiveTraining) -> None:
@@ -195,7 +195,7 @@ class EarlierTrees(Part):
         self._table = machine.terms.table
 
     def walk(self, share: ActiveShare) -> None:
-        """Let all rows walk down the trees of ``share``, from the roots on."""
+        """Walk all rows down the trees of ``share``, from the roots."""
         self._share = share
         self._forest = Forest.of(share.trees, share.params)
         rows = len(self._table.label)
@@ -238,9 +238,9 @@ class EarlierTrees(Part):
 
 
 class Rounds(Part):
-    """Between two trees: gradients are derived, and the last tree reaches every disk.
+    """Derives gradients between two trees, while the last tree reaches every disk.
 
-    With ``paused`` no tree begins until its owner wants the session to go on.
+    With ``paused`` no tree begins until the owner resumes the session.
     """
 
     def __init__(self, machine: ActiveTraining, *, paused: bool) -> None:
@@ -273,7 +273,7 @@ class Rounds(Part):
         self._begin_when_saved()
 
     def _begin_when_saved(self) -> None:
-        """A tree begins when the one before it is on every disk: no crash costs more than one."""
+        """Begin a tree once the last is on every disk, so that a crash costs one tree at most."""
         if self._unsaved or self._derived is None:
             return
         tree, metrics = self._model.next_tree, self._derived[1]
@@ -305,9 +305,9 @@ class Rounds(Part):
         self._training.grow(gradients)
 
     def end_tree(self, saved: ActiveTree, peers: Sequence[str]) -> None:
-        """A tree has grown: ``peers`` save their parts of it, and this party ``saved``."""
+        """End a tree: ``peers`` save their parts of it, and this party ``saved``."""
         self._move(TREE_COMPLETE)
-        # Sent before the checkpoint, so that all parties wait for their disks at the same time.
+        # Sent before the checkpoint, so that all parties write to disk at the same time.
         for peer in peers:
             self._send(peer, training.TreeFinished(tree=saved.number))
         self._unsaved = set(peers)
@@ -318,13 +318,13 @@ class Rounds(Part):
 class ActiveTraining(Machine):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
-    ``parallelism`` is the number of computations worth running at once. The order of ``peers``
-    decides ties between parties: as if their columns stood side by side in this order. ``saved``
-    are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
-    With ``signing`` it keeps what peers sign, and signs too. ``callbacks`` may end it between
-    rounds. Its trees continue those of ``earlier``, where there is one. ``category_sets``: whether
-    ``max_cat_to_onehot`` holds for columns of peers as well, where these agree. With ``decoys``
-    nobody who counts messages learns whose columns split.
+    ``parallelism``: the number of computations worth running at once. The order of ``peers``
+    decides ties between parties, as if their columns stood side by side in this order. ``saved``:
+    the trees of earlier attempts at the session; with ``paused`` no new tree begins yet. With
+    ``signing`` it keeps the signatures of peers, and signs too. ``callbacks`` may end it between
+    rounds. Its trees continue those of ``earlier``, if given. ``category_sets``: whether
+    ``max_cat_to_onehot`` holds for columns of peers that agree, too. With ``decoys`` counting
+    messages does not disclose whose columns split.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -384,18 +384,18 @@ class ActiveTraining(Machine):
         self.earlier_trees = EarlierTrees(self)
         self.rounds = Rounds(self, paused=paused)
         self._growth: ActiveGrowth | None = None
-        """The tree that grows."""
+        """The current tree."""
         for part in (Opening(self, earlier), self.consents, self.earlier_trees, self.rounds):
             self._attach(part)
 
     @property
     def margins(self) -> NDArray[np.float32] | None:
-        """Those of all rows by the trees so far; None where several models grow."""
+        """The margins of all rows by the trees so far; None if several models grow."""
         return self.model.margins if isinstance(self.model, ModelBuilder) else None
 
     @property
     def single_model(self) -> ModelBuilder:
-        """The model, where no cross-validation grows several."""
+        """The model; a cross-validation has several instead."""
         assert isinstance(self.model, ModelBuilder)
         return self.model
 
@@ -412,7 +412,7 @@ class ActiveTraining(Machine):
             self._growth.check()
 
     def grow(self, gradients: Gradients) -> None:
-        """Let a tree grow from ``gradients``."""
+        """Grow a tree from ``gradients``."""
         kind = DecoyGrowth if self.terms.decoys else ActiveGrowth
         self._growth = kind(
             self,
@@ -430,7 +430,7 @@ class ActiveTraining(Machine):
         self._growth.begin()
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
-        """Everybody reads of sums that cannot be true, and whose they are."""
+        """Tell all peers of impossible sums, and whose they are."""
         error, running = event.error, self._plans.get(event.ticket)
         if isinstance(error, MessageError) and running is not None and running.about is not None:
             error = running.about.unreadable(str(error))

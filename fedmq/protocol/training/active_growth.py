@@ -1,10 +1,9 @@
 """How does the active party let a tree grow (SecureBoost, Algorithm 2)?
 
-`ActiveGrowth` has the gradients broadcast. The nodes of a level are summed by every party and
-scored; the winner of each node is split by its owner; the others learn who goes left. What is
-asked about a level, and what is still missing, stands in `LevelRequests`; `Winners` chooses among
-the best of each party. With decoys (`DecoyGrowth`) nobody who counts messages learns whose columns
-split.
+`ActiveGrowth` broadcasts the gradients. Every party sums the nodes of a level, and the active party
+scores them. The owner of the winning candidate splits the node; the others learn which rows go
+left. `LevelRequests` holds the requests about a level; `Winners` chooses among the best offers of
+all parties. With decoys (`DecoyGrowth`) counting messages does not disclose whose columns split.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ __all__ = ["ActiveGrowth", "DecoyGrowth", "LevelRequests", "Winners", "check_dec
 class ActiveGrowth(Part):
     """The next tree of ``model``, from its ``gradients`` to its last split.
 
-    ``engine`` is the active half of the engine. ``ended`` takes the finished tree, and the peers
-    that have a part of it.
+    ``engine``: the active half of the engine. ``ended`` takes the finished tree and the peers that
+    hold a part of it.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class ActiveGrowth(Part):
         self._to_broadcast = 0
         self._level = LevelRequests(self.tree, (), 0)
         self.contests: Contests | None = None
-        """Where sums are hidden: what finds the winners."""
+        """Finds the winners among hidden sums; None if sums are shown."""
         if terms.hides_sums:
             self.contests = Contests(machine, engine, terms.owners, self._with_offers)
 
@@ -174,7 +173,7 @@ class ActiveGrowth(Part):
             level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
             for question in self._engine.ask_level(level):
                 self._ask(question)
-        # Behind the questions, whose answers take longer.
+        # After the questions, whose answers take longer.
         computation = self._candidates.scored(nodes)
         self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
 
@@ -197,7 +196,7 @@ class ActiveGrowth(Part):
     def _on_exchange(
         self, peer: str, rows: Mapping[int, int], step: Exchange | Reply, run: PlanState
     ) -> None:
-        """``rows``: how many carry a gradient, by node of the question."""
+        """``rows``: the number of rows with a gradient, by node of the question."""
         assert isinstance(step, Exchange)
         limit, largest_reply = self._accepted[peer].candidates, self._engine.largest_reply
         nodes = step.later or (next(iter(rows)),)
@@ -210,7 +209,7 @@ class ActiveGrowth(Part):
         self._at_end(self._send_requests)
 
     def _send_requests(self) -> None:
-        """The exchanges that came up together travel as one request per peer and round."""
+        """Send the collected exchanges, as one request per peer and round."""
         for peer, body in self._level.requests():
             self._send(peer, body)
 
@@ -238,7 +237,7 @@ class ActiveGrowth(Part):
             self.contests.offered(nodes, offers)
         self._split_when_scored()
 
-    # Splits: the owner of the best offer for a node is asked who goes left.
+    # Splits: ask the owner of a node's best offer which rows go left.
 
     def _split_when_scored(self) -> None:
         if self._level.is_scored:
@@ -247,7 +246,7 @@ class ActiveGrowth(Part):
             self._split_next()
 
     def _split_next(self) -> None:
-        """Split what the driver has next, until somebody has to be asked."""
+        """Split the next nodes, until a peer must be asked."""
         while offers := self._choice.pop():
             for node, owner, best in offers:
                 if owner == LABEL_HOLDER:
@@ -313,7 +312,7 @@ class ActiveGrowth(Part):
         expands = self._choice.expands_below(node)
         self._builder.split(node, owner, record, gain, left, column, expands=expands)
         if not expands or self._terms.hides_rows:
-            return  # at the last level nobody but the owner learns the partition
+            return  # at the last level only the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
         self._assign(owner, assignment)
 
@@ -327,7 +326,7 @@ class ActiveGrowth(Part):
             self._split_next()
 
     def _goes_down(self) -> bool:
-        """Ask about the children of what was split; false where none may be split."""
+        """Ask about the children of the split nodes; False if none may be split."""
         if not self._builder.next_level():
             return False
         self._move(NEXT_LEVEL)
@@ -340,7 +339,7 @@ class ActiveGrowth(Part):
 
 @dataclass(slots=True)
 class _Asking:
-    """Who waits for the replies about ``nodes``, which are asked about at once, and those here."""
+    """A plan that waits for the ``replies`` about ``nodes`` nodes of one request."""
 
     running: PlanState
     exchange: Exchange
@@ -352,7 +351,7 @@ class _Asking:
 class _Conversation:
     """The exchanges with one peer about one node; ``open`` until a reply is complete.
 
-    ``sent`` pieces of a query are on their way, so many more follow ``later``.
+    ``sent``: the number of query pieces on their way. ``later``: the number of pieces that follow.
     """
 
     asking: _Asking
@@ -367,9 +366,9 @@ class _Conversation:
 
 @dataclass(slots=True)
 class _AwaitedSplit:
-    """A split that ``peer`` is asked for, by the ``pieces`` of a query about its directions.
+    """A split asked of ``peer``; ``pieces`` are the query about its directions.
 
-    ``running`` waits for the directions, once the pieces are here.
+    ``running`` waits for the directions, once the pieces exist.
     """
 
     peer: str
@@ -381,23 +380,23 @@ class _AwaitedSplit:
 
 
 class LevelRequests:
-    """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
+    """The requests about the ``nodes`` of a level of ``tree`` to ``owners`` parties.
 
-    An offer is the best of an owner's candidates in a node. Then the owners of winning candidates
-    are asked for their splits.
+    Each owner offers its best candidate of a node. Then the active party asks the owners of winning
+    candidates for their splits.
     """
 
     def __init__(self, tree: int, nodes: Sequence[int], owners: int) -> None:
         self.tree = tree
         self.nodes = tuple(nodes)
         self.offers: dict[int, dict[int, SplitOffer]] = {node: {} for node in nodes}
-        """Those for each node, by their owners."""
+        """The offers for each node, by owner."""
         self._missing = len(nodes) * owners
         self._conversations: dict[tuple[str, int], _Conversation] = {}
         self._queries: dict[tuple[str, int, int], list[training.NodeQuery]] = defaultdict(list)
         self._pieces: dict[tuple[str, int, int], list[training.QueryPiece]] = defaultdict(list)
         self._parts: dict[int, dict[int, Sequence[Values]]] = defaultdict(dict)
-        """Parts of the questions about nodes that were made before those that come first."""
+        """Parts of questions that were made before the parts that precede them."""
         self._sent_parts: Counter[int] = Counter()
         self._following: list[tuple[str, training.QueryPiece]] = []
         self._splitting: dict[int, _AwaitedSplit] = {}
@@ -410,7 +409,7 @@ class LevelRequests:
         return self._missing == 0
 
     def add_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
-        """The offers of ``owner`` for ``nodes``."""
+        """Add the offers of ``owner`` for ``nodes``."""
         for node, best in zip(nodes, offers, strict=True):
             self.offers[node][owner] = best
             self._missing -= 1
@@ -420,11 +419,10 @@ class LevelRequests:
     def ask(
         self, peer: str, largest: Mapping[int, SizeLimit], exchange: Exchange, running: PlanState
     ) -> None:
-        """Put queries to ``peer`` among the next requests; ``running`` waits for the replies.
+        """Add queries to ``peer`` to the next requests; ``running`` waits for the replies.
 
-        They are about the nodes of ``largest``, which has the longest reply about each. Those whose
-        pieces are still made are a request of their own: it is answered as soon as all of them have
-        arrived.
+        ``largest``: the longest reply, by node asked about. Nodes whose pieces are still in the
+        making get a request of their own, answered as soon as all its pieces have arrived.
         """
         asking = _Asking(running, exchange, len(largest))
         first = next(iter(largest))
@@ -438,7 +436,7 @@ class LevelRequests:
             self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
 
     def add_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
-        """Part ``number`` of the question about ``node`` is made: it follows on those before it."""
+        """Add part ``number`` of the question about ``node``, to be sent after earlier parts."""
         parts = self._parts[node]
         parts[number] = pieces
         asked = {
@@ -458,7 +456,7 @@ class LevelRequests:
     def _packed(
         self, node: int, number: int, first: int, pieces: Sequence[Values]
     ) -> list[training.QueryPiece]:
-        """``pieces`` of round ``number`` about ``node``, of which ``first`` have left."""
+        """Pack ``pieces`` of round ``number`` about ``node``, after the ``first`` sent ones."""
         return [
             training.QueryPiece(
                 tree=self.tree,
@@ -471,7 +469,7 @@ class LevelRequests:
         ]
 
     def requests(self) -> Sequence[tuple[str, training.HistogramRequest | training.QueryPiece]]:
-        """Recipient and body of what is to be asked: a request per peer and round, its pieces."""
+        """Recipient and body of the pending requests, one per peer and round, and their pieces."""
         bodies: list[tuple[str, training.HistogramRequest | training.QueryPiece]] = []
         for request, nodes in self._queries.items():
             peer, number, _ = request
@@ -486,11 +484,11 @@ class LevelRequests:
     def reply(
         self, peer: str, body: training.HistogramReply
     ) -> tuple[PlanState, Sequence[Values] | Mapping[int, Sequence[Values]]] | None:
-        """Take a piece of a reply; after the last one, who waits for it, and what it waits for.
+        """Take a piece of a reply; after the last one, return the waiting plan and its replies.
 
         Raises:
-            ProtocolError: it was not asked for.
-            Inconsistent: it is longer than all candidates of ``peer`` take.
+            ProtocolError: the reply was not asked for.
+            Inconsistent: the reply is longer than all candidates of ``peer`` take.
         """
         conversation = self._conversations.get((peer, body.node))
         if (
@@ -515,7 +513,7 @@ class LevelRequests:
         return asking.running, asking.replies if asking.exchange.later else conversation.pieces
 
     def decline(self, peer: str, owner: int, body: training.NodeDeclined) -> None:
-        """``peer``, which is ``owner``, makes no offer for a node; ProtocolError if not asked."""
+        """Note that ``peer``, number ``owner``, declines a node; ProtocolError if not asked."""
         conversation = self._conversations.get((peer, body.node))
         if (
             conversation is None
@@ -532,22 +530,22 @@ class LevelRequests:
 
     @property
     def is_split(self) -> bool:
-        """Whether no split of another party is missing."""
+        """Whether all splits of other parties have arrived."""
         return not self._splitting
 
     def await_split(self, node: int, peer: str, best: SplitOffer) -> None:
-        """``peer`` is asked for its ``best`` split of ``node``, of this level or an earlier one."""
+        """Wait for the ``best`` split of ``node`` by ``peer``, of this or an earlier level."""
         self._splitting[node] = _AwaitedSplit(peer, best)
 
     def ask_directions(self, node: int, pieces: Sequence[Values], running: PlanState) -> None:
-        """Put the query about the directions of ``node`` among the decisions that are to go out."""
+        """Add the query about the directions of ``node`` to the pending decisions."""
         self._splitting[node].pieces = pieces
         self._splitting[node].running = running
 
     def decisions(self) -> Iterator[tuple[str, training.DirectionsQuery | training.SplitDecision]]:
-        """Recipient and body of the decisions that can be sent.
+        """Recipient and body of the decisions that can leave.
 
-        They go out in the order of nodes, for an owner numbers its records as decisions come.
+        They leave in the order of nodes: an owner numbers its records as decisions come.
         """
         for node, split in sorted(self._splitting.items()):
             if split.running is None:
@@ -583,21 +581,21 @@ class LevelRequests:
             )
 
     def take_outcome(self, body: training.SplitOutcome) -> PlanState:
-        """Note the record of a split that was checked; who waits for its directions."""
+        """Note the record of a checked split; returns the plan that waits for its directions."""
         split = self._splitting[body.node]
         assert split.running is not None
         split.record = body.record
         return split.running
 
     def end_split(self, node: int) -> tuple[str, int]:
-        """The directions of ``node`` are here; owner and record of its split."""
+        """Complete the split of ``node``; returns its owner and record."""
         split = self._splitting.pop(node)
         assert split.record is not None
         return split.peer, split.record
 
 
 def decision(tree: int, node: int, best: SplitOffer) -> training.SplitDecision:
-    """What tells the owner of the ``best`` of ``node`` to split it."""
+    """The message that tells the owner of the ``best`` offer to split ``node``."""
     return training.SplitDecision(
         tree=tree,
         node=node,
@@ -617,13 +615,13 @@ class Winners:
         self._winners: dict[int, tuple[int, SplitOffer]] = {}
 
     def add(self, offers: Mapping[int, Mapping[int, SplitOffer]]) -> None:
-        """Choose among the ``offers`` for each node of a level that is scored, by their owners."""
+        """Choose among the ``offers`` for each node of a scored level, by owner."""
         for node, of_node in offers.items():
             self._winners[node] = _winner(of_node)
             self._driver.push(node, self._winners[node][1].gain)
 
     def pop(self) -> Sequence[tuple[int, int, SplitOffer]]:
-        """Node, owner and offer of what is split next; nothing when the tree has grown."""
+        """Node, owner and offer of the next splits; empty when the tree is complete."""
         return [(node, *self._winners[node]) for node in self._driver.pop()]
 
     def best(self, node: int) -> SplitOffer:
@@ -631,7 +629,7 @@ class Winners:
         return self._winners[node][1]
 
     def expands_below(self, node: int) -> bool:
-        """Whether the children of ``node``, which was popped, may be split."""
+        """Whether the children of the popped ``node`` may be split."""
         return self._driver.expands_below(node)
 
 
@@ -641,14 +639,14 @@ def _winner(offers: Mapping[int, SplitOffer]) -> tuple[int, SplitOffer]:
     return owner, offers[owner]
 
 
-# Decoys hide splits from those who count messages. Messages are sealed, but the broker's operator
-# counts them: each decision to a party is a split that its columns won. With decoys all parties get
-# a decision about a node, of the same length, and answer it. When all have answered, all get the
-# assignment, the split's owner among them.
+# Decoys hide splits from observers that count messages. Messages are sealed, but the broker's
+# operator counts them: each decision to a party is a split that its columns won. With decoys all
+# parties get a decision of the same length about a node, and answer it. When all have answered, all
+# get the assignment, including the split's owner.
 
 
 def check_decoys(engine: Engine) -> None:
-    """Raise ConfigError where directions are learned by questions, which no decoy imitates."""
+    """Raise ConfigError if the engine asks for directions by queries: no decoy imitates them."""
     if engine.traits.hides_rows:
         raise ConfigError(
             f"decoys: engine {engine.name!r} learns who goes left by questions of its own, which "
@@ -657,7 +655,7 @@ def check_decoys(engine: Engine) -> None:
 
 
 def _nothing(best: SplitOffer) -> SplitOffer:
-    """What names no candidate as often as ``best`` names some."""
+    """An offer that names no candidate, as often as ``best`` names some."""
     candidates = np.full_like(best.candidates, training.NO_CANDIDATE)
     sets = tuple(
         split._replace(right=np.full_like(split.right, training.NO_CANDIDATE))
@@ -670,18 +668,18 @@ _NOTHING = SplitOffer(-np.inf, np.array([training.NO_CANDIDATE], dtype=np.uint32
 
 
 class DecoyGrowth(ActiveGrowth):
-    """Decides towards every party about each node; all decisions but the owner's are decoys.
+    """Sends every party a decision about each node; all but the owner's are decoys.
 
-    Where trees grow by levels, nodes that are not split get decoys as well: so no party learns
-    from them which nodes of the last level are split.
+    If trees grow by levels, unsplit nodes get decoys as well: so no party learns which nodes of the
+    last level are split.
     """
 
     def __init__(self, *growth: Any) -> None:
         super().__init__(*growth)
         self._undecided: Set[int] = frozenset()
-        """Nodes of the level about which nobody was asked yet."""
+        """Nodes of the level without decisions yet."""
         self._decoys: dict[tuple[str, int], int] = {}
-        """How many rows an answer is about, by party and node."""
+        """The number of rows of an answer, by party and node."""
         self._assignments: list[training.NodeAssignment] = []
 
     def _ask_level(self) -> None:
@@ -702,7 +700,7 @@ class DecoyGrowth(ActiveGrowth):
             self._end()
 
     def _ask_all(self, node: int, owner: str, best: SplitOffer) -> None:
-        """Decide about ``node``, which ``owner`` splits; nobody does if it is empty."""
+        """Send all parties a decision about ``node``, which ``owner`` splits; empty: no split."""
         nothing = _nothing(best) if owner in self._asked else _NOTHING
         for peer in self._asked:
             if peer == owner:
@@ -734,7 +732,7 @@ class DecoyGrowth(ActiveGrowth):
     def _go_on_when_split(self) -> None:
         if self._decoys or not self._level.is_split:
             return
-        # In the order of nodes: that of answers would tell which of them the active party split.
+        # In node order: the order of answers would disclose the active party's own splits.
         for assignment in sorted(self._assignments, key=lambda assignment: assignment.node):
             for peer in self._asked:
                 self._send(peer, assignment)

@@ -1,8 +1,8 @@
 """Which candidates does a party offer in a node, and in which order does it show them?
 
-A party draws columns by its own secret (`NodeCandidates`). Of the candidates that are left, cells
-of too few rows are merged (`MergeCells`), so that no sum tells of few rows; and those that remain
-are shown in a hidden order (`CandidateOrders`), so that a number says nothing of column and bin.
+A party draws columns by its own secret (`NodeCandidates`). It merges cells of too few rows
+(`MergeCells`), so that no sum is about few rows. It shows the remaining candidates in a hidden
+order (`CandidateOrders`), so that a candidate's number does not disclose its column or bin.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 
 
 _FEW_CODES = 1 << 17  # a third of a millisecond, less than to read a piece of a broadcast
-_ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
+_ROWS_OF_SALT = 256  # too many to guess, and fast to hash
 
 
 class ColumnTerms(Protocol):
-    """What a training's parameters and its opening both say of the columns to draw."""
+    """The column-sampling terms that a training's parameters and its opening share."""
 
     @property
     def colsample_bytree(self) -> float: ...
@@ -56,9 +56,9 @@ class ColumnTerms(Protocol):
 
 
 class NodeCandidates:
-    """The candidates of a party in ``tree``: it draws from its own columns, by its own secret.
+    """The candidates of a party in ``tree``, drawn from its own columns by its own secret.
 
-    Drawn by the seed that all share, the column of a split would be known to all.
+    A draw by the shared seed would disclose the column of a split to all.
     """
 
     def __init__(self, bins: BinMatrix, terms: ColumnTerms, tree: int) -> None:
@@ -79,7 +79,7 @@ class NodeCandidates:
         self._places = np.arange(len(self.of_tree))
 
     def of_node(self, node: int) -> CandidateTable:
-        """Those of a node by its heap number."""
+        """The candidates of the node with this heap number."""
         if not self.narrows:
             return self.of_tree
         return CandidateTable.of(
@@ -87,7 +87,7 @@ class NodeCandidates:
         )
 
     def places(self, node: int) -> NDArray[np.intp]:
-        """Where those of a node stand among the tree's."""
+        """The places of the node's candidates among the tree's."""
         if not self.narrows:
             return self._places
         drawn = self._features(self._sampler.of_node(node, depth(node)))
@@ -110,7 +110,7 @@ class NodeCandidates:
 class Siblings:
     """The root alone, or both children of a node: the ``rows`` (int32) that carry a gradient.
 
-    ``above`` bool (candidates,): what their parent shows.
+    ``above`` bool (candidates,): the candidates that their parent shows.
     """
 
     rows: Sequence[NDArray[np.int32]]
@@ -147,12 +147,12 @@ def kept_candidates(
     counts: NDArray[np.int64],
     smallest_cell: int,
 ) -> NDArray[np.bool_]:
-    """Which of the candidates that are shown ``above`` are shown in its children, or in the root.
+    """The candidates shown ``above`` that the root or the children show as well.
 
-    ``counts`` int64 (nodes, cells): rows by cell, of the root or of two siblings. With a
-    ``smallest_cell`` of 1 only candidates are left out that part the rows as an earlier one does.
-    The categories of a column that is split by sets are shown all or none: what the others leave of
-    the node would else be the sums of one that is hidden.
+    ``counts`` int64 (nodes, cells): rows by cell, of the root or of two siblings. A
+    ``smallest_cell`` of 1 leaves out only candidates that part the rows like an earlier candidate.
+    The categories of a column that is split by sets are shown all or none: otherwise the sums of a
+    hidden category follow from the others and the node.
     """
     shown = np.zeros(len(candidates), dtype=np.bool_)
     for held in candidates.categories:
@@ -174,10 +174,10 @@ def _shown_of_column(
     cells: NDArray[np.int64],
     smallest: int,
 ) -> NDArray[np.bool_]:
-    """Which of one column's candidates are shown; ``cells`` (nodes, bins + 1), missing rows last.
+    """The shown candidates of one column; ``cells`` (nodes, bins + 1), missing rows last.
 
-    Missing rows are a cell of their own, which both default directions tell apart. Where they are
-    too few they belong to the last cell, and go right: only that direction is shown.
+    Missing rows are a cell of their own, which both default directions tell apart. If they are too
+    few they belong to the last cell and go right: only that direction is shown.
     """
     present, missing = cells[:, :-1], cells[:, -1]
     last = present.shape[1] - 1
@@ -198,29 +198,29 @@ def _shown_of_column(
     chain = np.array(_longest_chain(ranks[:, begins], smallest), dtype=np.intp)
     if not apart:
         return ~default_left & np.isin(bins, columns[begins[chain[1:-1]]])
-    # With missing rows apart, all that is present on one side is a candidate as well.
+    # With missing rows apart, all present rows on one side are a candidate as well.
     forward, backward = columns[begins[chain[1:]]], columns[begins[chain[:-1] + 1] - 1]
     return np.where(default_left, np.isin(bins, backward), np.isin(bins, forward))
 
 
 def _large(rows: NDArray[np.int64], smallest: int) -> bool:
-    """Whether each node has none of these rows, or enough."""
+    """Whether each node has no such rows, or enough."""
     return bool(((rows == 0) | (rows >= smallest)).all())
 
 
 def _longest_chain(ranks: NDArray[np.int64], smallest: int) -> list[int]:
-    """The most of the cuts 0..m-1, first and last among them, with cells that are large enough.
+    """The longest chain of the cuts 0..m-1, with first and last, whose cells are large enough.
 
     ``ranks`` (nodes, m), nodes 1 or 2: ascending in each node, and no two cuts alike. Between
-    neighbours of the chain each node has no rows, or ``smallest`` at least. Empty if there is no
-    such chain.
+    neighbours of the chain each node has no rows, or at least ``smallest``. Empty if no chain
+    exists.
     """
     first, second = ranks[0].tolist(), ranks[-1].tolist()
     count = len(first)
     length, before = [1] + [0] * (count - 1), [-1] * count
     # The best end of a chain: among all cuts up to one, and in the runs without rows of a node.
     best = [0] * count
-    enough = [0, 0]  # so many cuts are far enough to the left in each node
+    enough = [0, 0]  # number of cuts far enough to the left, by node
     run_next, run_best = [0, 0], [-1, -1]
     for cut in range(1, count):
         here = (first[cut], second[cut])
@@ -255,14 +255,14 @@ def _longest_chain(ranks: NDArray[np.int64], smallest: int) -> list[int]:
     return chain[::-1]
 
 
-# The order of candidates: random, but canonical among those that part the node's rows into the same
-# two counts. Candidates that part the rows alike are always among them, so that the lowest number
-# of those whose sums tie is XGBoost's choice.
+# The order of candidates: random, but canonical among candidates that part the node's rows into the
+# same two counts. Candidates that part the rows alike have the same counts, so the lowest number
+# among tied sums is XGBoost's choice.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountLeft:
-    """`count_cells` of ``nodes``: what goes left of each candidate are sums of these."""
+    """`count_cells` of ``nodes``; their sums are the rows that go left at each candidate."""
 
     label: ClassVar[str] = "CountLeft"
     bins: BinMatrix
@@ -271,7 +271,7 @@ class CountLeft:
 
     @property
     def codes(self) -> int:
-        """How many bins of rows are looked at."""
+        """The number of bin codes to read."""
         features: int = self.bins.codes.shape[1]
         return sum(map(len, self.nodes)) * features
 
@@ -296,7 +296,7 @@ def count_cells(
 
 
 class RootCells:
-    """The cells of a root in which all ``rows`` rows stand that may: counted once in a session."""
+    """The cells of a root that holds all ``rows`` learning rows; counted once per session."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -304,12 +304,12 @@ class RootCells:
         self._cells: NDArray[np.int64] | None = None
 
     def get(self, rows: int, candidates: CandidateTable) -> NDArray[np.int64] | None:
-        """What was kept, for a root of so many rows; None if it may be another one."""
+        """The kept cells for a root of ``rows`` rows; None if the root may differ."""
         same = rows == self._rows and candidates.feature.tobytes() == self._features
         return self._cells if same else None
 
     def keep(self, rows: int, candidates: CandidateTable, cells: NDArray[np.int64]) -> None:
-        """``cells`` (cells,) of a root of so many rows, if these are all."""
+        """Keep the ``cells`` (cells,) of a root, if it holds all rows."""
         if rows == self._rows:
             self._features, self._cells = candidates.feature.tobytes(), cells
 
@@ -330,9 +330,9 @@ class DisclosureRules:
 
 
 class CandidateOrders:
-    """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (shown,) each.
+    """The order of the shown ``candidates`` of ``tree``, by node: int64 (shown,) each.
 
-    ``secret`` seeds them; it must not be guessable.
+    ``secret`` seeds the orders; it must not be guessable.
     """
 
     def __init__(
@@ -349,16 +349,16 @@ class CandidateOrders:
         self._secret = secret
         self._root = root
         self.by_node: dict[int, NDArray[np.int64]] = {}
-        """Those of all nodes whose candidates were shown."""
+        """The orders of all nodes whose candidates were shown."""
         self._cells: dict[int, NDArray[np.int64]] = {}
         """Rows of a node by cell."""
 
     def draw(
         self, nodes: Mapping[int, NDArray[np.int32]], shown: Mapping[int, NDArray[np.int64]]
     ) -> Plan[None]:
-        """Draw the orders of new ``nodes``, given by the rows that carry a gradient.
+        """Draw the orders of new ``nodes``, given with their rows that carry a gradient.
 
-        ``shown``: which of a node's candidates are shown, ascending.
+        ``shown``: the shown candidates of each node, ascending.
         """
         if not nodes:
             return
@@ -380,7 +380,7 @@ class CandidateOrders:
         counted = [node for node in level.summed if node not in self._cells]
         if counted:
             count = CountLeft(self._bins, candidates, [nodes[node] for node in counted])
-            # The way to the pool takes longer than to count small nodes.
+            # Counting small nodes here is faster than sending them to the pool.
             counts = count.run() if count.codes <= _FEW_CODES else (yield from single(count))
             self._cells |= zip(counted, counts, strict=True)
         if ROOT in counted:
@@ -392,9 +392,9 @@ class CandidateOrders:
 def shown_order(
     left: NDArray[np.int64], rows: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """A permutation of the candidates of a node with ``rows`` rows, ``left`` (candidates,) of each.
+    """A permutation of the candidates of a node of ``rows`` rows; ``left`` (candidates,) go left.
 
-    Random, but canonical among those with the same pair of rows left and right, either way round.
+    It is random, but canonical among candidates with the same two counts, either way round.
     """
     order = random.permutation(len(left))
     smaller = np.minimum(left, rows - left)
@@ -407,7 +407,7 @@ def shown_order(
 def recorded(
     table: LookupTable, candidates: CandidateTable, split: int | CategorySet
 ) -> tuple[LookupTable, int]:
-    """``table`` with a record of the ``split``, by a candidate or a set; and the record's id."""
+    """``table`` with a record of the ``split`` (a candidate or a set), and the record's id."""
     candidate = split if isinstance(split, int) else int(split.right[0])
     default_left = candidates.default_left[candidate]
     sets: tuple[tuple[int, ...], ...] = ()
@@ -421,5 +421,5 @@ def recorded(
 def went_left(
     table: LookupTable, record: int, values: NDArray[np.float32], rows: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Which of ``rows`` go left at ``record``: bool, of the length of ``rows``."""
+    """Whether each of ``rows`` goes left at ``record``: bool (rows,)."""
     return table.directions_at(values, rows, record)

@@ -1,13 +1,12 @@
 """What does a party say of its candidates, and can it be true?
 
-With the sums of a node, an owner tells of each opaque candidate its sign, which constraints hold
-its column, and which candidates are categories of one column: neither columns nor categories have
-names. `ColumnMarks` is what an owner shows; `CandidateSigns`, `CandidateConstraints` and
-`CandidateCategories`, together `CandidateMarks`, are what the active party keeps of it.
+With the sums of a node, an owner tells of each opaque candidate its sign, the constraints of its
+column, and the candidates that are categories of the same column. Columns and categories have no
+names. An owner shows `ColumnMarks`; the active party keeps them as `CandidateSigns`,
+`CandidateConstraints` and `CandidateCategories`, together `CandidateMarks`.
 
-The active party knows the gradient of every row, so that it can tell sums which no rows of a node
-have (`ConsistencyCheck`). Sums are integers in fixed point here, and whatever is compared is
-compared exactly.
+The active party knows the gradient of every row, so it detects sums that no rows of a node have
+(`ConsistencyCheck`). Sums are integers in fixed point here, and comparisons are exact.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 
-# What an owner shows, with the sums of a node.
+# The marks that an owner shows with the sums of a node.
 
 
 class ColumnMarks:
@@ -51,13 +50,13 @@ class ColumnMarks:
         self._columns = ColumnsInPath(constraints.interactions)
 
     def split(self, node: int, column: int) -> None:
-        """One of the columns splits ``node``."""
+        """Note that ``column`` splits ``node``."""
         self._columns.split(node, column)
 
     def shown(self, node: int, columns: NDArray[np.int32]) -> dict[str, Any]:
-        """Fields of the first piece of a reply about ``node``, whose candidates are of ``columns``.
+        """Fields of the first piece of a reply about ``node``.
 
-        ``columns`` (candidates,) in the order in which candidates are shown.
+        ``columns`` (candidates,): the columns of the candidates, in their shown order.
         """
         kept = self._constraints
         marks: dict[str, Any] = {}
@@ -69,7 +68,7 @@ class ColumnMarks:
         return marks
 
 
-# Signs, under monotone constraints: one for each candidate, not by which column.
+# Signs under monotone constraints: one per candidate, without naming its column.
 
 
 def shown_signs(signs: NDArray[np.int8]) -> dict[str, Bitmap]:
@@ -85,11 +84,11 @@ class CandidateSigns:
         self._signs: dict[tuple[str, int], NDArray[np.int8]] = {}
 
     def take(self, peer: str, body: HistogramReply, candidates: int) -> None:
-        """Note the signs in a reply of ``peer``, which announced so many candidates at most.
+        """Note the signs in a reply of ``peer``, which announced ``candidates`` at most.
 
         Raises:
-            ProtocolError: there are none though the peer announced them, or the other way round.
-            Inconsistent: there are more than candidates.
+            ProtocolError: announced signs are absent, or unannounced ones are present.
+            Inconsistent: there are more signs than candidates.
         """
         told = body.rising is not None and body.falling is not None
         if told != (peer in self._signed and body.piece == 0):
@@ -104,10 +103,10 @@ class CandidateSigns:
         self._signs[peer, body.node] = rising.astype(np.int8) - falling.astype(np.int8)
 
     def of(self, peer: str, node: int, candidates: int) -> NDArray[np.int8]:
-        """The signs of all that ``peer`` showed in ``node``; zeros where it announced none.
+        """The signs of the candidates that ``peer`` showed in ``node``; zeros if not announced.
 
         Raises:
-            ProtocolError: there are not as many as candidates.
+            ProtocolError: the number of signs is not that of the candidates.
         """
         signs = self._signs.get((peer, node), np.zeros(candidates, np.int8))
         if peer in self._signed and len(signs) != candidates:
@@ -115,8 +114,8 @@ class CandidateSigns:
         return signs
 
 
-# Interaction constraints: those that hold the column of each candidate; below a split of the root
-# by a column in none, which candidates are that column's.
+# Interaction constraints of each candidate's column. Below a split of the root by a column without
+# constraints, they also mark the candidates of that column.
 
 
 def shown_constraints(constraints: NDArray[np.uint64], count: int) -> tuple[Bitmap, ...]:
@@ -130,7 +129,7 @@ def shown_constraints(constraints: NDArray[np.uint64], count: int) -> tuple[Bitm
 class CandidateConstraints:
     """The constraints of candidates as peers showed them, by peer and node of a tree.
 
-    ``count``: how many the training has; 0 where nobody shows any.
+    ``count``: the number of the training's constraints; 0 if no peer shows any.
     """
 
     def __init__(self, count: int) -> None:
@@ -138,10 +137,10 @@ class CandidateConstraints:
         self._shown: dict[tuple[str, int], NDArray[np.uint64]] = {}
 
     def take(self, peer: str, body: HistogramReply, candidates: int) -> None:
-        """Note those in a reply of ``peer``, which announced so many candidates at most.
+        """Note the constraints in a reply of ``peer``, which announced ``candidates`` at most.
 
         Raises:
-            ProtocolError: there are none though they are due, or the other way round.
+            ProtocolError: due constraints are absent, or constraints that are not due are present.
             Inconsistent: there are more than candidates.
         """
         due = self._count + 1 if self._count and body.piece == 0 else 0
@@ -159,10 +158,10 @@ class CandidateConstraints:
         self._shown[peer, body.node] = shown
 
     def of(self, peer: str, node: int, candidates: int) -> NDArray[np.uint64]:
-        """Those of all that ``peer`` showed in ``node``; zeros where there are no constraints.
+        """The constraints of the candidates that ``peer`` showed in ``node``; zeros without any.
 
         Raises:
-            ProtocolError: they are not as many as candidates.
+            ProtocolError: their number is not that of the candidates.
         """
         if not self._count:
             return np.zeros(candidates, np.uint64)
@@ -174,11 +173,11 @@ class CandidateConstraints:
         return shown
 
 
-# Sets of categories: which candidates are of one column, and in which order its owner has them.
+# Sets of categories: the candidates of each column, in their owner's order.
 
 
 def shown_categories(table: CandidateTable, order: NDArray[np.int64]) -> tuple[Array, ...]:
-    """The field of the first piece of a reply; ``order``: which of ``table`` are shown, and how."""
+    """The field of the first piece of a reply; ``order``: the shown candidates of ``table``."""
     positions = np.full(len(table), -1, np.int64)
     positions[order] = np.arange(len(order))
     shown = [positions[held] for held in table.categories]
@@ -196,11 +195,11 @@ class CandidateCategories:
         self._shown: dict[tuple[str, int], Sequence[NDArray[np.int64]]] = {}
 
     def take(self, peer: str, body: HistogramReply, candidates: int) -> None:
-        """Note those in a reply of ``peer``, which announced so many candidates at most.
+        """Note the columns in a reply of ``peer``, which announced ``candidates`` at most.
 
         Raises:
-            ProtocolError: they are out of place, or one candidate stands twice.
-            Inconsistent: there are more of them than candidates.
+            ProtocolError: columns are out of place, or a candidate occurs twice.
+            Inconsistent: there are more categories than candidates.
         """
         if not body.categories:
             return
@@ -215,7 +214,7 @@ class CandidateCategories:
         self._shown[peer, body.node] = columns
 
     def of(self, peer: str, node: int, candidates: int) -> Sequence[NDArray[np.int64]]:
-        """Those of all candidates that ``peer`` showed in ``node``.
+        """The columns of categories that ``peer`` showed in ``node``.
 
         Raises:
             ProtocolError: they name candidates that were not shown.
@@ -228,18 +227,18 @@ class CandidateCategories:
 
 @dataclass(frozen=True, slots=True)
 class CandidateMarks:
-    """All that peers have said of the columns of their candidates, while a tree grows."""
+    """All marks that peers have shown of their candidates' columns, while a tree grows."""
 
     signs: CandidateSigns
     constraints: CandidateConstraints
     categories: CandidateCategories
 
     def take(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
-        """Note what a reply of ``peer`` says of the columns of its candidates.
+        """Note the marks in a reply of ``peer``.
 
         Raises:
-            ProtocolError: it says what was not to be said, or does not say what was.
-            Inconsistent: it says more than there are candidates.
+            ProtocolError: due marks are absent, or marks that are not due are present.
+            Inconsistent: there are more marks than candidates.
         """
         self.signs.take(peer, body, most_candidates)
         self.constraints.take(peer, body, most_candidates)
@@ -251,10 +250,10 @@ _IMPOSSIBLE = "sums that no rows of the node have"
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyCheck:
-    """What ``peer`` said about ``node`` of ``tree``; it has ``candidates`` at most.
+    """Checks the claims of ``peer`` about ``node`` of ``tree``; it has ``candidates`` at most.
 
-    Every reason reads the same to a party that lies: what exactly did not hold would tell it more
-    than one bit of what it cannot decrypt. That stands in the evidence alone.
+    Every reason reads the same to a party that lies: the exact fault would disclose more than one
+    bit of data that it cannot decrypt. Only the evidence names the fault.
     """
 
     peer: str
@@ -262,7 +261,7 @@ class ConsistencyCheck:
     node: int
 
     def check_count(self, shown: int, candidates: int) -> None:
-        """Raise `Inconsistent` where more candidates are shown than were announced."""
+        """Raise `Inconsistent` if the peer shows more candidates than it announced."""
         if shown > candidates:
             raise self._error(
                 f"{shown} candidates in a node, it announced {candidates} at most",
@@ -270,7 +269,7 @@ class ConsistencyCheck:
             )
 
     def check_declined(self, carrying: int, smallest_node: int) -> None:
-        """Raise `Inconsistent` where a node of so many rows is declined without need."""
+        """Raise `Inconsistent` if a node of ``carrying`` rows is declined without need."""
         if carrying >= smallest_node:
             raise self._error(
                 f"a node of {smallest_node} rows or more is declined, its smallest_node",
@@ -278,7 +277,7 @@ class ConsistencyCheck:
             )
 
     def check_extent(self, sent: SizeLimit, largest: SizeLimit) -> None:
-        """Raise `Inconsistent` where a reply is longer than its candidates take."""
+        """Raise `Inconsistent` if a reply is longer than its candidates take."""
         if sent.pieces > largest.pieces:
             raise self._error(
                 f"a reply of {sent.pieces} pieces, {largest.pieces} hold all its candidates",
@@ -292,7 +291,7 @@ class ConsistencyCheck:
             )
 
     def out_of_bounds(self, outside: Mapping[str, int], shown: int) -> Inconsistent:
-        """So many of ``shown`` candidates lie outside of which bound."""
+        """The error of ``shown`` candidates; ``outside``: the number beyond each bound."""
         return self._error(_IMPOSSIBLE, {"candidates": shown, **outside})
 
     def check_record(self, record: int, expected: int) -> None:
@@ -304,9 +303,9 @@ class ConsistencyCheck:
             )
 
     def mark(self, left: NDArray[np.int64], best: SplitOffer) -> ColumnMark:
-        """What is known of the column of a named candidate, that with the left sums ``left`` (2,).
+        """The column mark of the named candidate with the left sums ``left`` (2,).
 
-        Raises `Inconsistent` unless there is one.
+        Raises `Inconsistent` unless one exists.
         """
         assert best.left is not None
         named = np.flatnonzero((best.left == left).all(axis=1))
@@ -317,7 +316,7 @@ class ConsistencyCheck:
         return best.mark(int(named[0]))
 
     def check_gain(self, gain: float, best: float, least: float) -> None:
-        """Raise `Inconsistent` unless a split that won gains more than ``best``, and ``least``."""
+        """Raise `Inconsistent` unless a winning split gains more than ``best`` and ``least``."""
         if not (gain > best and gain >= least):
             raise self._error(
                 "a split that gains less than another would have",
@@ -325,7 +324,7 @@ class ConsistencyCheck:
             )
 
     def unreadable(self, reason: str) -> Inconsistent:
-        """Sums that do not even decrypt to as many numbers as they should."""
+        """The error of sums that do not decrypt to the expected number of values."""
         return self._error(_IMPOSSIBLE, {"unreadable": reason})
 
     def _error(self, what: str, evidence: Mapping[str, int | str]) -> Inconsistent:
@@ -336,17 +335,17 @@ class ConsistencyCheck:
 
 
 class RecordNumbers:
-    """Which record each owner's next split is: ``following`` those that it has, by party."""
+    """The number of each owner's next record; ``following``: the first of them, by party."""
 
     def __init__(self, following: Mapping[str, int]) -> None:
         self._next = dict(following)
         self._expected: dict[int, int] = {}
 
     def expect(self, peer: str, node: int) -> None:
-        """An owner numbers its records as decisions come: here one about ``node``."""
+        """Number the record of a decision about ``node``: an owner numbers as decisions come."""
         self._expected[node] = self._next[peer]
         self._next[peer] += 1
 
     def check(self, claim: ConsistencyCheck, record: int) -> None:
-        """Raise `Inconsistent` unless the split of the node is the record that was expected."""
+        """Raise `Inconsistent` unless the node's split has the expected record."""
         claim.check_record(record, self._expected.pop(claim.node))
