@@ -1,10 +1,10 @@
 """How are winners found where sums are hidden?
 
-The nodes of a level are contested with each peer (`Contests`, of the active party), once all is
-known of them (`LevelContests`). The two halves of the engine find who wins by circuits: parcels,
-one after the other, each in pieces that are messages (`Circuits`, of both parties). A half sends
-and waits as its plan says. What has come of a parcel lies in memory alone, until the half reads it.
-Where several parties compete, each hands the best so far on to the next in the chain (`HandedOn`).
+The active party contests the nodes of a level with each peer (`Contests`), once it knows all
+about them (`LevelContests`). The two halves of the engine find the winner by circuits: parcels, one
+after the other, each in pieces that are messages (`Circuits`, of both parties). A half sends and
+waits as its plan says. The pieces of a parcel stay in memory until the half reads it. If several
+parties compete, each hands the best so far on to the next in the chain (`HandedOn`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Circuits", "Contests", "HandedOn", "LevelContests"]
 
 
 class Contests(Part):
-    """Where sums are hidden: the nodes of a level are contested with each peer.
+    """Contests the nodes of a level with each peer, if sums are hidden.
 
-    ``add_offers`` takes what is known of an owner's best candidates in some nodes.
+    ``add_offers`` takes the offers of an owner for some nodes.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Contests(Part):
     def begin(
         self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
     ) -> None:
-        """Nothing is known of ``nodes`` yet, a level of the tree of ``builder``."""
+        """Begin a level: the ``nodes`` of the tree of ``builder``."""
         self._level = LevelContests(nodes, peers, builder, params)
 
     def offered(self, nodes: Sequence[int], offers: Sequence[SplitOffer]) -> None:
-        """The active party's own best of each of ``nodes``, with which all others are compared."""
+        """Take the active party's own best offers for ``nodes``, which peers must beat."""
         self._level.own_gains |= zip(nodes, (offer.gain for offer in offers), strict=True)
         self._contest()
 
@@ -71,7 +71,7 @@ class Contests(Part):
         self._contest()
 
     def _contest(self) -> None:
-        """Find the winners of all nodes about which everything is known that can be."""
+        """Find the winners of all nodes that are ready for a contest."""
         for nodes, contests in self._level.next():
             for peer in self._level.peers - set(contests):
                 self._with_winners(peer, nodes, np.zeros(len(nodes), np.bool_))
@@ -96,7 +96,7 @@ class Contests(Part):
     def _follow_circuits(
         self, peer: str, before: str, node: int, step: Exchange | Reply, run: PlanState
     ) -> None:
-        """``before`` the first of a chain is the last one, which knows who won."""
+        """Follow the plan of a peer's circuits; ``before`` the first of a chain stands the last."""
         if isinstance(step, HandOn):
             self._handed.take(peer, node, step.pieces)
         elif isinstance(step, Handed):
@@ -113,7 +113,7 @@ class Contests(Part):
         self._with_winners(peer, nodes, won)
 
     def _with_winners(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
-        """A peer's best candidate gains more than the active party's, or it does not."""
+        """Take whether the peer's best candidate gains more than the active party's."""
         gains = np.where(won, np.inf, -np.inf).tolist()
         offers = [SplitOffer(gain, np.empty(0, np.uint32)) for gain in gains]
         self._add_offers(nodes, self._owners[peer], offers)
@@ -128,10 +128,11 @@ class Contests(Part):
 
 
 class LevelContests:
-    """Where sums are hidden: which of ``nodes`` are contested with ``peers``, and when.
+    """Decides which ``nodes`` are contested with ``peers``, and when, if sums are hidden.
 
-    Once all were asked about. A contest takes nodes with as many candidates each: all of a level,
-    or each alone where nodes draw their columns. It takes the active party's own best of each, too.
+    Contests begin once all nodes were asked about. A contest takes nodes with the same number of
+    candidates: a whole level, or single nodes if nodes draw their columns. It also takes the active
+    party's own best of each node.
     """
 
     def __init__(
@@ -139,18 +140,18 @@ class LevelContests:
     ) -> None:
         self.tree = builder.gradients.tree
         self.own_gains: dict[int, float] = {}
-        """What the best of the active party's own candidates gains, by node."""
+        """The gain of the active party's own best candidate, by node."""
         self._nodes = tuple(nodes)
         self._builder = builder
         self._least_gain = max(float(np.nextafter(SMALLEST_GAIN, np.float32(1))), params.gamma)
         self._together = params.colsample_bylevel == params.colsample_bynode == 1
         self._candidates: dict[str, dict[int, int]] = {peer: {} for peer in peers}
-        """How many were answered for, by node."""
+        """The number of answered candidates, by node."""
         self._begun = False
 
     @property
     def peers(self) -> set[str]:
-        """All who were asked."""
+        """All asked peers."""
         return set(self._candidates)
 
     def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
@@ -158,9 +159,9 @@ class LevelContests:
         self._candidates[peer] |= zip(nodes, candidates, strict=True)
 
     def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Contest]]]]:
-        """Groups of nodes, once all is known of the level: candidates of a node, and contest.
+        """Groups of nodes, once the level is known: by peer, candidates per node and contest.
 
-        By peer, in the order of the chain, in which nobody stands without a candidate.
+        Peers come in the order of the chain; peers without a candidate are left out.
         """
         nodes, counts = self._nodes, self._candidates
         own = all(node in self.own_gains for node in nodes)
@@ -206,7 +207,7 @@ _MOST_UNREAD = 2**10  # contests; one at a time is begun unless nodes draw their
 
 @dataclass(slots=True)
 class _Talk:
-    """About ``nodes`` of a tree with one peer, who may send so many bytes of parcels in all."""
+    """The talk with a peer about ``nodes`` of a tree, with a limit on the bytes of its parcels."""
 
     tree: int
     nodes: Sequence[int]
@@ -223,7 +224,7 @@ class _Talk:
 class Circuits:
     """The talks by peer and first node; the active party ``opens`` them.
 
-    ``send`` takes a recipient and a body, ``resume`` a plan and what it waits for.
+    ``send`` takes a recipient and a body, ``resume`` a plan and its awaited value.
     """
 
     def __init__(
@@ -246,22 +247,22 @@ class Circuits:
         most_bytes: int,
         chain: tuple[str, ...] = (),
     ) -> None:
-        """A talk about ``nodes`` with ``peer``, who sends so many bytes at most.
+        """Begin a talk about ``nodes`` with ``peer``, which sends a limited number of bytes.
 
-        ``chain``: all peers with whom there is one, if they are several.
+        ``chain``: all peers with a talk, if they are several.
         """
         talk = _Talk(tree, nodes, most_bytes, chain)
-        talk.heard = 0 if self._opens else 1  # what opens it was heard
+        talk.heard = 0 if self._opens else 1  # the opening piece was heard
         self._talks[peer, nodes[0]] = talk
 
     def end(self, peer: str, node: int) -> None:
-        """The winners are known. Raises ProtocolError where ``peer`` has said more."""
+        """End a talk: the winners are known. Raises ProtocolError if ``peer`` has sent more."""
         talk = self._talks.pop((peer, node))
         if talk.unread or talk.pieces:
             raise ProtocolError(f"circuits of node {node} go on after their end")
 
     def follow(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
-        """The plan ``run`` of this party's half wants to send a parcel, or waits for one."""
+        """Send a parcel of the plan ``run`` of this party's half, or wait for one."""
         talk = self._talks[peer, node]
         if step.pieces:
             self._say(peer, node, talk, step.pieces)
@@ -288,10 +289,10 @@ class Circuits:
         talk.sent += 1
 
     def hear(self, peer: str, body: training.CircuitPiece) -> None:
-        """Take a piece of a parcel of ``peer``; who waits for the parcel goes on after the last.
+        """Take a piece of a parcel of ``peer``; after the last one resume the waiting plan.
 
         Raises:
-            ProtocolError: it is out of place, or all parcels together are longer than they can be.
+            ProtocolError: the piece is out of place, or all parcels together are too long.
         """
         talk = self._talks.get((peer, body.node))
         if (
@@ -321,11 +322,11 @@ class Circuits:
 
 
 Key = tuple[str, int]
-"""Who hands on, and the first node of a contest."""
+"""The party that hands on, and the first node of a contest."""
 
 
 class HandedOn:
-    """What came, and who waits, in one tree; ``resume`` takes a plan and what it waits for."""
+    """The bests handed on in one tree; ``resume`` takes a waiting plan and its value."""
 
     def __init__(self, resume: Callable[[PlanState, Any], None]) -> None:
         self._resume = resume
@@ -333,7 +334,7 @@ class HandedOn:
         self._waiting: dict[Key, PlanState] = {}
 
     def wait(self, sender: str, node: int, run: PlanState) -> None:
-        """The plan ``run`` goes on with what ``sender`` hands on, when it has come."""
+        """Resume the plan ``run`` with the best that ``sender`` hands on, once it has arrived."""
         key = (sender, node)
         if key in self._unread:
             self._resume(run, self._unread.pop(key))
@@ -341,7 +342,7 @@ class HandedOn:
             self._waiting[key] = run
 
     def take(self, sender: str, node: int, pieces: Sequence[Values]) -> None:
-        """``sender`` hands on ``pieces``. Raises ProtocolError where it has done so before."""
+        """Take the ``pieces`` that ``sender`` hands on. Raises ProtocolError for a repetition."""
         key = (sender, node)
         if key in self._waiting:
             self._resume(self._waiting.pop(key), pieces)

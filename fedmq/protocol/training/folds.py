@@ -1,7 +1,7 @@
 """Which trees and margins has the model of each fold of a cross-validation so far?
 
-The models grow in turns, a tree each, so that all have the same round behind them where it ends:
-there the means over the folds are known, and early stopping looks at them (``xgb.cv``).
+The models grow in turns, a tree each, so that all complete a round together. Then the means over
+the folds are known, and early stopping watches them (``xgb.cv``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Metrics = Mapping[str, float]
 
 
 class FoldModels:
-    """As :class:`ModelBuilder`, of as many models as ``table`` has folds.
+    """Like :class:`ModelBuilder`, with one model per fold of ``table``.
 
     Trees are numbered over all models: number ``n`` is tree ``n // folds`` of fold ``n % folds``.
     """
@@ -56,24 +56,24 @@ class FoldModels:
         ]
         self.next_tree = 0
         self._metrics: list[Metrics | None] = []
-        """Of each fold's model after the last round that all have; None until they are derived."""
+        """The metrics of each fold's model after the last common round; None until derived."""
         self._rounds: list[Sequence[Metrics]] = []
-        """Of all folds, after each round."""
+        """The metrics of all folds, after each round."""
         self._stopping: EarlyStopping | None = None
 
     @property
     def total_trees(self) -> int:
-        """Of all models together."""
+        """The trees of all models together."""
         return self._params.total_trees * self.turns
 
     @property
     def trees_alone(self) -> int:
-        """So many first trees are the active party's alone."""
+        """The number of first trees that are the active party's alone."""
         return self._params.trees_alone * self.turns
 
     @property
     def _model(self) -> ModelBuilder:
-        """The one whose turn it is."""
+        """The model whose turn it is."""
         return self._models[self.next_tree % self.turns]
 
     @property
@@ -81,13 +81,13 @@ class FoldModels:
         return self._params.trees_per_round * self.turns
 
     def start(self) -> Plan[None]:
-        """Find the prediction before the first tree of each, and begin without trees."""
+        """Find the prediction before the first tree of each model, and begin without trees."""
         for model in self._models:
             yield from model.start()
         self.rewind(0)
 
     def rewind(self, trees: int) -> None:
-        """Go back to the first ``trees`` saved trees; to none if margins of theirs are lost."""
+        """Go back to the first ``trees`` saved trees; to none if any of their margins are lost."""
         for fold, model in enumerate(self._models):
             model.rewind(len(range(fold, trees, self.turns)))
         if sum(model.next_tree for model in self._models) < trees:
@@ -108,11 +108,11 @@ class FoldModels:
         return range(number * self._round_trees, number * self._round_trees + self.turns)
 
     def _before(self, fold: int, number: int) -> Metrics:
-        """The metrics of a fold before round ``number``, with which its first tree is saved."""
+        """The metrics of a fold before round ``number``, saved with the round's first tree."""
         return self.saved[self._first_trees(number)[fold]].before
 
     def derive(self) -> Plan[tuple[Gradients, dict[str, float]]]:
-        """The gradients from which the next tree grows, and the figures of the last round."""
+        """The gradients of the next tree, and the figures of the last round."""
         turn, gradients = self.next_tree % self.turns, None
         for fold, model in enumerate(self._models):
             if fold != turn and self._metrics[fold] is not None:
@@ -127,12 +127,12 @@ class FoldModels:
 
     @property
     def _known(self) -> list[Sequence[Metrics]]:
-        """The metrics of all folds after the last round alone; nothing before the first one."""
+        """The metrics of all folds after the last round alone; empty before the first."""
         known = [metrics for metrics in self._metrics if metrics is not None]
         return [known] if self.next_tree >= self._round_trees else []
 
     def add_metrics(self, _: Metrics) -> None:
-        """Add those of the last round, unless they are known; the next tree begins with them."""
+        """Add the metrics of the last round, unless known; the next tree begins with them."""
         if len(self._rounds) < self.next_tree // self._round_trees:
             self._remember(self._known[0])
         metrics = self._metrics[self.next_tree % self.turns]
@@ -171,11 +171,11 @@ class FoldModels:
         return self._stopping is not None and self._stopping.is_due
 
     def residuals(self) -> Residuals | None:
-        """As those of the model whose turn it is."""
+        """The residuals of the model whose turn it is."""
         return self._model.residuals()
 
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
-        """How many splits the finished trees of all models have, by party."""
+        """The number of splits in the finished trees of all models, by party."""
         owned: Counter[str] = Counter(dict.fromkeys(parties, 0))
         for model in self._models:
             owned.update(model.next_records(parties))
@@ -183,15 +183,15 @@ class FoldModels:
 
     @property
     def records(self) -> LookupTable:
-        """The active party's own, of the model whose turn it is."""
+        """The active party's own records, of the model whose turn it is."""
         return self._model.records
 
     def record(self, candidates: CandidateTable, split: int | CategorySet) -> int:
-        """Record a split by one of the own ``candidates``, or a set; the record's id."""
+        """Record a split by one of the own ``candidates``, or by a set; returns the record's id."""
         return self._model.record(candidates, split)
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
-        """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""
+        """Add a finished tree and its ``increments`` of the margins; returns its checkpoint."""
         checkpoint = self._model.add(tree, increments)
         checkpoint = replace(checkpoint, number=self.next_tree, turns=self.turns)
         self.next_tree += 1
@@ -202,7 +202,7 @@ class FoldModels:
     def finished(
         self, name: str, parties: tuple[str, ...], _: Mapping[str, Withheld]
     ) -> CrossValidated:
-        """What came of it; early stopping ends the figures with the best round."""
+        """The result of the cross-validation; early stopping ends the figures at the best round."""
         best = self._stopping.best_iteration if self._stopping is not None else None
         end = len(self._rounds) if best is None or not self._is_due else best + 1
         return CrossValidated(

@@ -60,10 +60,10 @@ class EstimateBaseScore:
 
 
 class Round:
-    """The ``margin`` that a round begins with, and what its trees have added so far.
+    """The ``margin`` at the beginning of a round, and the increments of its trees so far.
 
-    float32 (rows,), or (rows, classes). The gradients of all its trees are those of the margins at
-    the beginning.
+    float32 (rows,), or (rows, classes). The gradients of all trees of the round are taken at its
+    beginning.
     """
 
     def __init__(self, margin: NDArray[np.float32], params: TrainParams) -> None:
@@ -75,7 +75,7 @@ class Round:
 
     @property
     def evaluated(self) -> NDArray[np.float32]:
-        """The margins that are scored: the same."""
+        """The scored margins, which are those of the round."""
         return self.margin
 
     @property
@@ -84,13 +84,13 @@ class Round:
         return ()
 
     def refresh(self) -> Plan[None]:
-        """The margins are made as trees are added."""
+        """Nothing to do: `add` makes the margins."""
         yield from ()
 
     def add(self, increments: NDArray[np.float32]) -> None:
-        """The next tree adds ``increments``; after the last one a new round begins.
+        """Add the ``increments`` of the next tree; after the last tree a new round begins.
 
-        (rows,), or (rows, outputs) where leaves are vectors.
+        (rows,), or (rows, outputs) if leaves are vectors.
         """
         self._added.append(increments)
         if len(self._added) < len(self._outputs):
@@ -104,19 +104,19 @@ class Round:
         self._added = []
 
     def saved(self) -> NDArray[np.float32]:
-        """What a checkpoint keeps: the margin, beside it what the trees so far have added.
+        """The checkpoint's content: the margin, beside it the increments of the round's trees.
 
-        float32 (rows,) where a round is one tree with a number in each leaf, else (rows, outputs +
-        what leaves have of the trees so far).
+        float32 (rows,) if a round is one tree with a number in each leaf, otherwise (rows, outputs
+        + values per leaf of the trees so far).
         """
         if len(self._outputs) == 1:
             return self.margin
         return np.column_stack((self.margin, *self._added))
 
     def restore(self, saved: Sequence[NDArray[np.float32] | None]) -> bool:
-        """Go on from what the checkpoints of all trees kept; whether the last has anything.
+        """Continue from the checkpoints of all trees; False if the last one is empty.
 
-        Its shape may be lost.
+        The shape of the saved arrays may be lost.
         """
         if not saved:
             return True
@@ -132,9 +132,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeIncrements:
-    """What a tree adds to each row, before it is weighed: ``values[codes]``, float32 (rows,).
+    """The unweighted increments of a tree by row: ``values[codes]``, float32 (rows,).
 
-    A leaf has one value, so that a code of a byte or two stands for it.
+    A leaf has one value, so a code of one or two bytes stands for it.
     """
 
     values: NDArray[np.float32]
@@ -142,16 +142,16 @@ class TreeIncrements:
 
     @classmethod
     def of(cls, increments: NDArray[np.float32]) -> Self:
-        """``increments`` (rows,), packed."""
+        """Pack ``increments`` (rows,)."""
         values, codes = np.unique(increments, return_inverse=True)
         return cls(values, codes.astype(np.min_scalar_type(len(values))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DartMargins:
-    """The margins with all ``trees``, and those without the ``dropped``; of the shape of ``first``.
+    """The margins with all ``trees``, and without the ``dropped``; of the shape of ``first``.
 
-    Each tree counts ``weights`` times, and adds to the margin that ``outputs`` name. They are added
+    ``weights`` and ``outputs``: the weight of each tree, and the margin it adds to. Trees are added
     one by one in float32, as XGBoost adds them.
     """
 
@@ -175,9 +175,9 @@ class DartMargins:
 
 
 class DartRound:
-    """The ``margin`` from which the trees of a round grow, and the ``evaluated`` one of all trees.
+    """The ``margin`` from which a round's trees grow, and the ``evaluated`` margin of all trees.
 
-    Both float32 (rows,), or (rows, classes), like the ``first`` margin; :meth:`refresh` makes them.
+    Both float32 (rows,) or (rows, classes), like the ``first`` margin; :meth:`refresh` makes them.
     """
 
     def __init__(self, first: NDArray[np.float32], params: TrainParams) -> None:
@@ -191,11 +191,11 @@ class DartRound:
 
     @property
     def tree_weights(self) -> tuple[float, ...]:
-        """What each tree weighs."""
+        """The weight of each tree."""
         return tuple(map(float, self._dart.weights))
 
     def add(self, increments: NDArray[np.float32]) -> None:
-        """The next tree adds ``increments`` (rows,); after the last one a new round begins."""
+        """Add the ``increments`` (rows,) of a tree; after the last tree a new round begins."""
         self._last = increments
         self._trees.append(TreeIncrements.of(increments))
         if len(self._trees) % self._params.trees_per_round == 0:
@@ -203,7 +203,7 @@ class DartRound:
             self._stale = True
 
     def refresh(self) -> Plan[None]:
-        """Make the margins of a round that has begun."""
+        """Make the margins of a new round."""
         if not self._stale:
             return
         weights = self._dart.weights
@@ -215,11 +215,11 @@ class DartRound:
         self._stale = False
 
     def saved(self) -> NDArray[np.float32]:
-        """What a checkpoint keeps: what the last tree adds, float32 (rows,)."""
+        """The checkpoint's content: the increments of the last tree, float32 (rows,)."""
         return self._last
 
     def restore(self, saved: Sequence[NDArray[np.float32] | None]) -> bool:
-        """Go on from the checkpoints of all trees; whether nothing of them is lost."""
+        """Continue from the checkpoints of all trees; False if any is lost."""
         kept = [increments for increments in saved if increments is not None]
         if len(kept) < len(saved):
             return False
@@ -232,10 +232,10 @@ class DartRound:
 class ModelBuilder:
     """Trees, own records, margins (rows, float32) and metrics; ``saved`` by earlier attempts.
 
-    ``callbacks`` are asked between rounds whether the training ends.
+    ``callbacks`` decide between rounds whether the training ends.
 
     Raises:
-        ConfigError: early stopping is asked for, and there is nothing to watch.
+        ConfigError: early stopping has nothing to watch.
     """
 
     def __init__(
@@ -253,18 +253,18 @@ class ModelBuilder:
         self._params = params
         self._trees_per_round = params.trees_per_round
         self.total_trees = params.total_trees
-        """So many trees at most."""
+        """The largest number of trees."""
         self._leaf_quantile = (table.objective or objective_of(params)).leaf_quantile
         self._engine = engine
         self.before: Mapping[str, float] = {}
         """The metrics of the model before the next tree."""
         self._records_before: int
-        """So many belong to the trees before the next."""
+        """The number of records of the finished trees."""
         self.trees: list[Tree] = []
         self.first_margin: NDArray[np.float32]
-        """What rows have before the first tree: float32 (rows,), or (rows, classes)."""
+        """The margin before the first tree: float32 (rows,), or (rows, classes)."""
         self._stopping: EarlyStopping | None = None
-        """None while nothing is scored, and where nothing is watched."""
+        """None before the first score, and if nothing is watched."""
         if params.early_stopping_rounds is not None and not table.evaluation.any():
             raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
 
@@ -301,11 +301,11 @@ class ModelBuilder:
 
     @property
     def margins(self) -> NDArray[np.float32]:
-        """Those of all trees so far: (rows,), or (rows, classes)."""
+        """The margins of all trees so far: (rows,), or (rows, classes)."""
         return self._round.evaluated
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
+        """Add the metrics of the model with its trees so far; ignored before the first tree."""
         if self.trees:
             self.before = metrics
             self._remember(len(self.trees), metrics)
@@ -313,7 +313,7 @@ class ModelBuilder:
             self._ask_callbacks(len(self.trees) // self._trees_per_round)
 
     def derive(self) -> Plan[tuple[Gradients, dict[str, float]]]:
-        """The gradients from which the next tree grows, and the metrics of the model so far."""
+        """The gradients of the next tree, and the metrics of the model so far."""
         yield from self._round.refresh()
         margins = self._round.margin, self._round.evaluated
         computation = DeriveGradients(self._params, *margins, self._table, len(self.trees))
@@ -327,7 +327,7 @@ class ModelBuilder:
 
     @property
     def trees_alone(self) -> int:
-        """So many first trees are the active party's alone."""
+        """The number of first trees that are the active party's alone."""
         return self._params.trees_alone
 
     @property
@@ -337,23 +337,23 @@ class ModelBuilder:
         return self._ended or stopped or len(self.trees) == self.total_trees
 
     def residuals(self) -> Residuals | None:
-        """What labels are off by, where leaves are made of it; None where sums make them."""
+        """The residuals of labels, if leaves are made of them; None if sums make leaves."""
         if self._leaf_quantile is None:
             return None
         off = self._table.label - self._round.margin
         return Residuals(off, self._table.weight, self._leaf_quantile)
 
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
-        """How many splits the finished trees have, by party: the number of its next record."""
+        """The number of splits of the finished trees, by party: the number of its next record."""
         return {party: self._owned[owner] for owner, party in enumerate(parties)}
 
     def record(self, candidates: CandidateTable, split: int | CategorySet) -> int:
-        """Record a split by one of the own ``candidates``, or a set; the record's id."""
+        """Record a split by one of the own ``candidates``, or by a set; returns the record's id."""
         self.records, record = recorded(self.records, candidates, split)
         return record
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
-        """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""
+        """Add a finished tree and its ``increments`` of the margins; returns its checkpoint."""
         self._round.add(increments)
         added = self.records.since(self._records_before)
         checkpoint = ActiveTree(
@@ -373,7 +373,7 @@ class ModelBuilder:
     def finished(
         self, model: str, parties: tuple[str, ...], withheld: dict[str, Withheld]
     ) -> ActiveShare:
-        """The finished model, as the active party keeps it; ``withheld`` by party."""
+        """The active party's share of the finished model; ``withheld`` by party."""
         return ActiveShare(
             model_id=model,
             lookup_table=self.records,
@@ -409,13 +409,12 @@ class ModelBuilder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeriveGradients:
-    """The gradients from which the next tree grows, and the metrics of the model so far.
+    """The gradients of the next tree, and the metrics of the model so far.
 
-    The gradients are those of ``margins``, the metrics those of ``evaluated`` margins.
-
-    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; the last is the one
-    that early stopping watches. There are none while a round lacks trees. Raises
-    `DataError` where the labels span more than sums of the fixed resolution can keep.
+    The gradients are those of ``margins``, the metrics those of ``evaluated`` margins. Metrics are
+    keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; early stopping watches the last.
+    An incomplete round has no metrics. Raises `DataError` if the labels span more than sums of the
+    fixed resolution can keep.
     """
 
     label: ClassVar[str] = "DeriveGradients"
@@ -446,7 +445,7 @@ class DeriveGradients:
     def _metrics(self, training: NDArray[np.bool_]) -> dict[str, float]:
         table = self.table
         evaluated = objective_of(self.params).evaluated(self.evaluated)
-        # As in XGBoost: a caller's metric takes margins where the objective is a caller's as well.
+        # As in XGBoost: a caller's metric takes margins if the objective is a caller's as well.
         shown = evaluated if table.objective is None else self.evaluated
         metrics: dict[str, float] = {}
         for name, rows in {"train": training, **table.evaluation_sets}.items():
@@ -463,7 +462,7 @@ class DeriveGradients:
     def _check_spread(self, training: NDArray[np.bool_]) -> None:
         table = self.table
         if table.objective is not None:
-            return  # a caller's own knows what it gives
+            return  # a caller's own objective is responsible for its gradients
         objective = objective_of(self.params)
         gradients = objective.gradients(self.margins, table.label, table.weight)
         g = np.abs(gradients[training][..., 0])
@@ -478,7 +477,7 @@ class DeriveGradients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
-    """What labels are off by, ``values`` float32 (rows,): leaves are the ``quantile`` of them.
+    """The residuals of labels, ``values`` float32 (rows,): leaves are their ``quantile``.
 
     XGBoost's ``UpdateTreeLeaf``; ``weight`` (rows,) as in :class:`ActiveTable`.
     """
@@ -488,6 +487,6 @@ class Residuals:
     quantile: float
 
     def leaf_weight(self, rows: NDArray[np.int32], eta: np.float32) -> np.float32:
-        """What a leaf of ``rows``, at least one, adds to the margin: a float32."""
+        """The value of a leaf of ``rows``, at least one, added to the margin: a float32."""
         weight = None if self.weight is None else self.weight[rows]
         return quantile(self.values[rows], self.quantile, weight) * eta

@@ -1,8 +1,7 @@
 """What is each party's best split of a node worth?
 
-`NodeRows` knows which rows stand in each node, as the active party sees them, and makes the tree.
-The active party scores its own candidates (`OwnCandidates`) and the sums that others answer
-(`AnswerScorer`), unless these cannot be true.
+`NodeRows` holds the active party's rows by node, and makes the tree. The active party scores its
+own candidates (`OwnCandidates`) and the sums of others (`AnswerScorer`), which it checks first.
 """
 
 from __future__ import annotations
@@ -69,11 +68,10 @@ class _Split:
 
 
 class NodeRows:
-    """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
+    """The instance space of each node (rows, int32, ascending), and the resulting tree.
 
-    Nodes are known by their heap numbers, as the messages know them. ``constrained``: some column
-    of some party is under a monotone constraint. ``interacting``: there are interaction
-    constraints.
+    Nodes have heap numbers, as in messages. ``constrained``: some column of some party is under a
+    monotone constraint. ``interacting``: there are interaction constraints.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class NodeRows:
         self.rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
         """All rows by node: training, left out by subsampling, and evaluation rows."""
         self.bounds = {ROOT: gradients.bounds(self.rows[ROOT])}
-        """What sums over some of a node's rows can be, by node: see `Gradients.bounds`."""
+        """The bounds of sums over some of a node's rows, by node: see `Gradients.bounds`."""
         self._constrained = constrained
         self._weight_bounds = {ROOT: UNBOUNDED}
         self._paths = {ROOT: InteractionPath()} if interacting else {}
@@ -113,7 +111,7 @@ class NodeRows:
     def left_totals(self, node: int, left: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The sums of the rows of ``node`` that go left; ``left`` is over ``rows[node]``."""
         below = children(node)
-        # Sums are integers: those of the child with fewer rows give the other's by subtraction.
+        # Sums are integers: those of the smaller child give the other's by subtraction.
         counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
         rows = self.rows[node][left if counted == 0 else ~left]
         bounds = self.gradients.bounds(rows)
@@ -122,14 +120,14 @@ class NodeRows:
         return self.totals(below[0])
 
     def gain(self, node: int, left: NDArray[np.bool_]) -> float:
-        """What a split gains by which the rows of ``left``, over ``rows[node]``, go left."""
+        """The gain of a split that sends the rows of ``left``, over ``rows[node]``, left."""
         total = self.totals(node)
         of_left = self.left_totals(node, left)
         sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
         return float(split_gains(sums[:1], sums[1:2], sums[2], self._params)[0])
 
     def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
-        """How monotone constraints bound ``node``, for candidates of these signs; None without."""
+        """The monotone bounds of ``node`` for candidates of ``signs``; None without constraints."""
         if not self._constrained:
             return None
         return MonotoneNode(signs, self._weight_bounds[node], self._above(node))
@@ -137,9 +135,9 @@ class NodeRows:
     def interactions(
         self, node: int, owner: int, constraints: NDArray[np.uint64]
     ) -> InteractionNode | None:
-        """How interaction constraints bound ``node``, for candidates of an ``owner``; None without.
+        """The interaction bounds of ``node`` for an ``owner``'s candidates; None without any.
 
-        ``constraints`` (candidates,) are those that hold their columns.
+        ``constraints`` (candidates,): the constraints of the candidates' columns.
         """
         path = self._paths.get(node)
         return None if path is None else InteractionNode(path, owner, constraints)
@@ -178,14 +176,14 @@ class NodeRows:
             self._next.extend(below)
 
     def next_level(self) -> bool:
-        """Go down one level; false when nothing is left to ask."""
+        """Go down one level; False if no node is left to ask about."""
         self.level, self._next = tuple(sorted(self._next)), []
         return bool(self.level)
 
     def finish(self) -> tuple[Tree, NDArray[np.float32]]:
-        """The tree, and what it adds to the margin of each row: float32 (rows,).
+        """The tree, and its increment of the margin of each row: float32 (rows,).
 
-        Where leaves are vectors: to its margins, float32 (rows, outputs).
+        If leaves are vectors: float32 (rows, outputs).
         """
         outputs = self.gradients.pairs.shape[1] // 2
         tree, place = GrowingTree(outputs), {ROOT: 0}
@@ -224,13 +222,13 @@ class NodeRows:
         return UNBOUNDED if node == ROOT else self._weight_bounds[parent(node)]
 
     def _sums(self, node: int) -> NDArray[np.float64]:
-        """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
+        """G and H of ``node`` for its cover and weight: exact, not rounded."""
         totals, exact = self.totals(node), self.gradients.unrounded_totals(self.rows[node])
         return self.gradients.scale.to_float(totals) if exact is None else exact
 
 
 def _cover(sums: NDArray[np.float64]) -> float:
-    """The hessians of a node, those of all outputs together."""
+    """The sum of a node's hessians over all outputs."""
     return float(sums[1::2].sum())
 
 
@@ -239,8 +237,8 @@ class OwnCandidates:
 
     ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
     and the interaction constraints that hold it.
-    ``first_order``: whether they are scored by g alone, as the others' are. ``turns``: so many
-    models grow a tree each, and draw the same columns for it.
+    ``first_order``: whether g alone scores them, as it scores the others'. ``turns``: the number of
+    models that grow a tree each, with the same columns drawn.
     """
 
     def __init__(
@@ -262,11 +260,11 @@ class OwnCandidates:
         self._candidates = NodeCandidates(bins, params, builder.gradients.tree // turns)
 
     def of_node(self, node: int) -> CandidateTable:
-        """Those of a node."""
+        """The candidates of a node."""
         return self._candidates.of_node(node)
 
     def split(self, node: int, best: SplitOffer) -> tuple[CandidateTable, int | CategorySet]:
-        """``node`` is split by its ``best``; all of the node's, and which of those that tie."""
+        """Split ``node`` by its ``best``: the node's candidates, and the chosen one of a tie."""
         candidates = self.of_node(node)
         split = first_named(candidates, best.candidates, best.sets)
         first = split if isinstance(split, int) else int(split.right[0])
@@ -274,7 +272,7 @@ class OwnCandidates:
         return candidates, split
 
     def scored(self, nodes: Sequence[int]) -> ScoreOwnCandidates:
-        """The computation of the best of them in each of ``nodes``."""
+        """The computation of the best candidates in each of ``nodes``."""
         builder = self._builder
         candidates = [self.of_node(node) for node in nodes]
         columns = [offered.columns for offered in candidates]
@@ -335,7 +333,7 @@ class ScoreOwnCandidates:
 
 @dataclass(frozen=True, slots=True)
 class AnswerScorer:
-    """How answers are scored while the tree of ``builder`` grows."""
+    """Scores answers while the tree of ``builder`` grows."""
 
     builder: NodeRows
     params: TrainParams
@@ -346,18 +344,18 @@ class AnswerScorer:
     first_order: bool
 
     def check_declined(self, peer: str, node: int, smallest_node: int) -> None:
-        """Raise Inconsistent unless ``peer`` may decline ``node``, by what it announced.
+        """Raise Inconsistent unless ``peer`` may decline ``node`` by its announced minimum.
 
-        Who does not see the rows of a node declines none.
+        A peer from which rows are hidden may decline no node.
         """
         smallest = 0 if self.engine.traits.hides_rows else smallest_node
         claim = ConsistencyCheck(peer, self.builder.gradients.tree, node)
         claim.check_declined(len(self.builder.carrying(node)), smallest)
 
     def counted(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[int]]:
-        """Ask ``peer`` about the nodes of ``question``, of which no sum is shown.
+        """Ask ``peer`` about the nodes of ``question``, whose sums stay hidden.
 
-        So many candidates it has answered for in each of them. Raises `Inconsistent` as `scored`.
+        Returns the number of answered candidates by node. Raises `Inconsistent` as `scored`.
         """
         claim = ConsistencyCheck(peer, self.builder.gradients.tree, question.nodes[0].node)
         try:
@@ -372,7 +370,7 @@ class AnswerScorer:
     def scored(
         self, question: Question, peer: str, most_candidates: int
     ) -> Plan[Sequence[SplitOffer]]:
-        """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
+        """Ask ``peer`` about the nodes of ``question``; returns its best candidates in each.
 
         Raises:
             Inconsistent: an answer is unreadable, or cannot be true.
@@ -383,7 +381,7 @@ class AnswerScorer:
         except MessageError as error:
             first = question.nodes[0].node
             raise ConsistencyCheck(peer, tree, first).unreadable(str(error)) from error
-        # What one node tells of another is of candidates in the same order.
+        # Nodes derive sums from one another only for candidates in the same order.
         shown_in = question.nodes[0].node
         claims = [ConsistencyCheck(peer, tree, asked.node) for asked in question.nodes]
         scores = [
@@ -434,10 +432,10 @@ class AnswerScorer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreAnswer:
-    """The best of a party's candidates, or how many of them lie outside of which bound.
+    """The best of a party's candidates, or the number of candidates outside of each bound.
 
-    ``bounds`` int64 (2, columns) as `Gradients.bounds` has them; None where sums are not exact. A
-    tie is then named once: see :func:`first_of_ties`.
+    ``bounds`` int64 (2, columns) as in `Gradients.bounds`; None if sums are not exact. A tie is
+    then named once: see :func:`first_of_ties`.
     """
 
     score: ScoreCandidates
@@ -465,7 +463,7 @@ class ScoreAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreAnswers:
-    """What each of ``answers`` comes to: all take less time than to hand them over one by one."""
+    """The score of each of ``answers``, together: handing them over singly would take longer."""
 
     label: ClassVar[str] = "ScoreAnswer"
     answers: Sequence[ScoreAnswer]
@@ -478,10 +476,10 @@ class ScoreAnswers:
 class ScoreCandidates:
     """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
 
-    ``first_order``: by g alone, which takes every party's candidates to the same scale.
-    ``monotone``: the node as monotone constraints bound it, ``interactions``: the node as
-    interaction constraints do; None without any. ``categories``: the candidates of each column that
-    is split by sets; they are no splits by themselves.
+    ``first_order``: score by g alone, which brings every party's candidates to the same scale.
+    ``monotone`` and ``interactions``: the bounds of the node by these constraints; None without
+    any. ``categories``: the candidates of each column that is split by sets; they are no splits by
+    themselves.
     """
 
     label: ClassVar[str] = "ScoreCandidates"
@@ -519,7 +517,7 @@ class ScoreCandidates:
         sets: Sequence[CategorySet] = (),
         left: NDArray[np.int64] | None = None,
     ) -> SplitOffer:
-        """The offer of the candidates ``named`` and of ``sets``, with what is known of them."""
+        """The offer of the candidates ``named`` and of ``sets``, with their marks."""
         columns = np.append(named, np.array([split.right[0] for split in sets], np.uint32))
         signs = None if self.monotone is None else self.monotone.signs[columns]
         interactions = self.interactions
@@ -527,18 +525,18 @@ class ScoreCandidates:
         return SplitOffer(gain, named, left, signs, constraints, tuple(sets))
 
     def left_of(self, split: CategorySet) -> NDArray[np.int64]:
-        """What goes left of a set; int64 (columns,)."""
+        """The left sums of a set: int64 (columns,)."""
         column = next(held for held in self.categories if split.right[0] in held)
         if split.default_left:
             return np.asarray(self.total - self._alone(split.right))
         return self._alone(np.setdiff1d(column, split.right))
 
     def _alone(self, candidates: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The sums of these categories together."""
+        """The total sums of these categories."""
         return np.asarray((self.total - self.left[candidates]).sum(axis=0))
 
     def _gains(self, scans: Sequence[SetScan]) -> NDArray[np.float32]:
-        """Of all candidates, and of the sets of each column after them; -inf of no splits."""
+        """The gains of all candidates, then of each column's sets; -inf for no split."""
         monotone, interactions = self.monotone, self.interactions
         sums = np.concatenate((self.left, *(scan.left for scan in scans)))
         left, right = self.scale.to_float(sums), self.scale.to_float(self.total - sums)
@@ -565,8 +563,8 @@ def first_of_ties(
 ) -> NDArray[np.uint32]:
     """The lowest number of each group of ``tied`` candidates that part the rows alike.
 
-    Alike: they have the same sums, or those of one's left are those of the other's right. ``left``
-    int64 (candidates, columns), ``total`` (columns,); the result is ascending.
+    Alike: the left sums of both are equal, or the left sums of one are the right sums of the other.
+    ``left`` int64 (candidates, columns), ``total`` (columns,); the result is ascending.
     """
     if len(tied) < 2:
         return tied

@@ -1,10 +1,10 @@
 """What does a passive party do in a training (SecureBoost, Algorithm 1)?
 
-It answers sums over ciphertexts per opaque candidate, keeps its own thresholds, and discloses of
-its winning candidates no more than a record id and who goes left.
+It answers sums over ciphertexts per opaque candidate and keeps its own thresholds. Of its winning
+candidates it discloses only a record id and the rows that go left.
 
-`PassiveTraining` is the machine; `states` says which message is legal when. Its parts follow one
-another as a session does:
+`PassiveTraining` is the machine; `states` says which message is legal when. Its parts, in the order
+of a session:
 
     READY, ASKING    OwnConsent         the owner of this party may have to agree first
     PREPARING        PassiveTraining    reads the terms and its own table, accepts or refuses
@@ -82,17 +82,17 @@ __all__ = [
 
 
 FindShare = Callable[[str], Computation]
-"""Finds this party's share of a model by its name; None where there is none."""
+"""Finds this party's share of a model by its name; None if there is none."""
 
 
 State = PassiveTrainingState
 
 _REGROWN = 1
-"""No two parties are further apart, so nobody needs more of another's trees grown again."""
+"""The most trees that two parties are apart: no crash needs more trees to grow again."""
 
 
 class EarlierDirections(Part):
-    """Answers where rows go in the trees of an earlier model, before new trees grow."""
+    """Answers directions in the trees of an earlier model, before new trees grow."""
 
     def __init__(self, machine: Machine, find_share: FindShare | None) -> None:
         super().__init__(machine)
@@ -133,11 +133,11 @@ class EarlierDirections(Part):
         self._send(peer, HopReply(hop=hop, left=Bitmap.of(left)))
 
     def end(self) -> None:
-        """The first tree of this attempt begins: no directions are asked for any more."""
+        """End: the first tree of this attempt begins, so no more directions are due."""
         self._ended = True
 
     def continued(self, share: PassiveShare, trees: int) -> PassiveShare:
-        """``share`` of the new trees, with the records of the ``trees`` that they continue."""
+        """The ``share`` of the new trees, with the records of the ``trees`` before them."""
         if self._earlier is not None:
             return continued_passive(self._earlier[0], share, trees)
         later = tuple((tree + trees, node) for tree, node in share.places)
@@ -147,7 +147,7 @@ class EarlierDirections(Part):
 def check_earlier(
     party: str, share: PassiveShare, table: PassiveTable, terms: TrainingOpen
 ) -> None:
-    """Raise Refused unless ``share`` is what ``party`` holds of the model that ``terms`` name."""
+    """Raise Refused unless ``share`` is the share of ``party`` in the model that ``terms`` name."""
     model = terms.earlier_model
     if share.lookup_table.feature_names != table.features:
         raise Refused(f"model {model!r} was trained on other columns of {party}")
@@ -162,20 +162,21 @@ def check_earlier(
 class PassiveTraining(Machine):
     """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
 
-    Of a cross-validation it keeps none, and finishes with None.
+    A cross-validation keeps no share, and finishes with None.
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
-    Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
-    Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
-    rows would disclose their gradients. In the others, cells of fewer than ``smallest_cell`` rows
-    are merged; 0: none. ``saved`` is this party's part of the trees of earlier attempts at the
-    session; ``returning``: there were some, so a table out of reach is waited for; ``finished``:
-    one of them has finished here.
-    ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
-    may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
-    ``find_share``: of a model that is continued. ``consent_within``: seconds within which this
-    party's owner answers whether it takes part, and nothing is read before; 0: nobody is asked.
-    ``others``: the passive parties with which it finds winners, where sums are hidden.
+    Refused. ``secret`` seeds the order of shown candidates; it must not be guessable. The party
+    declines nodes with fewer than ``smallest_node`` rows that carry a gradient: the sums of few
+    rows would disclose their gradients. In other nodes it merges cells of fewer than
+    ``smallest_cell`` rows; 0: none. ``saved``: this party's part of the trees of earlier attempts.
+    ``returning``: there were earlier attempts, so the machine waits for a table out of reach.
+    ``finished``: an earlier attempt has finished here.
+    ``answered``: the sums answered before, and their limit; without it sums are not counted.
+    ``most_sums_bytes``: the most bytes for the sums of a tree. With ``signing`` the party commits
+    to its table, and signs. ``find_share`` finds the share of a continued model.
+    ``consent_within``: seconds that this party's owner has to answer, before any data is read; 0:
+    the owner is not asked. ``others``: the passive parties that find winners with it, if sums are
+    hidden.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -198,7 +199,7 @@ class PassiveTraining(Machine):
             ),
             Speaker.ACTIVE,
         ),
-        Abort: Speaker.ACTIVE_OR_IGNORED,  # the active party hears of it, and says so
+        Abort: Speaker.ACTIVE_OR_IGNORED,  # the active party hears of it, and tells all
     }
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
@@ -238,11 +239,11 @@ class PassiveTraining(Machine):
         self._answered = answered
         self._most_sums_bytes = most_sums_bytes
         self._withheld = Withheld(smallest_node=smallest_node, smallest_cell=smallest_cell)
-        """Of all trees: an earlier attempt may have had another policy."""
+        """The withheld sums of all trees: an earlier attempt may have had another policy."""
         for tree in saved:
             self._withheld = self._withheld.and_of(tree.withheld)
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
-        """The trees of earlier attempts, until the active party has chosen which of them stay."""
+        """The trees of earlier attempts, until the active party has chosen those that stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
         self._attach(self._consent)
@@ -260,7 +261,7 @@ class PassiveTraining(Machine):
 
     @property
     def table(self) -> PassiveTable:
-        """What it trains on, once all is prepared."""
+        """The table of the training, once it is prepared."""
         return self._prepared.table
 
     def check(self) -> None:
@@ -283,7 +284,7 @@ class PassiveTraining(Machine):
         self._run(PREPARED, self._preparing(self._spec), self._accept)
 
     def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
-        """Read this party's data, and set up its half of the engine; Refused where it cannot."""
+        """Read this party's data and set up its half of the engine; Refused if that fails."""
         table: PassiveTable = yield from single(self._load)
         asked = self._terms.asked
         table.check(self._party, self.active, asked, self._saved or ())
@@ -334,7 +335,7 @@ class PassiveTraining(Machine):
         )
 
     def _find_earlier(self, table: PassiveTable) -> Plan[None]:
-        """Find the share of the model that is continued, if one is."""
+        """Find the share of the continued model, if any."""
         yield from self._earlier.find(self._party, table, self._terms.asked)
 
     def _accept(self, prepared: PreparedTraining) -> None:
@@ -367,7 +368,7 @@ class PassiveTraining(Machine):
             self._refuse(event.error)
 
     def _refuse(self, error: FedmqError) -> None:
-        # What went wrong may quote this party's data. The peer reads what was meant for it alone.
+        # The error may quote this party's data. The peer reads only reasons meant for it.
         reason = str(error)[:2000] if isinstance(error, Refused) else UNLOADED
         self._move(REFUSES)
         self._send(self.active, SessionRefuse(reason=reason))
@@ -388,7 +389,7 @@ class PassiveTraining(Machine):
         self._attach(self._growth.contests)
 
     def _rewind(self, tree: int) -> None:
-        """Of what earlier attempts have saved, keep what comes before ``tree``."""
+        """Keep the saved trees of earlier attempts before ``tree``."""
         if self._saved is None:
             return
         kept = kept_before(tree, self._saved, finished=self._finished)
@@ -439,7 +440,7 @@ class PassiveTraining(Machine):
 def check_sums_bytes(
     party: str, engine: PassiveHalf, terms: TrainingOpen, most: int | None
 ) -> None:
-    """Raise Refused where the sums of a tree may take more than ``most`` bytes of memory."""
+    """Raise Refused if the sums of a tree may take more than ``most`` bytes of memory."""
     needed = engine.sums_bytes(most_nodes(terms.max_depth, terms.rows, terms.max_leaves))
     if most is not None and needed > most:
         raise Refused(
@@ -452,10 +453,10 @@ def check_sums_bytes(
 def kept_before(
     tree: int, saved: Sequence[PassiveTree], *, finished: bool
 ) -> tuple[PassiveTree, ...]:
-    """Those of ``saved`` before ``tree``, with which the session goes on.
+    """The trees of ``saved`` before ``tree``, from which the session continues.
 
-    ``finished``: an earlier attempt has finished at this party, and so all trees are everywhere.
-    Raises ProtocolError where more trees would grow again than a crash can cost.
+    ``finished``: an earlier attempt has finished at this party, so all parties have all trees.
+    Raises ProtocolError if more trees would grow again than a crash can cost.
     """
     kept = tuple(earlier for earlier in saved if earlier.number < tree)
     if len(saved) - len(kept) > (0 if finished else _REGROWN):
