@@ -18,7 +18,7 @@ LEAN = (
     training.GradientBroadcast,
     training.QueryPiece,
 )
-"""Messages whose payload may be left out; of all others the hash is made here."""
+"""Messages whose payload may be left out; the auditor hashes all others."""
 
 _LIST = Field(strict=False)  # msgpack gives lists
 _Number = Annotated[int, Field(ge=1, lt=2**62)]
@@ -53,12 +53,12 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=ConfigDict(strict=True
 
 
 def read_record(record: object) -> Record:
-    """``record``, as msgpack gave it, where it is one; ValueError where it is none."""
+    """Read an unpacked ``record``; ValueError if it is not a record."""
     return _RECORD.validate_python(record)
 
 
 def commitment_in(fields: CommitmentFields) -> Commitment:
-    """The commitment of which these are the fields; ValueError where they do not fit together."""
+    """The commitment with these ``fields``; ValueError if they do not fit together."""
     values = np.frombuffer(fields.values, "<f4").reshape(fields.shape).astype(np.float32)
     if len(fields.features) != values.shape[1]:
         raise ValueError("another number of columns than of names")

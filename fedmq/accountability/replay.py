@@ -36,14 +36,14 @@ from fedmq.protocol.training.terms import PassiveTable
 __all__ = ["Replay", "same_but_rounded"]
 
 _Place = tuple[str, int | None, int | None, int | None, int | None]
-"""Kind, tree, node, round and piece: no two answers of an attempt have the same."""
+"""Kind, tree, node, round and piece: unique for each answer of an attempt."""
 
 _ROUNDED_APART = 1e-6
 """Numbers are of the order of 1; roots and factors of a matrix come out to 10 digits at least."""
 
 
 def _place_of(body: Body) -> _Place:
-    """Where ``body`` stands among the answers of an attempt."""
+    """The place of ``body`` among the answers of an attempt."""
     tree, node, number, piece = (
         getattr(body, name, None) for name in ("tree", "node", "round", "piece")
     )
@@ -51,11 +51,11 @@ def _place_of(body: Body) -> _Place:
 
 
 class Replay:
-    """An attempt of ``party`` again, from what it committed to; ``answers`` are hashes by place.
+    """Replays an attempt of ``party`` from its commitment; ``answers`` are hashes by place.
 
-    ``saved`` are the trees that it had from earlier attempts; afterwards, those it has then. Sums
-    of ``thin`` trees, whose gradients or queries are not at hand, are not made again. ``rounded``
-    are the answers with arrays that another machine may have rounded otherwise.
+    ``saved``: the trees of earlier attempts; after the replay, also those of this attempt. The
+    replay does not compute sums of ``thin`` trees, whose gradients or queries are missing.
+    ``rounded``: the answers with arrays that another machine may round differently.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Replay:
         self._machine.thin = thin
 
     def run(self, questions: Iterable[Body]) -> None:
-        """Ask ``questions``, until the last or until an honest party would have given up."""
+        """Ask ``questions`` to the end, or until an honest party gives up."""
         for body in questions:
             try:
                 self._handle(Received(self._active, body))
@@ -139,12 +139,12 @@ def _ran(plan: RunPlan) -> Event:
 
 
 class _ReplayedTraining(PassiveTraining):
-    """A training without what was asked about the trees that are ``thin``."""
+    """A training without the questions about ``thin`` trees."""
 
     thin: frozenset[int] = frozenset()
 
     def _find_earlier(self, table: PassiveTable) -> Plan[None]:
-        """What is said of an earlier model's trees is no part of a transcript: none is needed."""
+        """Find nothing: a transcript holds no messages about an earlier model's trees."""
         return
         yield
 
@@ -154,7 +154,7 @@ class _ReplayedTraining(PassiveTraining):
 
 
 class _WithoutGradients(PassiveHalf):
-    """``half``, except for ``thin`` trees, about whose nodes it answers nothing."""
+    """Wraps ``half``: it answers nothing about nodes of ``thin`` trees."""
 
     def __init__(self, half: PassiveHalf, thin: frozenset[int]) -> None:
         self._half = half
@@ -195,7 +195,7 @@ class _WithoutGradients(PassiveHalf):
 def same_but_rounded(
     shown: HistogramReply, honest: HistogramReply, rounded: Set[str], apart: float = _ROUNDED_APART
 ) -> bool:
-    """Whether both are the same but for their arrays ``rounded``, which are no more ``apart``."""
+    """Whether both are equal, except that ``rounded`` arrays may differ by up to ``apart``."""
     if shown.model_copy(update={"payload": honest.payload}) != honest:
         return False
     ours, theirs = unpack_payload(honest.payload), unpack_payload(shown.payload)

@@ -1,4 +1,4 @@
-"""Transcripts as files: what a party hands to an auditor."""
+"""Transcripts as files, which a party hands to an auditor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAGIC, _VERSION = "fedmq.transcript", 1
 
 @dataclass(frozen=True)
 class KeptMessage:
-    """A message as it was kept; with ``digest``, the hash of all of it, its payload is left out."""
+    """A kept message; with ``digest``, the hash of the whole message, its payload is left out."""
 
     sequence: int
     kind: str
@@ -41,11 +41,11 @@ class KeptMessage:
 
     @cached_property
     def body(self) -> Body:
-        """MessageError where it is none."""
+        """The body; MessageError if the message has none."""
         return unpack_body(self.kind, self.packed)
 
     def check(self) -> None:
-        """Raises MessageError where a training has no such message."""
+        """Raise MessageError if a training has no such message."""
         body = self.body
         if not isinstance(body, training.BODIES):
             raise MessageError("no message of a training")
@@ -54,18 +54,18 @@ class KeptMessage:
 
     @property
     def hash(self) -> bytes:
-        """As `message_hash` gives it."""
+        """The `message_hash` of the body."""
         return self.digest or message_hash(self.body)
 
     @property
     def tree(self) -> int | None:
-        """The tree it is about, if it is about one."""
+        """The number of the message's tree, if it has one."""
         return getattr(self.body, "tree", None)
 
 
 @dataclass
 class AttemptTranscript:
-    """What a party shows of one attempt: ``questions`` came in, ``answers`` left, in order."""
+    """A party's transcript of one attempt: ``questions`` arrived, ``answers`` left, in order."""
 
     number: int
     commitment: Commitment | None = None
@@ -73,12 +73,12 @@ class AttemptTranscript:
     answers: list[KeptMessage] = field(default_factory=list)
 
     def lots(self) -> Mapping[int, int]:
-        """The lots of the trees that were finished."""
+        """The lots of the finished trees."""
         bodies = (question.body for question in self.questions if question.tree is not None)
         return {body.tree: body.lot for body in bodies if isinstance(body, training.TreeFinished)}
 
     def thin_trees(self) -> frozenset[int]:
-        """The trees of which gradients or queries are left out."""
+        """The trees whose gradients or queries are left out."""
         return frozenset(
             question.tree
             for question in self.questions
@@ -86,7 +86,7 @@ class AttemptTranscript:
         )
 
     def whole_trees(self) -> frozenset[int]:
-        """The trees of which gradients or queries are shown."""
+        """The trees whose gradients or queries are shown."""
         asked = training.GradientBroadcast | training.QueryPiece
         bodies = (question.body for question in self.questions if not question.digest)
         return frozenset(body.tree for body in bodies if isinstance(body, asked))
@@ -94,7 +94,7 @@ class AttemptTranscript:
 
 @dataclass
 class TranscriptFile:
-    """What ``party`` shows of ``session``: its own attempts, or what others have signed."""
+    """The transcript of ``session`` from ``party``: its own attempts, or others' signatures."""
 
     party: str
     session: str
@@ -103,7 +103,7 @@ class TranscriptFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises DataError where ``path`` is no transcript that `export` wrote."""
+        """Read ``path``; DataError if it is no transcript that `export` wrote."""
         count = 0
         try:
             records = records_of(path)
@@ -125,7 +125,7 @@ class TranscriptFile:
         return transcript
 
     def _add(self, record: Record) -> None:
-        """Raises ValueError, MessageError or DataError where ``record`` cannot be."""
+        """Add ``record``; ValueError, MessageError or DataError if it is invalid."""
         attempt = self.attempts.setdefault(record[1], AttemptTranscript(record[1]))
         match record:
             case (_, _, fields):
@@ -147,11 +147,11 @@ def _named(head: object) -> tuple[str, str]:
 
 
 def export(state: Path, party: str, session: str, path: Path) -> int:
-    """Write what ``party`` keeps of ``session`` in its folder ``state`` to ``path``; its bytes.
+    """Write the transcript of ``session`` from the folder ``state`` to ``path``; returns its bytes.
 
     Raises:
-        ConfigError: nothing is kept of it, or its engine cannot be replayed.
-        DataError: what is kept is damaged.
+        ConfigError: ``party`` keeps nothing of it, or its engine cannot be replayed.
+        DataError: the kept files are damaged.
     """
     folder = session_folder(state, session)
     if not folder.is_dir():
@@ -179,7 +179,7 @@ def export(state: Path, party: str, session: str, path: Path) -> int:
 
 
 def _kept_in(file: Path) -> Iterator[list[Any]]:
-    """The records in a file of a party's own; DataError where it is damaged."""
+    """The records in a party's own file; DataError if it is damaged."""
     count = 0
     try:
         for record in records_of(file):

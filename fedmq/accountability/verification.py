@@ -26,10 +26,10 @@ _WRONG = {
 
 @dataclass
 class Verdict:
-    """What was proved of ``party``: all its ``answers`` are those that its table gives.
+    """The proof about ``party``: all its ``answers`` are those that its table gives.
 
-    ``signed`` trees are bound by the active party's file or signature; of ``thin_trees`` the sums
-    were not made again, since their gradients were left out.
+    The active party's file or signature binds the ``signed`` trees. The sums of ``thin_trees`` were
+    not replayed, because their gradients were left out.
     """
 
     party: str
@@ -51,12 +51,12 @@ class Verdict:
 def verify(
     shown: TranscriptFile, federation: Federation, held: TranscriptFile | None = None
 ) -> Verdict:
-    """Replay what a party has ``shown``, against what the active party ``held``.
+    """Replay the transcript that a party has ``shown``, against the file of the active party.
 
     Without ``held`` the active party's own signatures bind the party's file.
 
     Raises:
-        Inconsistent: the first answer that is not honest, by tree and node, or what is missing.
+        Inconsistent: the first dishonest answer, by tree and node, or a missing message.
         DataError, ConfigError: the files are damaged, of other sessions, or swapped.
     """
     return _Verification(shown, federation, held).verdict()
@@ -117,7 +117,7 @@ class _Verification:
                 )
 
     def _held(self) -> list[Statement]:
-        """What the active party can prove that the party has signed."""
+        """The statements that the party has provably signed, by the active party's file."""
         if self.held is None:
             return []
         statements = [signed.statement for signed in self.held.statements]
@@ -127,12 +127,12 @@ class _Verification:
             if statement.passive == self.shown.party and statement.session == self.shown.session
         ]
 
-    # What binds an attempt
+    # The signatures that bind an attempt
 
     def _check_signed(
         self, attempt: AttemptTranscript, held: Sequence[Statement], verdict: Verdict
     ) -> None:
-        """The party's messages are those of which both sides have signed the hashes."""
+        """Check that both sides have signed the hashes of the party's messages."""
         own = {statement.tree: statement for statement in self._stated(attempt)}
         for statement in held:
             if own.get(statement.tree) != statement:
@@ -147,7 +147,7 @@ class _Verification:
         verdict.signed += len(signed)
 
     def _stated(self, attempt: AttemptTranscript) -> Iterator[Statement]:
-        """What was to be signed at the end of each tree, by the messages that are shown."""
+        """The statement due at the end of each tree, from the shown messages."""
         assert attempt.commitment is not None
         questions = self._hashes(attempt.questions)
         finished = {
@@ -180,7 +180,7 @@ class _Verification:
     def _countersigned(
         self, attempt: AttemptTranscript, own: dict[int, Statement]
     ) -> Iterator[int]:
-        """The trees of which the active party has signed what was said."""
+        """The trees whose statements the active party has signed."""
         keys = self.federation.pinned(self.federation.active)
         last = -1
         for question in attempt.questions:
@@ -226,7 +226,7 @@ class _Verification:
         thin: frozenset[int],
         verdict: Verdict,
     ) -> None:
-        """The answers up to the last tree that was saved; later ones may have been cut off."""
+        """Compare the answers up to the last saved tree; later answers may be cut off."""
         saved = [a.sequence for a in attempt.answers if a.kind == training.TreeSaved.kind]
         for answer in attempt.answers:
             if answer.sequence > max(saved, default=0):
@@ -246,12 +246,12 @@ class _Verification:
         return self._lie(f"{', '.join(place)}: {what}", attempt.number)
 
     def _check_lots(self) -> None:
-        """The party did not choose by itself of which trees it keeps the gradients."""
+        """Check that the party did not choose the trees whose gradients it keeps."""
         lots: dict[bool, list[int]] = {True: [], False: []}
         for attempt in self.shown.attempts.values():
             thin, whole = attempt.thin_trees(), attempt.whole_trees()
             for tree, lot in attempt.lots().items():
-                if tree in thin or tree in whole:  # of others there is nothing to leave out
+                if tree in thin or tree in whole:  # other trees have nothing to leave out
                     lots[tree in thin].append(lot)
         if max(lots[False], default=-1) > min(lots[True], default=2**32):
             raise self._lie("it left out gradients of a tree with a lower lot than others", 0)

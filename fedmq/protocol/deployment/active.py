@@ -25,8 +25,8 @@ __all__ = ["ActiveDeployment"]
 class ActiveDeployment(Machine):
     """The active party's side; finishes once every party serves the model.
 
-    The result is what the owners :class:`Agreed` to. With ``only_asks`` it finishes once every
-    party could, with nothing, and the name keeps its meaning.
+    The result is the owners' agreement (:class:`Agreed`). With ``only_asks`` it finishes without a
+    result once every party could serve the model, and the name keeps its meaning.
     """
 
     TABLE = ACTIVE_DEPLOYMENT

@@ -18,10 +18,10 @@ __all__ = ["PassiveDeployment"]
 
 
 class PassiveDeployment(Machine):
-    """A passive party's side; finishes with what is to be served, or with None.
+    """A passive party's side; finishes with the share to serve, or with None.
 
-    ``load`` computes that; ``refusal`` is the owner's reason against it, or empty. ``ready`` makes
-    of what was loaded what the active party hears of it.
+    ``load`` computes the share. ``refusal``: the owner's reason against it, or empty. ``ready``
+    makes the message to the active party from the loaded share.
     """
 
     TABLE = PASSIVE_DEPLOYMENT
@@ -53,7 +53,7 @@ class PassiveDeployment(Machine):
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         if self.state is PassiveDeploymentState.LOADING:
-            # What went wrong may quote this party's data, so the peer does not read it.
+            # The error may quote this party's data, so the peer does not read it.
             reason = "its own share or data could not be loaded; its log says why"
             self._refuse(event.error, reason)
         else:
@@ -66,7 +66,7 @@ class PassiveDeployment(Machine):
 
     @on_message(online.ModelSwitch)
     def _on_switch(self, _: str, __: online.ModelSwitch) -> None:
-        self._emit(Finish(self._loaded))  # first: the message waits until that is kept
+        self._emit(Finish(self._loaded))  # first: the message waits until the share is kept
         self._send(self.peers[0], online.ModelDeployed())
 
     @on_message(online.ModelDismiss)

@@ -1,11 +1,11 @@
 """How does the active party score a file of ids (SecureBoost, section 5 and Figure 3)?
 
-All rows walk down all trees at once: wherever a pair (row, tree) meets a record of another party,
-it waits for that party's direction; each reply sets its pairs walking again at once.
+All rows walk down all trees at once. A pair (row, tree) that meets a record of another party waits
+for that party's direction; each reply moves its pairs on at once.
 
-With reasons nobody walks. A Shapley value needs the directions of a row at all splits, not those on
-its way alone: all owners are asked for all their directions, and the rest is the active party's
-arithmetic (`ExplainedInference`).
+With reasons no pair walks. A Shapley value needs a row's directions at all splits, not only on its
+way: the active party asks all owners for all their directions, and computes the rest itself
+(`ExplainedInference`).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _DIRECTIONS_AT_ONCE = 2**25  # of rows at nodes, a byte each
 class ActiveInference(Machine):
     """Scores ``values`` (rows, features) with ``share``; finishes with :class:`Scores`.
 
-    ``ids`` name the rows to the other parties; none where rows are matched by position. With
+    ``ids`` name the rows to the other parties; empty if rows are matched by position. With
     ``partial``, rows that another party does not know get no score; otherwise it refuses.
-    ``base_margin``, float32 (rows,) or (rows, classes), is where rows start instead of at the base
+    ``base_margin``, float32 (rows,) or (rows, classes), is the start of rows instead of the base
     score; it stays here.
     """
 
@@ -109,7 +109,7 @@ class ActiveInference(Machine):
         self._set_out_when_accepted()
 
     def _explained_records(self, peer: str) -> int:
-        """Of how many records ``peer`` is asked for all directions."""
+        """The number of records of which ``peer`` must give all directions."""
         return 0
 
     @on_message(inference.InferenceAccept)
@@ -137,7 +137,7 @@ class ActiveInference(Machine):
         self._set_out(~np.any(unknown, axis=0))
 
     def _set_out(self, known: NDArray[np.bool_]) -> None:
-        """Begin with the rows that everybody knows; bool (rows,)."""
+        """Begin with the rows that all parties know; bool (rows,)."""
         trees = len(self._forest.roots)
         pairs = np.flatnonzero(np.repeat(known, trees)).astype(np.int64)
         self._total = len(pairs)
@@ -181,9 +181,9 @@ class ActiveInference(Machine):
 
 
 class ExplainedInference(ActiveInference):
-    """As :class:`ActiveInference`; finishes with scores that have contributions.
+    """Like :class:`ActiveInference`; finishes with scores that have contributions.
 
-    ``texts``: what the active party publishes of its own columns, by name.
+    ``texts``: the active party's published texts about its own columns, by name.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class ExplainedInference(ActiveInference):
         self._columns: dict[str, ShownColumns] = {}
         self._parts: list[ShownRows] = []
         self._open: set[tuple[str, int]] = set()
-        """Who was not heard yet about which part."""
+        """The owners and parts without an answer yet."""
 
     def _explained_records(self, peer: str) -> int:
         return len(self._served.node_of[self._owners[peer]])

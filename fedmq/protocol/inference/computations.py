@@ -21,13 +21,13 @@ __all__ = ["ExplainRows", "Scores", "ShownRows", "SumLeaves"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What the rows of a batch came to: float32 (rows,) each, NaN for a row without a score.
+    """The scores of a batch's rows: float32 (rows,) each, NaN for a row without a score.
 
-    Of several classes, margins and probabilities are (rows, classes).
+    With several classes, margins and probabilities are (rows, classes).
 
-    ``unknown`` by party: which rows' ids it does not know, bool (rows,). ``contributions`` float32
-    (rows, outputs, players + 1): what each of ``players`` added to the margin, the bias last; None
-    where nobody asked for reasons.
+    ``unknown`` by party: the rows whose ids it does not know, bool (rows,). ``contributions``
+    float32 (rows, outputs, players + 1): the contribution of each of ``players`` to the margin, the
+    bias last; None without reasons.
     """
 
     margins: NDArray[np.float32]
@@ -39,10 +39,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumLeaves:
-    """Margins and predictions from the leaves (rows, trees) that all pairs arrived at.
+    """Margins and predictions from the leaves (rows, trees) of all pairs.
 
-    ``unknown`` is the one of :class:`Scores`; such rows get no score. ``base_margin``, float32
-    (rows,) or (rows, classes), is where rows start instead of at the base score.
+    ``unknown`` as in :class:`Scores`; these rows get no score. ``base_margin``, float32 (rows,) or
+    (rows, classes), is the start of rows instead of the base score.
     """
 
     label: ClassVar[str] = "SumLeaves"
@@ -68,7 +68,7 @@ class SumLeaves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownRows:
-    """Some ``rows`` (int64), and by index of each owner their directions at all its records."""
+    """Some ``rows`` (int64), and their directions at all records of each owner, by its index."""
 
     rows: NDArray[np.int64]
     directions: Mapping[int, Bitmap]
@@ -76,11 +76,11 @@ class ShownRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplainRows:
-    """Scores and contributions of rows whose directions at all splits are known.
+    """Scores and contributions of rows with known directions at all splits.
 
-    ``values`` (rows, features) are the active party's own, ``texts`` its reasons by column;
-    ``columns`` by party is what others show. Rows in no part get no score. ``base_margin`` as in
-    :class:`SumLeaves`.
+    ``values`` (rows, features): the active party's own values. ``texts``: its reasons by column.
+    ``columns``: the shown columns of other parties. Rows in no part get no score. ``base_margin``
+    as in :class:`SumLeaves`.
     """
 
     label: ClassVar[str] = "ExplainRows"

@@ -34,9 +34,9 @@ State = PassiveInferenceState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveRows:
-    """What a passive party answers from: its share, and ``values`` float32 (rows, features).
+    """A passive party's data for answers: its share, and ``values`` float32 (rows, features).
 
-    ``row_of`` finds a row by its id; None where rows are matched by position.
+    ``row_of`` finds a row by its id; None if rows are matched by position.
     """
 
     share: PassiveShare
@@ -45,10 +45,10 @@ class PassiveRows:
 
 
 class PassiveInference(Machine):
-    """Answers the hops of ``peer``; finishes with nothing. ``load`` computes PassiveRows.
+    """Answers the hops of ``peer``; finishes without a result. ``load`` computes PassiveRows.
 
-    ``consent`` raises Refused when the party does not agree to the terms. ``columns`` makes of a
-    share, and the number of its records that are explained, what the owner shows of their columns.
+    ``consent`` raises Refused if the party does not agree to the terms. ``columns`` takes a share
+    and its number of explained records; it returns the columns that the owner shows of them.
     """
 
     TABLE = PASSIVE_INFERENCE
@@ -114,7 +114,7 @@ class PassiveInference(Machine):
         self._send(self.peers[0], accept)
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
-        """The row here of each row of the session; -1 where its id is unknown."""
+        """The local row of each row of the session; -1 for an unknown id."""
         records = len(here.share.lookup_table)
         if self._terms.explained_records > records:
             raise Refused(
@@ -135,7 +135,7 @@ class PassiveInference(Machine):
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         if self.state is State.LISTING:
-            # What went wrong may quote this party's data, so the peer does not read it.
+            # The error may quote this party's data, so the peer does not read it.
             self._refuse(event.error, UNLOADED)
         else:
             super()._on_computation_failed(event)
@@ -166,7 +166,7 @@ class PassiveInference(Machine):
         self._run(DIRECTIONS, single(computation), partial(self._answer, asked.hop))
 
     def _asked(self, hop: inference.InferenceHop | inference.InferenceRows) -> NDArray[np.int64]:
-        """The rows here that are asked about."""
+        """The local rows that the hop asks about."""
         rows = hop.rows.numpy()
         if len(rows) and int(rows.max()) >= len(self._row_of):
             raise ProtocolError(f"hop {hop.hop} asks for rows that do not exist")

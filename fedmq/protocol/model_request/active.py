@@ -15,7 +15,7 @@ __all__ = ["ActiveModelRequest"]
 
 
 class ActiveModelRequest(Machine):
-    """The active party's side: puts ``question`` to ``peer``, and finishes with the answer.
+    """The active party's side: sends ``question`` to ``peer``, and finishes with the answer.
 
     ``pieces`` of the question follow it.
     """

@@ -1,7 +1,7 @@
 """How does a party answer what it is asked about a model?
 
-It has decided before it takes the question: it knows the answer, or why it gives none, or it
-gathers the pieces of the question first and computes.
+The party decides before it takes the question: it has the answer, or a reason to refuse, or it
+first gathers the pieces of the question and computes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MakeAddition = Callable[[tuple[str, ...], NDArray[np.uint8]], Computation]
 
 
 class GroupPieces:
-    """The ids and ciphertexts of so many ``people``, as they come in, and what adds them up."""
+    """The arriving ids and ciphertexts of ``people`` people, and the computation of their sum."""
 
     def __init__(self, people: int, addition: MakeAddition) -> None:
         self._people = people
@@ -44,7 +44,7 @@ class GroupPieces:
         self._ciphertexts: list[NDArray[np.uint8]] = []
 
     def take(self, piece: ModelGroupPiece) -> Computation | None:
-        """The addition, once all are there; ProtocolError if ``piece`` is not the next."""
+        """Take ``piece``; returns the addition after the last. ProtocolError if out of order."""
         known, people = len(self._ids), self._people
         numbers = piece.ciphertexts
         if piece.start != known or known + len(piece.ids) > people:
@@ -63,9 +63,9 @@ class GroupPieces:
 
 
 class PassiveModelRequest(Machine):
-    """The side of a party that has decided: ``answer``, what it comes from, or why there is none.
+    """The side of a party that has decided: ``answer`` is an answer, its pieces, or a refusal.
 
-    The service that decides gives an answer that fits the question.
+    The deciding service gives an answer that fits the question.
     """
 
     TABLE = PASSIVE_MODEL_REQUEST

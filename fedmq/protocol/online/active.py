@@ -1,15 +1,15 @@
 """What does the active party do with a batch of online scores?
 
 A batch holds the rows of one or several requests, each with its own time. All rows walk down all
-trees at once (SecureBoost, Figure 3): wherever pairs (row, tree) enter another party's records,
-that party is asked, and each answer sets its pairs walking again. What they then need to know of
-other parties is collected until all answers of the round are there, so that a round costs every
-party one message; once a party had to be asked again, the others are no longer held up for it.
-One that stays silent too long counts as away, and the rows go on as ``degrade`` says.
+trees at once (SecureBoost, Figure 3): when pairs (row, tree) reach another party's records, the
+active party asks that party, and each answer moves its pairs on. New questions wait until all
+answers of the round have arrived, so that a round costs every party one message; a repeated
+question no longer delays the other parties. A party that stays silent too long counts as away, and
+its rows continue as ``degrade`` says.
 
-`OnlineBatch` is the machine. A `Walk` knows where each pair stands, `OpenQuestions` what was asked,
-and a `Degradation` what was guessed or is unknown. `Descend` and `SumOnline` are the arithmetic,
-of microseconds to milliseconds; `OnlineScores` is the result.
+`OnlineBatch` is the machine. A `Walk` holds the place of each pair, `OpenQuestions` the open
+questions, and a `Degradation` the guessed and unknown directions. `Descend` and `SumOnline` are the
+arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _PAIRS_PER_HOP = 50_000  # 8 bytes each, and ids of up to 256 characters
 _IDS_PER_QUESTION = 500
 _BITS_PER_QUESTION = 4_000_000
 
-# What holds a pair that neither a descent nor a question holds.
+# The holder of a pair that neither a descent nor a question holds.
 _ARRIVED = 0
 _GATHERING = -1
 _COLLECTED = -2
@@ -79,7 +79,7 @@ _COLLECTED = -2
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The timer after which the time of request ``request`` is over."""
+    """The timer for the end of request ``request``."""
 
     request: int
 
@@ -87,8 +87,7 @@ class Deadline:
 class OnlineBatch(Machine):
     """Scores ``ids`` with ``values`` (rows, own features); one :class:`Answer` per request.
 
-    ``away``: parties that are known not to answer. ``batch`` is told apart from all others of the
-    same session.
+    ``away``: parties known not to answer. ``batch``: a number unique within the session.
     """
 
     TABLE = ONLINE_BATCH
@@ -128,18 +127,18 @@ class OnlineBatch(Machine):
         self._questions = OpenQuestions(batch, served, self._ids, timeouts, self._emit)
         self._impatient = False
         self.silent: set[str] = set()
-        """Parties that left a question unanswered until its time was over."""
+        """Parties that did not answer a question in time."""
         self.rounds = 0
-        """How often the other parties were asked, each time all that is to be asked of them."""
+        """The number of rounds of questions to the other parties."""
 
     @property
     def model(self) -> str:
-        """The id of the model that scores."""
+        """The id of the scoring model."""
         return self._served.share.model_id
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        """The requests that have no scores yet, by number."""
+        """The requests without scores, by number."""
         return tuple(self._requests)
 
     def check(self) -> None:
@@ -245,7 +244,7 @@ class OnlineBatch(Machine):
         return super().handle(event)
 
     def _ask_next_round(self) -> None:
-        """Ask the next round, once the last one is answered and nothing walks any more."""
+        """Ask the next round, once the last one is answered and no pair walks."""
         if not self._questions.open:
             self._impatient = False
         if self.state is not State.WALKING or self._plans:
@@ -361,7 +360,7 @@ class OnlineBatch(Machine):
         open_pairs = [np.empty(0, np.int64)]
         for number, question in self._questions.withdraw(frozenset(self._away)):
             open_pairs.append(self._pairs.held(question.pairs, number))
-        # A bitmap that came only in part is of no use for the rest.
+        # A partial bitmap is of no use for the remaining rows.
         self._bitmaps = {
             other: bits for other, bits in self._bitmaps.items() if other not in self._away
         }
@@ -373,16 +372,16 @@ class OnlineBatch(Machine):
             self._walk(np.concatenate(open_pairs))
 
     def _start_over(self, rows: range) -> None:
-        """Rows that were answered before stay answered; the others walk anew from the roots."""
+        """Walk the unanswered rows of ``rows`` anew from the roots."""
         open_rows = [row for row in rows if int(self._request_of[row]) in self._requests]
         pairs = self._pairs.restart(open_rows)
         self._degradation.forget(pairs)
         self._walk(pairs)
 
     def _run_out_of_time(self, index: int) -> None:
-        """The time of a request is over: what is not known by now is guessed, or it fails."""
+        """End a request out of time: guess its unknown directions, or fail."""
         if self._requests[index].seconds >= self._timeouts.ask_again:
-            # Whoever has less time than that for an answer learns nothing about a party.
+            # A request with less time than that says nothing about a party.
             self.silent |= self._questions.parties
         if self._degrade == "fail":
             self._give_up(index)
@@ -398,11 +397,11 @@ class OnlineBatch(Machine):
             self._start_over(range(request.start, request.stop))
         else:
             self._walk(self._pairs.walking(request.start, request.stop))
-        # Only this request is out of time; for the others these parties may still answer.
+        # Only this request is out of time; these parties may still answer for the others.
         self._away, self._bitmaps = away, bitmaps
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
-        """Tell the requests; the other parties keep nothing of a batch and need not know."""
+        """Fail the requests; the other parties keep nothing of a batch and need no message."""
         for index in list(self._requests):
             self._emit(Answer(index, error))
         self._requests.clear()
@@ -412,7 +411,7 @@ class OnlineBatch(Machine):
 
 
 def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
-    """The places that ``sender`` names among ``count`` ids that it was asked about."""
+    """The places that ``sender`` names among its ``count`` asked ids."""
     places = array.values.astype(np.int64)
     if len(places) and int(places.max()) >= count:
         raise ProtocolError(f"{sender} does not know ids that it was not asked about")
@@ -422,8 +421,8 @@ def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
 class Walk:
     """The pairs (row * trees + tree) of a batch of ``rows`` rows, each at a node of its tree.
 
-    A pair is held by a descent or a question, known by their numbers. What comes late finds the
-    pair held by another one, and leaves it alone.
+    A descent or a question holds a pair, by number. A late answer finds the pair held by another
+    number, and leaves it alone.
     """
 
     def __init__(self, served: ServedForest, rows: int) -> None:
@@ -435,21 +434,21 @@ class Walk:
 
     @property
     def unmoved(self) -> NDArray[np.int64]:
-        """The pairs that have not set out."""
+        """The pairs that have not started."""
         return np.flatnonzero(self._holder == _GATHERING)
 
     @property
     def collected(self) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
-        """The pairs that stand at records of other owners who were not asked yet; the owners."""
+        """The pairs at records of other owners that were not asked yet, and the owners."""
         pairs = np.flatnonzero(self._holder == _COLLECTED)
         return pairs, self._served.forest.owner[self.nodes[pairs]]
 
     def hold(self, pairs: NDArray[np.int64], number: int) -> None:
-        """From now on ``pairs`` are held by the descent or question ``number``."""
+        """Let the descent or question ``number`` hold ``pairs`` from now on."""
         self._holder[pairs] = number
 
     def held(self, pairs: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-        """Those of ``pairs`` that ``number`` holds."""
+        """The ``pairs`` that ``number`` holds."""
         held: NDArray[np.int64] = pairs[self._holder[pairs] == number]
         return held
 
@@ -461,14 +460,14 @@ class Walk:
         bitmaps: Mapping[int, NDArray[np.bool_]],
         away: frozenset[int],
     ) -> Descend:
-        """The descent ``number`` of ``pairs``, as far as directions are at hand."""
+        """The descent ``number`` of ``pairs``, as far as directions are known."""
         self.hold(pairs, number)
         return Descend(self._served, values, bitmaps, away, pairs, self.nodes[pairs])
 
     def descended(
         self, number: int, done: Descended
     ) -> tuple[NDArray[np.int64], Mapping[int, NDArray[np.int64]]]:
-        """Take the end of a descent: the pairs that arrived, and the pairs guessed by owner."""
+        """Take the end of a descent; returns the arrived pairs, and the guessed pairs by owner."""
         mine = self._holder[done.pairs] == number
         pairs, nodes = done.pairs[mine], done.nodes[mine]
         guessed = {owner: self.held(pairs_of, number) for owner, pairs_of in done.guessed.items()}
@@ -481,14 +480,14 @@ class Walk:
     def moved(
         self, number: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32]
     ) -> NDArray[np.int64]:
-        """Take the answer to question ``number``: ``pairs`` go on at ``nodes``; those it moved."""
+        """Move ``pairs`` to ``nodes`` by the answer to question ``number``; returns those moved."""
         mine = self._holder[pairs] == number
         moved: NDArray[np.int64] = pairs[mine]
         self.nodes[moved] = nodes[mine]
         return moved
 
     def leaves(self, start: int, stop: int) -> NDArray[np.int32] | None:
-        """Where the rows from ``start`` to ``stop`` ended (rows, trees); None while some walk."""
+        """The leaves (rows, trees) of the rows from ``start`` to ``stop``; None while some walk."""
         trees = self._trees
         pairs = slice(start * trees, stop * trees)
         if not (self._holder[pairs] == _ARRIVED).all():
@@ -503,7 +502,7 @@ class Walk:
         return walking
 
     def restart(self, rows: Sequence[int]) -> NDArray[np.int64]:
-        """Take ``rows`` back to the roots; their pairs."""
+        """Take ``rows`` back to the roots; returns their pairs."""
         trees = self._trees
         pairs = (np.array(rows, np.int64)[:, None] * trees + np.arange(trees)).ravel()
         self.nodes[pairs] = np.tile(self._served.forest.roots, len(rows))
@@ -519,14 +518,14 @@ class AskAgain:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The timer after which the party that was asked question ``number`` counts as away."""
+    """The timer after which the party asked question ``number`` counts as away."""
 
     number: int
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """What ``owner`` was asked: about ``pairs`` (in mode hop), or ``rows`` of the batch."""
+    """A question to ``owner`` about ``pairs`` (in mode hop), or about ``rows`` of the batch."""
 
     owner: int
     body: OnlineHop | OnlineRows
@@ -580,25 +579,25 @@ class OpenQuestions:
         self._timeouts = timeouts
         self._emit = emit
         self.open: dict[int, Question] = {}
-        """The questions that are not settled, by number."""
+        """The unsettled questions, by number."""
         self._last = 0
 
     @property
     def owners(self) -> set[int]:
-        """Who has not answered yet."""
+        """The owners that have not answered yet."""
         return {question.owner for question in self.open.values()}
 
     @property
     def parties(self) -> set[str]:
-        """Who has not answered yet, by name."""
+        """The names of the parties that have not answered yet."""
         return {self._served.asked[owner] for owner in self.owners}
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         assert all(number <= self._last for number in self.open)
 
     def number(self) -> int:
-        """A number that no question has, or will have."""
+        """A number that no other question ever has."""
         self._last += 1
         return self._last
 
@@ -617,7 +616,7 @@ class OpenQuestions:
     def ask_pairs(
         self, owner: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32], budget: float
     ) -> Iterator[Question]:
-        """Ask ``owner`` where ``pairs`` go on, which stand at the ``nodes`` of all pairs."""
+        """Ask ``owner`` for the directions of ``pairs``; ``nodes``: the nodes of all pairs."""
         for part, asked, places in pair_parts(pairs, self._trees):
             body = OnlineHop(
                 batch=self._batch,
@@ -633,7 +632,7 @@ class OpenQuestions:
             yield question
 
     def repeat(self, number: int) -> None:
-        """Ask once more, and then ever less often, so as not to overload a slow party."""
+        """Ask again, less and less often, so as not to overload a slow party."""
         question = self.open[number]
         self._emit(Send(self._served.asked[question.owner], question.body))
         question.repeated += 1
@@ -641,7 +640,7 @@ class OpenQuestions:
         self._emit(SetTimer(AskAgain(number), wait))
 
     def answered(self, sender: str, body: Any) -> Question | None:
-        """The question behind an answer; None if it was answered, or given up, before.
+        """The question of an answer; None if it was answered or given up before.
 
         Raises:
             ProtocolError: ``sender`` was not asked this.
@@ -652,23 +651,23 @@ class OpenQuestions:
         return question
 
     def owner(self, number: int) -> int:
-        """Who was asked question ``number``."""
+        """The owner that was asked question ``number``."""
         return self.open[number].owner
 
     def settle(self, number: int) -> None:
-        """Wait for its answer no more."""
+        """Stop waiting for the answer to question ``number``."""
         del self.open[number]
         self._emit(CancelTimer(AskAgain(number)))
         if self._timeouts.away is not None:
             self._emit(CancelTimer(GiveUp(number)))
 
     def settle_all(self) -> None:
-        """Wait for no answer any more."""
+        """Stop waiting for all answers."""
         for number in list(self.open):
             self.settle(number)
 
     def withdraw(self, owners: frozenset[int]) -> list[tuple[int, Question]]:
-        """Settle what ``owners`` were asked; those questions with their numbers."""
+        """Settle the questions to ``owners``; returns them with their numbers."""
         withdrawn = [
             (number, question) for number, question in self.open.items() if question.owner in owners
         ]
@@ -686,7 +685,7 @@ class OpenQuestions:
 
 
 class Degradation:
-    """Of ``rows`` rows and their pairs (row * ``trees`` + tree), by index of the owner."""
+    """The unknown rows and guessed pairs (row * ``trees`` + tree), by index of the owner."""
 
     def __init__(self, rows: int, trees: int) -> None:
         self._rows = rows
@@ -695,24 +694,24 @@ class Degradation:
         self._guessed: dict[int, NDArray[np.bool_]] = {}
 
     def unknown(self, owner: int, rows: NDArray[np.int64]) -> None:
-        """``owner`` does not know ``rows``."""
+        """Note that ``owner`` does not know ``rows``."""
         if len(rows):
             self._unknown.setdefault(owner, np.zeros(self._rows, np.bool_))[rows] = True
 
     def guessed(self, owner: int, pairs: NDArray[np.int64]) -> None:
-        """Directions of ``pairs`` at ``owner`` were guessed."""
+        """Note that the directions of ``pairs`` at ``owner`` were guessed."""
         pairs_in_all = self._rows * self._trees
         self._guessed.setdefault(owner, np.zeros(pairs_in_all, np.bool_))[pairs] = True
 
     def forget(self, pairs: NDArray[np.int64]) -> None:
-        """``pairs`` start over."""
+        """Forget ``pairs``, which start over."""
         for guessed in self._guessed.values():
             guessed[pairs] = False
 
     def of(
         self, start: int, stop: int, parties: Sequence[str]
     ) -> tuple[dict[str, NDArray[np.bool_]], dict[str, float]]:
-        """By party: which rows from ``start`` to ``stop`` it lacks; the share of pairs guessed."""
+        """By party: its unknown rows from ``start`` to ``stop``, and the share of guessed pairs."""
         pairs = slice(start * self._trees, stop * self._trees)
         return (
             {
@@ -730,13 +729,13 @@ class Degradation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnlineScores:
-    """What the rows of a request came to: float32 (rows,) each, or (rows, classes).
+    """The scores of a request's rows: float32 (rows,) each, or (rows, classes).
 
-    ``unknown`` bool (rows,) by party: rows that the party does not hold, whose values there counted
+    ``unknown`` bool (rows,) by party: rows that the party does not hold; their values there count
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party
-    was guessed because it did not answer; absent where all is exact. ``bitmaps`` bool (rows,
-    records) by index of each owner: all directions, where the request is to be explained and
-    nothing was guessed. ``waited``: by party, the seconds from questions to their answers.
+    was guessed because it did not answer; absent if all are exact. ``bitmaps`` bool (rows, records)
+    by index of each owner: all directions, if the request asks for reasons and nothing was guessed.
+    ``waited``: by party, the seconds from questions to their answers.
     """
 
     margins: NDArray[np.float32]
@@ -749,9 +748,9 @@ class OnlineScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Descended:
-    """Where ``pairs`` came to stand: at leaves, or at nodes of owners who must be asked.
+    """The end of a descent: ``pairs`` at leaves, or at nodes of owners that must be asked.
 
-    ``guessed``: by owner, the pairs that went the likely way there.
+    ``guessed``: by owner, the pairs that took the likely direction.
     """
 
     pairs: NDArray[np.int64]
@@ -761,10 +760,10 @@ class Descended:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Descend:
-    """Walk pairs (row * trees + tree) down from ``nodes``, as far as directions are at hand.
+    """Walk pairs (row * trees + tree) down from ``nodes``, as far as directions are known.
 
-    ``bitmaps`` bool (rows, records) by owner: directions that were given beforehand. Owners in
-    ``guessed`` are away: there a pair goes where most of the training weight went.
+    ``bitmaps`` bool (rows, records) by owner: directions given beforehand. Owners in ``guessed``
+    are away: at their nodes a pair goes where most of the training weight went.
     """
 
     label: ClassVar[str] = "Descend"
@@ -813,7 +812,7 @@ class Descend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumOnline:
-    """Margins and predictions of the rows whose ``leaves`` (rows, trees) these are.
+    """Margins and predictions of rows from their ``leaves`` (rows, trees).
 
     ``base_margin`` as in :class:`AskedRows`.
     """

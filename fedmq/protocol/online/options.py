@@ -22,10 +22,10 @@ Degrade = Literal["fail", "partial", "active_only"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedRows:
-    """The rows of a batch that one request asked for, and the seconds that it waits.
+    """The rows of one request in a batch, and the seconds that the request waits.
 
-    ``explain``: its scores come with all directions of the rows, in mode ``bitmap``.
-    ``base_margin`` float32 (rows,) or (rows, classes): where they start, if not at the base score.
+    ``explain``: the scores include all directions of the rows, in mode ``bitmap``. ``base_margin``
+    float32 (rows,) or (rows, classes): the start of the rows, instead of the base score.
     """
 
     start: int
@@ -39,7 +39,7 @@ class AskedRows:
 class Timeouts:
     """``ask_again``: seconds until a question is repeated; ``away``: until a party is given up.
 
-    Without end (None) a party is waited for until the requests' own time is over.
+    None: wait for a party until the requests' own time is over.
     """
 
     ask_again: float = 0.1

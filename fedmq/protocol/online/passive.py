@@ -21,7 +21,7 @@ def check_records(hop: OnlineHop, asked: NDArray[np.uint32], count: int) -> None
     """Check that the records ``asked`` by ``hop`` are among the ``count`` of the model.
 
     Raises:
-        ProtocolError: it names a record that the model lacks.
+        ProtocolError: the hop names a record that the model lacks.
     """
     if len(asked) and int(asked.max()) >= count:
         raise ProtocolError(
@@ -31,10 +31,10 @@ def check_records(hop: OnlineHop, asked: NDArray[np.uint32], count: int) -> None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnsweringShare:
-    """A deployed share with the rows that it is asked about.
+    """A deployed share with the rows that it answers about.
 
     ``values`` float32 (rows + 1, features of the share); the last row is all missing, and stands
-    for whoever is not in ``row_of``.
+    for ids that are not in ``row_of``.
     """
 
     share: PassiveShare
@@ -43,7 +43,7 @@ class AnsweringShare:
     row_of: Mapping[str, int]
 
     def exits(self, hop: OnlineHop) -> OnlineExits:
-        """Where the pairs of ``hop``, which `check_records` has let pass, leave these records."""
+        """The exits of the pairs of ``hop`` from these records; call `check_records` before."""
         rows, unknown = self._found(hop.ids)
         exits = self.chains.exits(
             self.share.lookup_table, self.values, rows[hop.rows.values], hop.records.values

@@ -96,7 +96,7 @@ class Contests(Part):
     def _follow_circuits(
         self, peer: str, before: str, node: int, step: Exchange | Reply, run: PlanState
     ) -> None:
-        """Follow the plan of a peer's circuits; ``before`` the first of a chain stands the last."""
+        """Follow a peer's circuits; the chain's last, ``before`` its first, knows the winner."""
         if isinstance(step, HandOn):
             self._handed.take(peer, node, step.pieces)
         elif isinstance(step, Handed):

@@ -1,9 +1,9 @@
 """What does a passive party do while a tree grows?
 
 `PassiveGrowth` takes the gradients, answers sums and splits nodes; `PassiveContests` finds winners
-where sums are hidden. Each checks a question against what the party knows of the tree: which rows
-stand in which node (`PassiveNodeRows`), which nodes may be asked about (`AskedNodes`), which sums
-are due (`HistogramRequests`), and what is disclosed of its candidates (`CandidateDisclosure`).
+among hidden sums. Each checks a question against the party's state of the tree: the rows by node
+(`PassiveNodeRows`), the permitted nodes (`AskedNodes`), the due sums (`HistogramRequests`), and the
+disclosed candidates (`CandidateDisclosure`).
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PassiveTerms:
-    """What holds for a whole session: the terms that the ``active`` party has ``asked`` for, and
-    what the owner of this ``party`` sets.
+    """The terms of a session: those that the ``active`` party has ``asked`` for, and the settings
+    of this ``party``'s owner.
 
-    Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined.
+    The party declines nodes with fewer than ``smallest_node`` rows that carry a gradient.
     """
 
     party: str
@@ -88,9 +88,9 @@ class PassiveTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTraining:
-    """What stands from the setup to the end of a training.
+    """The setup of a training, unchanged until its end.
 
-    ``constraints`` are those of the party's columns, ``agreed`` is to be recorded.
+    ``constraints``: the constraints of the party's columns. ``agreed``: the records to save.
     """
 
     spec: Engine
@@ -119,7 +119,7 @@ class OwnSplits:
     def add(
         self, candidates: CandidateTable, split: int | CategorySet, tree: int, node: int
     ) -> int:
-        """Record the ``split`` of a node, by a candidate or a set; the record's id."""
+        """Record the ``split`` of a node by a candidate or a set; returns the record's id."""
         self.table, record = recorded(self.table, candidates, split)
         self.places.append((tree, node))
         return record
@@ -130,9 +130,9 @@ class OwnSplits:
 
 
 class PassiveGrowth(Part):
-    """Tree number ``tree``, of whose gradients so many ``pieces`` are to come.
+    """The growth of tree number ``tree``, whose gradients arrive in ``pieces`` pieces.
 
-    Where the engine hides sums, no decision names a candidate: ``contests`` knows which have won.
+    If the engine hides sums, decisions name no candidate: ``contests`` knows the winners.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class PassiveGrowth(Part):
         self.candidates = NodeCandidates(bins, asked, tree // asked.folds)
         self._marks = ColumnMarks(prepared.constraints)
         self._sums_per_candidate = self.engine.nodes_per_query * asked.outputs
-        """What an answered query counts for each candidate."""
+        """The sums that an answered query counts per candidate."""
         self._most_sums = len(self.candidates.of_tree) * self._sums_per_candidate
-        """What it counts at most."""
+        """The most sums that a query counts."""
         self.engine.start_tree(tree, self.candidates.of_tree)
         spec = prepared.spec
         self.hides_sums = spec.hides_sums
@@ -170,10 +170,10 @@ class PassiveGrowth(Part):
         self.contests = PassiveContests(machine, self)
         self._to_arrive = pieces
         self._to_take = pieces
-        """Pieces of the broadcast that the engine has not taken in yet."""
+        """Pieces of the broadcast that the engine has not processed."""
         self._directions_of = 0
         self._directions: list[Values] = []
-        """What came before the decision about a node, and the node; 0 where nothing did."""
+        """The pieces that came before the decision about a node, and the node; 0 without any."""
         self._directions_bytes = 0
         if not pieces:
             self.rows.carrying[:] = True
@@ -221,7 +221,7 @@ class PassiveGrowth(Part):
         self._answer_complete()
 
     def _begin_with(self, request: HistogramRequest, body: training.QueryPiece) -> None:
-        """Let the engine begin with a piece before the others are here, if it does."""
+        """Let the engine begin with a piece before the others arrive, if it can."""
         piece = request.pieces[body.node][-1]
         take = self.engine.take_piece(
             body.tree, body.node, body.round, piece, alone=len(request.pieces) == 1
@@ -235,7 +235,7 @@ class PassiveGrowth(Part):
         self._answer_complete()
 
     def _answer_complete(self) -> None:
-        """Answer the requests of which all is here, once all gradients are."""
+        """Answer the complete requests, once all gradients have arrived."""
         if self._to_take:
             return
         for node in self._requests.decline(self._is_too_small):
@@ -257,7 +257,7 @@ class PassiveGrowth(Part):
             self._run(SUMS, answering, lambda _: None, partial(self._reply, number))
 
     def _is_too_small(self, node: int) -> bool:
-        """Whether fewer rows carry a gradient there than this party discloses sums of."""
+        """Whether fewer rows of ``node`` carry a gradient than this party's minimum."""
         smallest = self.terms.smallest_node
         if not smallest or self.rows.hidden or self.rows.rows(node) is None:
             return False
@@ -269,7 +269,7 @@ class PassiveGrowth(Part):
         rows_of: Mapping[int, NDArray[np.int32]],
         pieces_of: Mapping[int, Sequence[Values]],
     ) -> Plan[None]:
-        """Answer round ``number`` about nodes that have so many rows, by query pieces."""
+        """Answer round ``number`` about nodes, from their query pieces and numbers of rows."""
         orders = yield from self.disclosed.orders(rows_of)
         queries = [
             Query(
@@ -306,7 +306,7 @@ class PassiveGrowth(Part):
 
     @on_message(training.DirectionsQuery)
     def _on_directions_query(self, _: str, body: training.DirectionsQuery) -> None:
-        """A piece of a question about the directions of a node, whose decision comes next."""
+        """Take a piece of a question about a node's directions; the node's decision follows."""
         if (
             body.tree != self.tree
             or self.rows.rows(body.node) is None
@@ -341,9 +341,9 @@ class PassiveGrowth(Part):
         self.rows.divide(body.node, left)
 
     def _winner(self, body: training.SplitDecision, table: CandidateTable) -> int | CategorySet:
-        """The candidate in ``table``, or the set of categories, by which its node is split.
+        """The candidate in ``table``, or the set of categories, that splits the node.
 
-        Candidates that tie come together: the first in this party's own order is XGBoost's.
+        Tied candidates come together: the first in this party's own order is XGBoost's.
 
         Raises:
             ProtocolError: the node was not shown, or shows no such candidate.
@@ -365,14 +365,14 @@ class PassiveGrowth(Part):
         return first_named(table, chosen, sets)
 
     def order(self, node: int) -> NDArray[np.int64] | None:
-        """The order in which the candidates of a node were shown; None if they never were."""
+        """The order in which a node's candidates were shown; None if they were not."""
         return self.disclosed.order(ROOT if self._one_order else node)
 
     def _split(self, node: int) -> list[Values]:
-        """``node`` is split by this party; what was asked about its directions.
+        """Split ``node`` by this party; returns the query about its directions.
 
         Raises:
-            ProtocolError: it cannot be split, or directions of another node were asked for.
+            ProtocolError: the node cannot be split, or the query is about another node.
         """
         if self._directions_of not in (0, node):
             raise ProtocolError(f"a split of node {node}, not of node {self._directions_of}")
@@ -391,21 +391,21 @@ class PassiveGrowth(Part):
     def _on_assignment(self, _: str, body: training.NodeAssignment) -> None:
         own = self.splits.places[self.records_before :]
         if self.terms.asked.decoys and (body.tree, body.node) in own:
-            return  # its own split, assigned so that nobody can tell whose it is
+            return  # its own split, assigned to hide the owner
         rows = None if self.rows.hidden else self.rows.rows(body.node)
         if body.tree != self.tree or rows is None or body.left.count != len(rows):
             raise ProtocolError(f"an assignment of node {body.node} that does not fit")
         self.rows.divide(body.node, body.left.numpy())
 
     def end(self) -> Sequence[SumsAnswered]:
-        """The tree is complete; what was answered of it, to be recorded."""
+        """Complete the tree; returns its answered sums, to be recorded."""
         self.engine.forget_tree()
         shown = [self._sums_per_candidate * length for length in self.disclosed.lengths]
         return self._prepared.counter.end_tree(self.tree, shown)
 
 
 class PassiveContests(Part):
-    """Finds, with the active party, which candidates win nodes of ``growth``: sums are hidden."""
+    """Finds, with the active party, the winners among hidden sums for the nodes of ``growth``."""
 
     def __init__(self, machine: Machine, growth: PassiveGrowth) -> None:
         super().__init__(machine)
@@ -413,7 +413,7 @@ class PassiveContests(Part):
         self._circuits = Circuits(self._send, self._resume, opens=False)
         self._handed = HandedOn(self._resume)
         self._won: dict[int, int] = {}
-        """The candidates that won, by node."""
+        """The winning candidates, by node."""
 
     @on_message(training.CircuitPiece)
     def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
@@ -431,7 +431,7 @@ class PassiveContests(Part):
         self._run(WINNERS, engine.find_winners(nodes, place), then, follow)
 
     def _candidates(self, nodes: Sequence[int]) -> int:
-        """The winners of ``nodes`` are to be found; how many candidates each of them has.
+        """The number of candidates of each of the contested ``nodes``.
 
         Raises:
             ProtocolError: it is not their turn, or they have no such candidates.
@@ -443,7 +443,7 @@ class PassiveContests(Part):
         return counts.pop()
 
     def _place(self, chain: tuple[str, ...]) -> Place:
-        """This party's among those of ``chain``."""
+        """This party's place in ``chain``."""
         if not chain:
             return ALONE
         terms = self._growth.terms
@@ -469,7 +469,7 @@ class PassiveContests(Part):
 
     @on_message(training.BestSoFar)
     def _on_best_so_far(self, peer: str, body: training.BestSoFar) -> None:
-        """Of a contest that may not have begun here."""
+        """Take the best so far of a contest, which may not have begun here."""
         if body.tree != self._growth.tree or peer == self._growth.terms.active:
             raise ProtocolError(f"shares of node {body.node}, out of place")
         self._handed.take(peer, body.node, [unpack_payload(body.payload)])
@@ -477,23 +477,23 @@ class PassiveContests(Part):
     def _with_winners(
         self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]
     ) -> None:
-        """Which of ``nodes`` this party has won, and by which of the candidates it has shown."""
+        """Note the ``nodes`` that this party has won, and the winning shown candidates."""
         self._circuits.end(self._growth.terms.active, nodes[0])
         won, candidates = winners
         found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
         self._won |= {node: candidate for node, was_won, candidate in found if was_won}
 
     def winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
-        """The candidate that won, which is not named: the circuits have told this party alone."""
+        """The winning candidate, unnamed in ``body``: the circuits tell this party alone."""
         if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
             raise ProtocolError(f"a split of node {body.node}, which this party has not won")
         return int(order[self._won.pop(body.node)])
 
 
 class PassiveNodeRows:
-    """The ``rows`` of a session by node; all of them in every node where the engine hides rows.
+    """The ``rows`` of a session by node; every node has all rows if the engine hides rows.
 
-    Nodes that no other party asks about any more, at ``max_depth``, are not kept.
+    Nodes at ``max_depth`` are not kept: no party asks about them.
     """
 
     def __init__(self, rows: int, max_depth: int, *, hidden: bool) -> None:
@@ -508,7 +508,7 @@ class PassiveNodeRows:
         return self._rows.get(ROOT if self.hidden else node)
 
     def divide(self, node: int, left: NDArray[np.bool_]) -> None:
-        """Split ``node``; ``left`` is over its rows. Where rows are hidden, nothing changes."""
+        """Split ``node``; ``left`` is over its rows. Hidden rows stay undivided."""
         if self.hidden:
             return
         rows = self._rows.pop(node)
@@ -516,22 +516,22 @@ class PassiveNodeRows:
             self._rows |= zip(children(node), (rows[left], rows[~left]), strict=True)
 
     def check(self) -> None:
-        """Raise AssertionError where a row stands in two nodes."""
+        """Raise AssertionError if a row stands in two nodes."""
         standing = np.concatenate([np.empty(0), *self._rows.values()])
         assert len(np.unique(standing)) == len(standing)
 
 
-# Which nodes may be asked about? Where rows are hidden, a party cannot see which rows stand in a
-# node: then each question may be about other rows, and each split shows where all rows go. It knows
-# how nodes are numbered, and the terms.
+# Which nodes may be asked about? If rows are hidden, a party cannot see the rows of a node: each
+# question may be about other rows, and each split shows where all rows go. The party checks the
+# numbering of nodes, and the terms.
 
 
 class AskedNodes:
-    """The nodes of a tree under ``terms``; each is asked about in ``rounds`` rounds at most.
+    """The nodes of a tree under ``terms``; at most ``rounds`` rounds ask about each node.
 
-    A question tells of ``nodes_per_query`` nodes at most and of their siblings, of one depth: so
-    many of a depth may be split by this party.
-    A node that is asked about, or split, stands below splits, whoever made them.
+    A question covers at most ``nodes_per_query`` nodes of one depth and their siblings: this party
+    may split that many nodes of a depth. A node that is asked about or split stands below splits of
+    any party.
     """
 
     def __init__(self, terms: TrainingOpen, rounds: int, nodes_per_query: int = 1) -> None:
@@ -547,13 +547,13 @@ class AskedNodes:
         self._contested: set[int] = set()
         self._nodes_per_question = 2 * nodes_per_query
         self._may_split: Counter[int] = Counter()
-        """So many nodes by depth, of those that were asked about."""
+        """The number of asked nodes, by depth."""
 
     def ask(self, node: int, number: int) -> None:
-        """Round ``number`` of the questions about ``node``.
+        """Note round ``number`` of the questions about ``node``.
 
         Raises:
-            ProtocolError: it is not the next one, or no tree of these terms has the node as well.
+            ProtocolError: it is not the next round, or no tree of these terms can have the node.
         """
         here, first = self._check_stands(node), node not in self._rounds
         if number != self._rounds.get(node, 0) or number >= self._most_rounds:
@@ -565,10 +565,10 @@ class AskedNodes:
         self._may_split[here] += self._nodes_per_question if first else 0
 
     def contest(self, nodes: Sequence[int]) -> None:
-        """The winners of ``nodes`` are to be found, where sums are hidden.
+        """Note a contest for ``nodes``, whose sums are hidden.
 
         Raises:
-            ProtocolError: there are none, or one of them was not asked about, or contested before.
+            ProtocolError: there are no nodes, or one was not asked about, or was contested before.
         """
         for node in nodes:
             asked = node in self._rounds or (node > ROOT and sibling(node) in self._rounds)
@@ -579,10 +579,10 @@ class AskedNodes:
             raise ProtocolError("a contest of no nodes")
 
     def split(self, node: int) -> None:
-        """``node`` is split by this party.
+        """Note that this party splits ``node``.
 
         Raises:
-            ProtocolError: it was split before, or no tree of these terms has the node as well.
+            ProtocolError: it was split before, or no tree of these terms can have the node.
         """
         here = self._check_stands(node)
         if node in self._decoys:
@@ -593,7 +593,7 @@ class AskedNodes:
         self._may_split[here] -= 1
 
     def decoy(self, node: int) -> None:
-        """A decision about ``node`` is a decoy: this party does not split it.
+        """Note a decoy decision about ``node``: this party does not split it.
 
         Raises:
             ProtocolError: it was decided about before, or no tree of these terms has the node.
@@ -604,7 +604,7 @@ class AskedNodes:
         self._decoys.add(node)
 
     def _check_stands(self, node: int) -> int:
-        """The depth of ``node``, which is no split yet."""
+        """The depth of ``node``, which is not split yet."""
         if (here := depth(node)) >= self._most_depth:
             raise ProtocolError(f"node {node} lies below max_depth = {self._most_depth}")
         if node in self._splits:
@@ -612,7 +612,7 @@ class AskedNodes:
         return here
 
     def _add_splits(self, node: int) -> None:
-        """``node`` and all above it are splits."""
+        """Note ``node`` and all its ancestors as splits."""
         while node and node not in self._splits:
             self._splits.add(node)
             node = parent(node)
@@ -622,9 +622,9 @@ class AskedNodes:
 
 @dataclass(slots=True)
 class HistogramRequest:
-    """A request of a round, whose query ``pieces`` come in: so many are ``missing`` by node.
+    """A request of a round with its query ``pieces``; ``missing``: outstanding pieces by node.
 
-    All of a node are not longer than the ``largest`` query about it.
+    ``largest``: the limit on all pieces of a node together.
     """
 
     round: int
@@ -633,28 +633,28 @@ class HistogramRequest:
     largest: Mapping[int, SizeLimit]
     bytes: Counter[int] = field(default_factory=Counter)
     taking: int = 0
-    """So many plans of the engine have begun with pieces, and not ended."""
+    """The number of running engine plans that began with pieces."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all query pieces are here, and the engine has taken those that it began with."""
+        """Whether all query pieces have arrived, and no plan still runs on a piece."""
         return not self.taking and not any(self.missing.values())
 
 
 class HistogramRequests:
-    """The requests about tree ``tree`` that have no answer yet."""
+    """The unanswered requests about tree ``tree``."""
 
     def __init__(self, tree: int) -> None:
         self._tree = tree
         self._open: list[HistogramRequest] = []
         self._declined: dict[int, int] = {}
-        """Query pieces that are under way for nodes that were declined."""
+        """Query pieces under way for declined nodes."""
 
     def add(self, body: training.HistogramRequest, largest: Mapping[int, SizeLimit]) -> None:
-        """A request about nodes that exist; the ``largest`` query about each.
+        """Add a request about existing nodes; ``largest``: the limit of the query, by node.
 
         Raises:
-            ProtocolError: it announces more pieces.
+            ProtocolError: the request announces more pieces.
         """
         for query in body.nodes:
             if query.pieces > (most := largest[query.node].pieces):
@@ -666,10 +666,10 @@ class HistogramRequests:
         self._open.append(HistogramRequest(body.round, missing, pieces, largest))
 
     def add_piece(self, body: training.QueryPiece) -> HistogramRequest | None:
-        """A piece of a query, and its request; None where it was dropped with a declined node.
+        """Add a piece of a query; returns its request, or None if its node was declined.
 
         Raises:
-            ProtocolError: it was not announced, or the query is longer than it can be.
+            ProtocolError: the piece was not announced, or the query is too long.
         """
         announced = (
             request
@@ -693,7 +693,7 @@ class HistogramRequests:
         return request
 
     def decline(self, is_too_small: Callable[[int], bool]) -> Sequence[int]:
-        """Drop the nodes that are too small from all requests; those nodes."""
+        """Drop nodes that are too small from all requests; returns these nodes."""
         declined = []
         for request in self._open:
             for node in [node for node in request.pieces if is_too_small(node)]:
@@ -703,14 +703,14 @@ class HistogramRequests:
         return declined
 
     def take_complete(self) -> Sequence[tuple[int, Mapping[int, Sequence[Values]]]]:
-        """Round and query pieces by node of the requests that are complete; they are forgotten."""
+        """Remove the complete requests; returns their rounds and query pieces by node."""
         complete = [request for request in self._open if request.is_complete]
         self._open = [request for request in self._open if not request.is_complete]
         return [(request.round, request.pieces) for request in complete if request.pieces]
 
 
 class CandidateDisclosure:
-    """What is shown of the ``candidates`` of tree ``tree``, whose nodes hold ``rows``."""
+    """Decides which ``candidates`` of tree ``tree`` are shown; its nodes hold ``rows``."""
 
     def __init__(
         self, rules: DisclosureRules, tree: int, candidates: NodeCandidates, rows: PassiveNodeRows
@@ -720,15 +720,15 @@ class CandidateDisclosure:
         self._rows = rows
         self._orders = CandidateOrders(tree, rules.bins, candidates, rules.secret, rules.root)
         self._kept: dict[int, NDArray[np.bool_]] = {}
-        """The candidates of the tree whose cells are large enough in a node."""
+        """The tree's candidates with large enough cells, by node."""
 
     def order(self, node: int) -> NDArray[np.int64] | None:
-        """The candidates of ``node`` in the order in which it shows them; None before it does."""
+        """The candidates of ``node`` in their shown order; None before they are shown."""
         return self._orders.by_node.get(node)
 
     @property
     def lengths(self) -> Sequence[int]:
-        """How many candidates were shown of each node."""
+        """The number of shown candidates of each node."""
         return [len(order) for order in self._orders.by_node.values()]
 
     def carrying(self, node: int) -> NDArray[np.int32]:
@@ -742,12 +742,12 @@ class CandidateDisclosure:
         return rows[learning]
 
     def orders(self, nodes: Collection[int]) -> Plan[Mapping[int, NDArray[np.int64]]]:
-        """What each of ``nodes`` shows, chosen where it is asked about for the first time.
+        """The shown candidates of each of ``nodes``, chosen at the first question.
 
-        Where rows are hidden, cells are those of the root, and the order is canonical.
+        If rows are hidden, cells are those of the root, and the order is canonical.
 
         Raises:
-            ProtocolError: which cells of a node are large enough can no longer be known.
+            ProtocolError: the large enough cells of a node can no longer be determined.
         """
         orders = self._orders.by_node
         new = [node for node in nodes if node not in orders]
@@ -766,13 +766,13 @@ class CandidateDisclosure:
         yield from self._orders.draw(carrying, {node: self._shown(node) for node in new})
 
     def _shown(self, node: int) -> NDArray[np.int64]:
-        """Which of the candidates of ``node`` have cells that are large enough."""
+        """The candidates of ``node`` with large enough cells."""
         kept = self._kept.get(ROOT if self._rows.hidden else node)
         places = self._candidates.places(node)
         return np.arange(len(places)) if kept is None else np.flatnonzero(kept[places])
 
     def _merge(self, nodes: Collection[int]) -> Plan[None]:
-        """Choose the cells that ``nodes`` and their siblings keep apart."""
+        """Choose the unmerged cells of ``nodes`` and their siblings."""
         if not self._rules.smallest_cell:
             return
         missing = [node for node in nodes if node not in self._kept]

@@ -1,7 +1,7 @@
 """What is a training about, and may it begin?
 
-The table of each side, what parameters ask of its columns, and the terms that follow from both.
-Then what each passive party has accepted, and with which trees a training may go on: those of an
+The table of each side, the parameters' constraints on its columns, and the resulting terms. Then
+the acceptance of each passive party, and the trees from which a training may continue: those of an
 earlier attempt, or of an earlier model.
 
 Parameters name the active party's own columns, and another party's as ``party.column``. Interaction
@@ -54,13 +54,13 @@ __all__ = [
 
 
 SCORED = "test"
-"""The set that the rows to score of a fold are, as ``xgb.cv`` names it."""
+"""The name of a fold's set of rows to score, as in ``xgb.cv``."""
 _ALIGN = "find the people that all share with: fedmq align"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fold:
-    """One of a cross-validation: rows to learn from, and rows to score, both bool (rows,)."""
+    """A fold of a cross-validation: rows to learn from, and rows to score, both bool (rows,)."""
 
     learning: NDArray[np.bool_]
     scored: NDArray[np.bool_]
@@ -72,21 +72,21 @@ class ActiveTable:
 
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2)
     for bounds of times; ``evaluation`` bool (rows,): rows that are scored but not learned from, and
-    ``evaluation_sets`` how they are divided, "eval" being all of them where nothing is given;
-    ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
-    each row starts instead of at the base score; ``objective`` and ``metric``: a caller's own, the
-    first in place of the one that parameters name. None of them leaves this party.
-    ``held_out_ids`` are the ids of the rows of ``evaluation``, for whoever evaluates the model;
-    with ``folds`` those of all other rows.
-    ``alignment``: what tells the common rows from others, empty where rows are matched by position;
-    it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
-    table from any other, and never leaves its party; empty where no session outlives a crash.
-    ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it.
-    ``column_groups``: columns by the names that interaction constraints may give them together.
-    ``folds``: a model for each of them is trained and scored, in place of one of all rows; those of
-    ``evaluation`` are in none.
-    ``category_columns``: the features of each column of categories, 1 where a row has it, else 0.
-    Raises `DataError` for more rows than a training takes.
+    ``evaluation_sets``: their division, by default all of them as "eval"; ``weight`` float32
+    (rows,): the weight of each row; ``base_margin`` float32 (rows,): the start of each row instead
+    of the base score; ``objective`` and ``metric``: a caller's own, the objective in place of the
+    one in the parameters. None of them leaves this party.
+    ``held_out_ids``: the ids of the rows of ``evaluation``, for evaluating the model; with
+    ``folds`` the ids of all other rows.
+    ``alignment``: the digest of the common rows, empty if rows are matched by position; it is that
+    of the stored alignment ``alignment_name``, if there is one. ``digest`` identifies this table,
+    and never leaves its party; empty if no session outlives a crash.
+    ``signs``: 1 or -1 for columns that may only raise the prediction, or only lower it.
+    ``column_groups``: columns by group name, for interaction constraints.
+    ``folds``: a model is trained and scored for each fold, in place of one model of all rows; no
+    fold contains rows of ``evaluation``.
+    ``category_columns``: the features of each column of categories, 1 if a row has the category,
+    otherwise 0. Raises `DataError` for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -117,11 +117,11 @@ class ActiveTable:
 
     @property
     def turns(self) -> int:
-        """How many models grow on it in turns."""
+        """The number of models that grow on the table in turns."""
         return max(1, len(self.folds))
 
     def of_fold(self, fold: Fold) -> Self:
-        """The table from which the model of ``fold`` is trained."""
+        """The table that trains the model of ``fold``."""
         return replace(
             self,
             evaluation=~fold.learning,
@@ -131,7 +131,7 @@ class ActiveTable:
         )
 
     def check_engine(self, engine: Engine) -> None:
-        """Raise `ConfigError` where ``engine`` cannot train on these rows."""
+        """Raise `ConfigError` if ``engine`` cannot train on these rows."""
         if self.objective is not None and not engine.traits.takes_weights:
             raise ConfigError(
                 f"engine {engine.name}: obj may give larger gradients than it is meant for"
@@ -147,10 +147,9 @@ class ActiveTable:
 class PassiveTable:
     """A passive party's rows, in the common order.
 
-    ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
-    rows from others, empty where rows are matched by position; ``digest``, ``signs`` and
-    ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: whom it is
-    about, None where nobody counts what is answered.
+    ``values`` float32 (rows, features), NaN is missing; ``alignment``, ``digest``, ``signs``,
+    ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: the row set
+    for counting answered sums, None if they are not counted.
     """
 
     values: NDArray[np.float32]
@@ -165,7 +164,7 @@ class PassiveTable:
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]
     ) -> None:
-        """Raise `Refused` unless ``party`` can train with ``peer`` on it, and go on ``saved``."""
+        """Raise `Refused` unless ``party`` can train with ``peer`` and continue ``saved``."""
         rows = len(self.values)
         if terms.alignment_name and terms.alignment != self.alignment:
             raise Refused(
@@ -195,8 +194,8 @@ class PassiveTable:
 class BinTable:
     """Cuts over the training rows of ``values`` (rows, features), and all rows as bins.
 
-    ``category_columns``: the features of columns of categories, which are split by sets where so
-    many as ``by_sets`` occur; None: none is.
+    ``category_columns``: the features of columns of categories; sets split a column in which
+    ``by_sets`` categories occur; None: no column.
     """
 
     label: ClassVar[str] = "BinTable"
@@ -212,7 +211,7 @@ class BinTable:
 
 
 def category_places(table: ActiveTable | PassiveTable) -> Mapping[str, tuple[int, ...]]:
-    """By column of categories, where its features stand; ascending."""
+    """The feature indices of each column of categories, ascending."""
     places = {name: place for place, name in enumerate(table.features)}
     columns = {
         column: tuple(sorted(places[name] for name in names if name in places))
@@ -222,7 +221,7 @@ def category_places(table: ActiveTable | PassiveTable) -> Mapping[str, tuple[int
 
 
 def columns_by_sets(table: ActiveTable | PassiveTable, cuts: Cuts) -> dict[str, tuple[int, ...]]:
-    """The columns that ``cuts`` of ``table`` split by sets, as a `LookupTable` has them."""
+    """The columns that ``cuts`` of ``table`` split by sets, in the form of a `LookupTable`."""
     chosen = {}
     for column, held in category_places(table).items():
         if held in cuts.category_columns:
@@ -258,9 +257,9 @@ class ColumnConstraints:
                 self._asked[owner][column] = sign
         self._together = self._parted(params.interaction_constraints)
         self.signs = _signs(party, table.features, table.signs, self._asked[party])
-        """Of the own columns: int8 (columns,)."""
+        """The signs of the own columns: int8 (columns,)."""
         self.interactions = _interactions(party, table, self._together[party])
-        """Of the own columns, which interaction constraints hold them: uint64 (columns,)."""
+        """The interaction constraints of the own columns, as bits: uint64 (columns,)."""
         if params.max_cat_to_onehot is not None:
             _check_categories(party, table, self.signs, self.interactions)
         if self.signs.any() and not engine.shows_exact_sums:
@@ -271,14 +270,14 @@ class ColumnConstraints:
         return bool(signed) or bool(self.signs.any())
 
     def opening(self, peer: str, terms: TrainingOpen) -> TrainingOpen:
-        """``terms`` for ``peer``: what others are asked of their columns is not for it."""
+        """The ``terms`` for ``peer``, without the constraints on other parties' columns."""
         asked = {"signs": self._asked[peer], "together": self._together[peer]}
         return terms.model_copy(update=asked)
 
     def _parted(
         self, constraints: Sequence[Sequence[str | int]]
     ) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """Of each party the names in each interaction constraint."""
+        """The names in each interaction constraint, by party."""
         named = [
             [self._owner(name, "interaction_constraints") for name in constraint]
             for constraint in constraints
@@ -310,7 +309,7 @@ class ColumnConstraints:
         )
 
     def _is_group(self, name: str) -> bool:
-        """Whether it is a group of own columns, or an own column of categories."""
+        """Whether ``name`` is a group of own columns, or an own column of categories."""
         categories = any(feature.startswith(f"{name}=") for feature in self._table.features)
         return categories or name in (ALL_COLUMNS, *self._table.column_groups)
 
@@ -320,7 +319,7 @@ def _signs(
 ) -> NDArray[np.int8]:
     """The sign of each of the ``columns`` of ``party``: int8 (columns,).
 
-    ``own`` signs are those of its file, ``asked`` those of the training's parameters.
+    ``own``: the signs of its file. ``asked``: the signs of the training's parameters.
 
     Raises:
         ConfigError: a column does not exist, or has two signs.
@@ -341,7 +340,7 @@ def _signs(
 def _interactions(
     party: str, table: ActiveTable | PassiveTable, constraints: Sequence[Sequence[str]]
 ) -> NDArray[np.uint64]:
-    """Which of the ``constraints`` hold each column of ``party``, as bits: uint64 (columns,).
+    """The ``constraints`` that hold each column of ``party``, as bits: uint64 (columns,).
 
     Raises:
         ConfigError: a column or group does not exist, or a column has the name of a group.
@@ -365,7 +364,7 @@ def _check_categories(
     signs: NDArray[np.int8],
     interactions: NDArray[np.uint64],
 ) -> None:
-    """Raise `ConfigError` where categories of a column that may be split by sets are set apart."""
+    """Raise `ConfigError` if constraints separate categories of a column split by sets."""
     for column, held in category_places(table).items():
         places = list(held)
         if signs[places].any():
@@ -381,7 +380,7 @@ def _check_categories(
 
 
 def _places(party: str, columns: Sequence[str], column: str, where: str) -> list[int]:
-    """Where ``column`` stands; of a column of categories, where each of them does."""
+    """The index of ``column``; for a column of categories, the index of each category."""
     categories = [
         place for place, feature in enumerate(columns) if feature.startswith(f"{column}=")
     ]
@@ -398,9 +397,9 @@ def _place(party: str, columns: Sequence[str], column: str, where: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptConstraints:
-    """Of a passive party's columns: ``signs`` int8 and ``interactions`` uint64 (columns,).
+    """A passive party's constraints: ``signs`` int8 and ``interactions`` uint64 (columns,).
 
-    ``count``: how many interaction constraints the training has.
+    ``count``: the number of the training's interaction constraints.
     """
 
     signs: NDArray[np.int8]
@@ -411,7 +410,7 @@ class KeptConstraints:
 def kept_constraints(
     party: str, table: PassiveTable, terms: TrainingOpen, engine: Engine
 ) -> KeptConstraints:
-    """What ``party`` keeps of its columns; Refused where they cannot be kept."""
+    """The constraints that ``party`` keeps on its columns; Refused if it cannot keep them."""
     try:
         signs = _signs(party, table.features, table.signs, terms.signs)
         interactions = _interactions(party, table, terms.together)
@@ -427,9 +426,9 @@ def kept_constraints(
 
 @dataclass(frozen=True, slots=True)
 class TrainingTerms:
-    """What a training of ``party`` with ``peers`` is about, from its first message to its last.
+    """The terms of a training of ``party`` with ``peers``, from its first message to its last.
 
-    Made once, in the constructor of the machine, so that a node or a message needs one attribute.
+    The machine's constructor makes them once, so that a node or a message needs one attribute.
     """
 
     model: str
@@ -444,19 +443,19 @@ class TrainingTerms:
     owners: Mapping[str, int]
     """The numbers of all parties in that order."""
     trees: int
-    """So many at most, of all models that grow."""
+    """The largest number of trees, of all models together."""
     trees_alone: int
-    """So many first trees are the active party's alone."""
+    """The number of first trees that are the active party's alone."""
     hides_rows: bool
     hides_sums: bool
     first_order: bool
-    """Whether candidates are scored by g alone."""
+    """Whether g alone scores candidates."""
     turns: int
-    """So many models grow a tree each in turns."""
+    """The number of models that grow a tree each in turns."""
     category_sets: bool
-    """Whether peers split columns of categories by sets, where these agree."""
+    """Whether peers that agree split columns of categories by sets."""
     decoys: bool
-    """Whether nobody who counts messages may learn whose columns split."""
+    """Whether decoys hide whose columns split from observers that count messages."""
 
     @classmethod
     def of(
@@ -471,7 +470,7 @@ class TrainingTerms:
         category_sets: bool,
         decoys: bool,
     ) -> Self:
-        """The terms of ``model``. Raises `ConfigError` where they do not fit together."""
+        """The terms of ``model``. Raises `ConfigError` if they do not fit together."""
         engine.check(params)
         table.check_engine(engine)
         parties = (party, *peers)
@@ -496,7 +495,7 @@ class TrainingTerms:
         )
 
     def opening(self, public: Values) -> TrainingOpen:
-        """What every passive party is offered; ``public`` is what the engine makes known."""
+        """The offer to every passive party; ``public``: the engine's public values."""
         params, table, peers = self.params, self.table, self.peers
         by_sets = params.max_cat_to_onehot if self.category_sets else None
         return TrainingOpen(
@@ -527,12 +526,12 @@ class TrainingTerms:
 
 
 class Acceptances:
-    """What ``peers`` have accepted, with the pieces of their engines' setup."""
+    """The acceptances of ``peers``, with the pieces of their engines' setup."""
 
     def __init__(self, peers: Sequence[str]) -> None:
         self._peers = tuple(peers)
         self.of: dict[str, SessionAccept] = {}
-        """Each peer's; all of them once `is_complete`."""
+        """The acceptance of each peer; all of them once `is_complete`."""
         self._largest: dict[str, SizeLimit] = {}
         self._bytes: Counter[str] = Counter()
         self._pieces: dict[str, list[Values]] = {}
@@ -541,10 +540,10 @@ class Acceptances:
     def add(
         self, peer: str, body: SessionAccept, largest_setup: Callable[[int], SizeLimit]
     ) -> None:
-        """``peer`` takes part; ``largest_setup`` is what so many candidates need at most.
+        """Add the acceptance of ``peer``; ``largest_setup``: the limit for its candidates.
 
         Raises:
-            ProtocolError: it said so before.
+            ProtocolError: the peer has accepted before.
             Inconsistent: it announces a longer setup than its candidates take.
         """
         if peer in self.of:
@@ -558,10 +557,10 @@ class Acceptances:
         self._pieces[peer] = []
 
     def add_setup(self, peer: str, payload: Payload) -> None:
-        """A piece of the setup of ``peer``.
+        """Add a piece of the setup of ``peer``.
 
         Raises:
-            ProtocolError: it was not announced.
+            ProtocolError: the piece was not announced.
             Inconsistent: all pieces together are longer than its candidates take.
         """
         pieces = self._pieces.get(peer)
@@ -582,12 +581,12 @@ class Acceptances:
             )
 
     def setup(self, peer: str) -> Sequence[Values] | None:
-        """The setup of ``peer``, None until all of it is there."""
+        """The setup of ``peer``; None until it is complete."""
         pieces = self._pieces[peer]
         return pieces if len(pieces) == self.of[peer].setup_pieces else None
 
     def mark_ready(self, peer: str) -> None:
-        """The engine has taken the setup of ``peer``."""
+        """Note that the engine has taken the setup of ``peer``."""
         self._ready.add(peer)
 
     @property
@@ -596,7 +595,10 @@ class Acceptances:
         return len(self._ready) == len(self._peers)
 
     def common_trees(self, own: int, alone: int) -> int:
-        """The trees that all hold: ``own`` at the active party, which grew the first ``alone``."""
+        """The number of trees that all parties hold: the active party holds ``own``.
+
+        It grew the first ``alone`` of them by itself.
+        """
         return min([own, *(max(body.trees, alone) for body in self.of.values())])
 
     @property
@@ -606,12 +608,12 @@ class Acceptances:
 
     @property
     def by_sets(self) -> tuple[str, ...]:
-        """The peers some of whose columns are split by sets of categories."""
+        """The peers with columns that are split by sets of categories."""
         return tuple(peer for peer in self._peers if self.of[peer].by_sets)
 
     @property
     def withheld(self) -> dict[str, Withheld]:
-        """What peers do not show sums of, by their names; without those that show all."""
+        """The withheld sums by peer, without peers that show all."""
         held = {
             peer: Withheld(smallest_node=body.smallest_node, smallest_cell=body.smallest_cell)
             for peer in self._peers
@@ -621,9 +623,9 @@ class Acceptances:
 
 
 def terms_digest(terms: TrainingOpen) -> str:
-    """What tells ``terms`` from others: 16 bytes of BLAKE2b (RFC 7693), in hex.
+    """The digest of ``terms``: 16 bytes of BLAKE2b (RFC 7693), in hex.
 
-    Keys are not among them: an engine makes new ones for each attempt.
+    It excludes keys: an engine makes new keys for each attempt.
     """
     lasting = {"public": pack_payload({}), "signs": dict(sorted(terms.signs.items()))}
     packed = pack_body(terms.model_copy(update=lasting))
@@ -633,7 +635,7 @@ def terms_digest(terms: TrainingOpen) -> str:
 def continuing(
     earlier: ActiveShare, params: TrainParams, parties: Sequence[str], table: ActiveTable
 ) -> TrainParams:
-    """``params``, beginning where ``earlier`` does; ``parties`` train on the active party's table.
+    """``params`` that continue ``earlier``; ``parties`` train on the active party's ``table``.
 
     Raises:
         ConfigError: the trees of both cannot make one model.
@@ -669,7 +671,7 @@ def continuing(
         )
     begun = {
         "base_score": earlier.base_score,
-        # All trees of a model are of one XGBoost, as its share says.
+        # All trees of a model follow the arithmetic of one XGBoost, as its share says.
         "xgboost_arithmetic": earlier.params.xgboost_arithmetic,
     }
     return params.model_copy(update=begun)

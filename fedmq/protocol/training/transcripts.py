@@ -2,8 +2,8 @@
 
 A passive party commits to its table when it accepts: to the root of a hash tree (RFC 6962, section
 2.1: leaves are hashed with the prefix 0, pairs with 1) over its secret, its settings, the cuts of
-each column and all rows as bins. Each leaf begins with a salt of 16 bytes: without the secret,
-nobody can try out what stands in one. Then both parties keep a transcript (`Transcripts`).
+each column and all rows as bins. Each leaf begins with a salt of 16 bytes, so that its content
+cannot be guessed without the secret. Then both parties keep a transcript (`Transcripts`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SECRET_BYTES = 16
 
 
 def noise_secret(secret: int) -> bytes:
-    """What the noise of all answers follows from: 32 bytes."""
+    """The seed of the noise of all answers: 32 bytes."""
     return hmac.digest(_bytes(secret), b"fedmq noise", "sha256")
 
 
@@ -126,14 +126,14 @@ def _bytes(secret: int) -> bytes:
 
 
 _TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece, training.BestSoFar}
-"""Circuits are drawn at random and told nobody afterwards: nothing is proved by them."""
+"""Excludes circuits: they are random and never disclosed, so they prove nothing."""
 
 
 class Transcripts:
-    """The witness of ``machine``: it keeps a transcript with each peer, of all messages.
+    """The witness of ``machine``: it keeps a transcript of all messages with each peer.
 
-    A passive party signs as it says that a tree is saved, the ``active`` one as it goes on. The
-    passive party keeps what was hashed, and nothing else: an auditor hashes it again.
+    A passive party signs when it reports a saved tree, the ``active`` party when it continues. The
+    passive party keeps exactly the hashed messages: an auditor hashes them again.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Transcripts:
         self._hashed: tuple[Body | None, bytes] = (None, b"")
 
     def sending(self, recipient: str, body: Body) -> Body:
-        """Note ``body``, and sign where a signature is due; the body that leaves."""
+        """Note ``body``, and sign it if a signature is due; returns the body to send."""
         transcript = self.by_peer.get(recipient)
         if transcript is not None and type(body) in _TRANSCRIBED:
             body = self._signed(transcript, body)
@@ -156,7 +156,7 @@ class Transcripts:
         return body
 
     def received(self, sender: str, body: Body) -> None:
-        """Note ``body``; raises as `_verify` where its signature does not hold."""
+        """Note ``body``; raises like `_verify` if its signature does not hold."""
         transcript = self.by_peer.get(sender)
         if transcript is not None and type(body) in _TRANSCRIBED:
             transcript.note(sender, self._hash(body))
@@ -164,7 +164,7 @@ class Transcripts:
             self._verify(transcript, sender, body)
 
     def _signed(self, transcript: Transcript, body: Body) -> Body:
-        """``body`` as it is sent: noted, and signed where something is due to be."""
+        """Note ``body``, and sign it if a signature is due."""
         if isinstance(body, training.TreeFinished):
             body = body.model_copy(update={"lot": transcript.signing.lot(body.tree)})
         transcript.note(self._party, self._hash(body))
@@ -178,15 +178,15 @@ class Transcripts:
         return body
 
     def _verify(self, transcript: Transcript, sender: str, body: Body) -> None:
-        """Take what ``sender`` commits to, and what it has signed.
+        """Take the commitment of ``sender``, or verify its signature.
 
         Raises:
             Inconsistent: it signs another conversation than this party had with it.
-            ProtocolError: the active party does not sign what it has heard.
+            ProtocolError: the active party does not sign the messages it has received.
         """
         if isinstance(body, training.SessionAccept):
             transcript.commitment = body.commitment
-            if not body.commitment:  # it answers for nothing, which is for its own policy to say
+            if not body.commitment:  # it does not commit; its own policy decides that
                 del self.by_peer[sender]
         elif isinstance(body, training.TreeSaved):
             statement = transcript.state(body.tree)
@@ -209,7 +209,7 @@ class Transcripts:
             self._emit(Save(TranscriptMessage(incoming, number, body)))
 
     def _hash(self, body: Body) -> bytes:
-        """One message to several peers is hashed once: a broadcast is large."""
+        """The hash of ``body``, made once for several peers: a broadcast is large."""
         if self._hashed[0] is not body:
             self._hashed = (body, message_hash(body))
         return self._hashed[1]
