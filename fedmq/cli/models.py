@@ -1,6 +1,6 @@
 """``fedmq models``: the models of a party, their shares, columns and cards.
 
-A card says what a model is for, how good it is, and what it was made of. Each party signs it.
+A card states a model's purpose, quality and training data. Each party signs it.
 """
 
 from __future__ import annotations

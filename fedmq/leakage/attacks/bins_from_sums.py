@@ -1,9 +1,8 @@
 """The active party reads who stands in which bin from the sums that it decrypts.
 
-It follows the protocol. Gradients of many bits are distinct, so that a small sum, or a difference
-of two, is that of particular rows; sums of children add up to their parent's, so that candidates
-are followed through a tree whatever order they are shown in; and all sums together are equations
-about who goes left of each candidate.
+It follows the protocol. Gradients of many bits are distinct, so a small sum, or a difference of
+two, identifies particular rows. Sums of children add up to their parent's, which links candidates
+through a tree in any order. All sums together are equations about the rows left of each candidate.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
 # A node of more rows has more sets of 2 than are worth a table; sets of 3 grow with the cube.
 _MOST_ROWS = 1200
 _MOST_ROWS_OF_THREES = 160
-# Directions in which the equations say less than this, of what the best one says, are left out.
+# Directions whose share of the strongest equation is below these limits are left out.
 _SMALLEST_EIGENVALUE = 1e-10
 _SMALLEST_REST = 1e-7
 _MOST_STEPS = 300
@@ -40,7 +39,7 @@ MOST_ROWS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSums:
-    """What the active party knows of a node.
+    """The active party's knowledge of a node.
 
     ``rows`` (n,) carry ``pairs`` int64 (n, 2), g and h; ``left`` int64 (candidates, 2) are the sums
     that were shown, in any order.
@@ -182,7 +181,7 @@ def _solved(
     """Weights (equations, candidates) of the ``known`` equations of each, the others 0.
 
     By eigenvectors where all are known, else by conjugate gradients (Hestenes and Stiefel, 1952),
-    which leave out what the equations hardly say as well, for they stop before it counts.
+    which stop before weakly determined directions count.
     """
     if known.all():
         values, vectors = np.linalg.eigh(products)

@@ -1,7 +1,7 @@
 """How does the active party put rows in the order of a column that it does not hold?
 
-Every split that a passive party wins shows who goes left. Splits that never contradict each other
-may be of one feature; together they sort the rows by it.
+Every split that a passive party wins shows the rows that go left. Splits that never contradict each
+other may be of one feature; together they sort the rows by it.
 """
 
 from __future__ import annotations

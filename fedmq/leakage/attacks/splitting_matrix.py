@@ -21,8 +21,8 @@ def rounded(hidden: Matrix) -> NDArray[np.bool_]:
 def projected(hidden: Matrix, vectors: Matrix) -> NDArray[np.bool_]:
     """M by rounding what the known null space does not explain, again and again.
 
-    ``vectors`` Z (rows, r) are those that were sent; those in use are orthogonal to W, which tells
-    them from the others. From a guess of M follows what they took away, and from that a better one.
+    ``vectors`` Z (rows, r) were sent; those in use are orthogonal to W, the others are not. A guess
+    of M gives the removed projection, and that gives a better guess.
     """
     lengths = np.linalg.norm(vectors.T @ hidden, axis=1)
     used = vectors[:, lengths < _USED * max(float(np.linalg.norm(hidden)), 1)]
@@ -46,6 +46,6 @@ def agreement(guess: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
 
 
 def majority(truth: NDArray[np.bool_]) -> float:
-    """What a guess without any view reaches: the mean share of the more frequent side."""
+    """The success of a guess without any view: the mean share of the more frequent side."""
     left = truth.mean(axis=0)
     return float(np.maximum(left, 1 - left).mean())

@@ -1,4 +1,4 @@
-"""What a model card says: who trained a model, on what, how good it is, and what was disclosed."""
+"""The content of a model card: parties, training data, quality and disclosure of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do parties sign a model card, and what follows from their signatures?
+"""Signatures of parties under a model card, and their verification.
 
 A party signs the card, the hash of its own share, and the entry of its audit log that agreed to the
 training. So each party attests facts that it alone knows, and nobody can alter a signed card.
@@ -84,7 +84,7 @@ def endorse(
     Raises:
         ConfigError: the federation has no keys.
         DataError: the audit log was changed.
-        Refused: the card is another model's, or says what is not so.
+        Refused: the card describes another model, or describes this one wrongly.
     """
     check_share(card, share, party)
     content = {

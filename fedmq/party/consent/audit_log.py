@@ -58,7 +58,7 @@ class AuditLog:
     def check(self) -> None:
         """Raise ConfigError if the disk has no room for another entry."""
         try:
-            # Unbuffered: closing the file would try once more to write what did not fit.
+            # Unbuffered: closing the file would otherwise retry the failed write.
             with self._writing, self.path.open("ab", buffering=0) as file:
                 end = file.tell()
                 try:
