@@ -53,7 +53,7 @@ def _place_of(body: Body) -> _Place:
 class Replay:
     """Replays an attempt of ``party`` from its commitment; ``answers`` are hashes by place.
 
-    ``saved``: the trees of earlier attempts; after the replay, also those of this attempt. The
+    ``saved``: the trees of earlier attempts; after the replay, the trees at its end. The
     replay does not compute sums of ``thin`` trees, whose gradients or queries are missing.
     ``rounded``: the answers with arrays that another machine may round differently.
     """

@@ -569,7 +569,7 @@ def first_of_ties(
     if len(tied) < 2:
         return tied
     sides = np.stack((left[tied], total - left[tied]), axis=1)
-    # The side that is less in the first column in which they differ comes first.
+    # The side that is less in the first differing column comes first.
     differ = np.argmax(sides[:, 0] != sides[:, 1], axis=1)[:, None, None]
     deciding = np.take_along_axis(sides, differ, axis=2)[..., 0]
     swapped = deciding[:, 0] > deciding[:, 1]

@@ -439,7 +439,7 @@ class TrainingTerms:
     engine: Engine
     constraints: ColumnConstraints
     parties: tuple[str, ...]
-    """All, in the order that decides ties; the active party is number 0."""
+    """All parties, in the order that decides ties; the active party is number 0."""
     owners: Mapping[str, int]
     """The numbers of all parties in that order."""
     trees: int
