@@ -1,8 +1,9 @@
 """In which order are gates computed, many at once, and where do their results lie?
 
-Gates form layers; no layer reads a result of its own. The depth in ANDs is minimal. A layer of XORs
-comes as late as possible, and holds all XORs that are computable by then. A result lies in a slot,
-reused after its last read, so that the working set stays small and in a fast cache.
+Gates form layers; no layer reads a result of its own. An AND waits for as few layers of ANDs as its
+inputs allow. A layer of XORs comes as late as possible, and holds all XORs computable by then. A
+result lies in a slot, reused after its last read, so that the working set stays small and in a fast
+cache.
 """
 
 from __future__ import annotations
