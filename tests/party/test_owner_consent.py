@@ -59,6 +59,16 @@ async def says(demo: DaemonsInMemory, party: str, words: str) -> None:
     await demo.until(said)
 
 
+async def told_to_wait(demo: DaemonsInMemory, party: str) -> None:
+    """Wait until a session of ``party`` knows that an owner is asked: a stop then leaves it."""
+    sessions = demo.daemons[party].parts.context.sessions
+    for _ in range(6000):
+        if any(run.runner.session.machine.awaits_consent for run in sessions.running.values()):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"{party} does not hear that an owner is asked")
+
+
 async def approve(demo: DaemonsInMemory, party: str, request: str) -> None:
     await demo.ask(party, "approve", request=request, by="olga")
 
@@ -183,6 +193,7 @@ async def test_an_alignment_waits_and_one_that_the_active_party_asks_for_again_i
         first = asyncio.create_task(align(demo, "people"))
         asked = await waiting(demo, "telco")
         assert asked["terms"]["parties"] == ["bank", "telco", "retail"]
+        await told_to_wait(demo, "bank")
         await demo.stop("bank")
         with pytest.raises(DaemonError):
             await first
