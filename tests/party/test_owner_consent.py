@@ -62,11 +62,12 @@ async def says(demo: DaemonsInMemory, party: str, words: str) -> None:
 async def told_to_wait(demo: DaemonsInMemory, party: str) -> None:
     """Wait until a session of ``party`` knows that an owner is asked: a stop then leaves it."""
     sessions = demo.daemons[party].parts.context.sessions
-    for _ in range(6000):
-        if any(run.runner.session.machine.awaits_consent for run in sessions.running.values()):
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"{party} does not hear that an owner is asked")
+
+    async def told() -> bool:
+        running = sessions.running.values()
+        return any(session.runner.session.machine.awaits_consent for session in running)
+
+    await demo.until(told)
 
 
 async def approve(demo: DaemonsInMemory, party: str, request: str) -> None:
