@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +100,12 @@ def test_an_owner_sees_its_columns_drift_and_the_active_party_an_alarm_alone(
     federation: ServingFederation, bank: Path, telco: Path
 ) -> None:
     predict(federation, federation.ids)
-    for _ in range(300):  # a thread counts every five seconds
-        if any(found["alarm"] for found in drift_at(telco)["columns"]):
-            break
-        time.sleep(0.2)
+    _until_counted(lambda: any(found["alarm"] for found in drift_at(telco)["columns"]))
     assert {found["alarm"] for found in drift_at(telco)["columns"]} == {True}
     assert re.search(r"f0 of model model-1 drifts: .* index over", fedmq("status", telco).out)
 
     predict(federation, federation.ids[:20])
+    _until_counted(lambda: drift_at(bank)["columns"])
     seen = drift_at(bank)
     assert seen["parties"] == ["telco"]
     assert not any(found["alarm"] for found in seen["columns"])
@@ -117,6 +115,14 @@ def test_an_owner_sees_its_columns_drift_and_the_active_party_an_alarm_alone(
     assert 'fedmq_drift_party{party="telco"} 1.0' in text
     assert 'fedmq_drift_party{party="retail"} 0.0' in text
     assert 'fedmq_drift_alarm{column="f0",model="model-1"} 0.0' in text
+
+
+def _until_counted(seen: Callable[[], object]) -> None:
+    """A thread of each party counts every five seconds."""
+    for _ in range(300):
+        if seen():
+            return
+        time.sleep(0.2)
 
 
 def drift_at(party: Path) -> Any:
