@@ -1,9 +1,8 @@
 """What an engine is: two halves that turn secret gradients into sums per split candidate.
 
 A half does no arithmetic itself: each of its operations is a plan (see `fedmq.privacy.plan`). An
-engine that shows no sum decides each node in a contest, by the circuits of both halves. Several
-passive parties form a chain; each hands the best candidate so far to the next. The active party
-runs one plan per passive party; the last plan announces the winner.
+`ActiveHalf` learns of each candidate its sums, or which ones are the best. The halves `HidesSums`
+and `PassiveHidesSums` show neither: they decide each node in a contest, by circuits.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnMark
-from fedmq.errors import ConfigError, MessageError, Refused
+from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.plan import Exchange, Plan, Values
 
 __all__ = [
@@ -34,8 +33,10 @@ __all__ = [
     "Directions",
     "Engine",
     "HiddenSums",
+    "HidesSums",
     "Leakage",
     "PassiveHalf",
+    "PassiveHidesSums",
     "Place",
     "Query",
     "Question",
@@ -204,10 +205,16 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The properties of an engine that no option changes."""
+    """The properties of an engine that no option changes.
+
+    ``replays``, ``rounded`` and ``light`` concern those that check answers and that run
+    computations. They stand here since the arithmetic of the halves makes them true.
+    """
 
     exact: bool
     """Whether the model equals, node by node, the one trained on the joined table."""
+    shows_best: bool = False
+    """Whether passive parties score their own candidates, and show the best of a node alone."""
     hides_rows: bool = False
     """Whether passive parties answer over all rows and never learn which rows stand in a node."""
     keeps_numbers: bool = False
@@ -309,12 +316,19 @@ class ActiveHalf(ABC):
         shown: Directions = yield Exchange()
         return shown
 
-    # Contests; most engines have none.
 
+class HidesSums(ActiveHalf):
+    """An active half that learns no sum: its answers are `HiddenSums`, and contests decide nodes.
+
+    Several passive parties form a chain; each hands the best candidate so far to the next. The
+    active party runs one plan per passive party; the last plan announces the winner.
+    """
+
+    @abstractmethod
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """The most bytes that a passive half sends about nodes with ``candidates`` each."""
-        return 0
 
+    @abstractmethod
     def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
         """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
 
@@ -322,8 +336,6 @@ class ActiveHalf(ABC):
         waits for the passive half's next parcel. The first parcel leaves at once. The last plan of
         a chain hands on to the first one.
         """
-        raise MessageError("an engine that has no contests")
-        yield
 
 
 class PassiveHalf(ABC):
@@ -398,22 +410,23 @@ class PassiveHalf(ABC):
     def forget_tree(self) -> None:
         """The tree is finished: drop its gradients and sums."""
 
-    # Contests; most engines have none.
 
+class PassiveHidesSums(PassiveHalf):
+    """The passive half that faces `HidesSums`."""
+
+    @abstractmethod
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """The most bytes that the active half sends about nodes with ``candidates`` each."""
-        return 0
 
+    @abstractmethod
     def find_winners(
         self, nodes: Sequence[int], place: Place
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
 
         Candidates are counted in the order of the answers. The other side of
-        `ActiveHalf.find_winners`; it begins when the first parcel has come.
+        `HidesSums.find_winners`; it begins when the first parcel has come.
         """
-        raise MessageError("an engine that has no contests")
-        yield
 
 
 NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
@@ -430,24 +443,19 @@ class Engine(ABC):
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
 
     @property
-    def answer(self) -> type[Answer]:
-        """The answer about a passive party's candidates: their sums, the best one, or no sum."""
-        return Sums
-
-    @property
     def disclosed(self) -> Leakage:
         """What each side learns by these options."""
         return self.leakage
 
     @property
     def hides_sums(self) -> bool:
-        """Whether no sum is shown: the halves find the winners among candidates by circuits."""
-        return self.answer is HiddenSums
+        """Whether these options make halves that hide sums, `HidesSums` and `PassiveHidesSums`."""
+        return False
 
     @property
     def shows_exact_sums(self) -> bool:
         """Whether the active party scores by exact sums, which constraints and sets need."""
-        return self.answer is Sums and self.traits.exact
+        return self.traits.exact and not self.traits.shows_best and not self.hides_sums
 
     @property
     def first_order(self) -> bool:

@@ -38,8 +38,7 @@ class BestOfAll(Engine):
     params: TrainParams
 
     name = "best of all"
-    traits = Traits(exact=True)
-    answer = SplitOffer
+    traits = Traits(exact=True, shows_best=True)
     leakage = Leakage(active="the best gain of a party", passive="every g and h")
 
     def active(self, parallelism: int) -> ActiveHalf:

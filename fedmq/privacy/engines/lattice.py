@@ -18,16 +18,7 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import (
-    ActiveHalf,
-    Answer,
-    Engine,
-    HiddenSums,
-    Leakage,
-    PassiveHalf,
-    Sums,
-    Traits,
-)
+from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Traits
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES
 
@@ -82,8 +73,8 @@ class Lattice(Engine):
         )
 
     @property
-    def answer(self) -> type[Answer]:
-        return HiddenSums if self.sums == "hidden" else Sums
+    def hides_sums(self) -> bool:
+        return self.sums == "hidden"
 
     def check(self, params: TrainParams) -> None:
         super().check(params)

@@ -30,6 +30,7 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
+    HidesSums,
     Question,
     SizeLimit,
     SplitOffer,
@@ -131,7 +132,7 @@ class ActiveGrowth(Part):
         self._level = LevelRequests(self.tree, (), 0)
         self.contests: Contests | None = None
         """Finds the winners among hidden sums; None if sums are shown."""
-        if terms.hides_sums:
+        if isinstance(engine, HidesSums):
             self.contests = Contests(machine, engine, terms.owners, self._with_offers)
 
     def begin(self) -> None:

@@ -23,7 +23,7 @@ from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
-from fedmq.privacy.engine import ActiveHalf, Contest, Place, SplitOffer
+from fedmq.privacy.engine import Contest, HidesSums, Place, SplitOffer
 from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Handed, HandOn, Reply, Values
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.training.claims import ConsistencyCheck
@@ -42,7 +42,7 @@ class Contests(Part):
     def __init__(
         self,
         machine: Machine,
-        engine: ActiveHalf,
+        engine: HidesSums,
         owners: Mapping[str, int],
         add_offers: Callable[[Sequence[int], int, Sequence[SplitOffer]], None],
     ) -> None:

@@ -32,7 +32,16 @@ from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import TrainingOpen
-from fedmq.privacy.engine import ALONE, BroadcastPiece, Engine, PassiveHalf, Place, Query, SizeLimit
+from fedmq.privacy.engine import (
+    ALONE,
+    BroadcastPiece,
+    Engine,
+    PassiveHalf,
+    PassiveHidesSums,
+    Place,
+    Query,
+    SizeLimit,
+)
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
@@ -160,7 +169,6 @@ class PassiveGrowth(Part):
         """The most sums that a query counts."""
         self.engine.start_tree(tree, self.candidates.of_tree)
         spec = prepared.spec
-        self.hides_sums = spec.hides_sums
         self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.traits.hides_rows)
         self.disclosed = CandidateDisclosure(prepared.rules, tree, self.candidates, self.rows)
         self.asked = AskedNodes(asked, self.engine.queries_per_node, self.engine.nodes_per_query)
@@ -349,7 +357,7 @@ class PassiveGrowth(Part):
             ProtocolError: the node was not shown, or shows no such candidate.
         """
         order = self.order(body.node)
-        if self.hides_sums:
+        if isinstance(self.engine, PassiveHidesSums):
             return self.contests.winner(body, order)
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
         together = np.concatenate(named)
@@ -423,7 +431,10 @@ class PassiveContests(Part):
         if body.tree != self._growth.tree or body.piece or body.level[:1] != (body.node,):
             raise ProtocolError(f"circuits of node {body.node} that begin out of place")
         nodes, engine = body.level, self._growth.engine
-        candidates, place = self._candidates(nodes), self._place(body.chain)
+        candidates = self._candidates(nodes)
+        if not isinstance(engine, PassiveHidesSums):
+            raise ProtocolError("a contest of nodes whose sums are shown")
+        place = self._place(body.chain)
         limit = engine.contest_bytes(len(nodes), candidates, place)
         self._circuits.begin(peer, body.tree, nodes, limit)
         follow = partial(self._follow, body.chain, body.node)
@@ -438,7 +449,7 @@ class PassiveContests(Part):
         """
         self._growth.asked.contest(nodes)
         counts = {0 if order is None else len(order) for order in map(self._growth.order, nodes)}
-        if len(counts) > 1 or not self._growth.hides_sums:
+        if len(counts) > 1:
             raise ProtocolError("a contest of nodes that have other candidates")
         return counts.pop()
 
