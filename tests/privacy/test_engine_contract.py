@@ -13,7 +13,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable
-from fedmq.privacy.engine import Engine, Sums
+from fedmq.privacy.engine import Engine, HidesSums, PassiveHidesSums, Sums
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.ldp import Ldp
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
@@ -121,6 +121,15 @@ def test_features_left_out_of_a_tree_cost_nothing_and_change_nothing(engine: Eng
     answer = pair.ask_level({1: rows}, candidates, {1: order})[1]
     assert isinstance(answer, Sums)
     np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
+
+
+@pytest.mark.parametrize(
+    "engine", [*ENGINES, Lattice(sums="hidden")], ids=lambda engine: engine.name
+)
+def test_halves_that_hide_sums_are_made_where_the_engine_says_so(engine: Engine) -> None:
+    pair = EnginePair(engine, table(40, 3, seed=3))
+    assert isinstance(pair.active, HidesSums) == engine.hides_sums
+    assert isinstance(pair.passive, PassiveHidesSums) == engine.hides_sums
 
 
 def test_a_party_without_features_has_no_candidates(engine: Engine) -> None:

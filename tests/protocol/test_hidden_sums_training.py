@@ -16,6 +16,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engines.lattice import Lattice
 from tests.how_often import seldom
+from tests.protocol.dealt_shares_engine import DealtShares
 from tests.protocol.federation import ACTIVE, Federation, shares, small
 from tests.simulator import Link
 
@@ -58,6 +59,12 @@ def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
 def test_whoever_holds_the_columns(counts: tuple[int, ...]) -> None:
     federation = dealt(counts=counts)
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
+
+
+@pytest.mark.parametrize("counts", [(2, 2), *seldom((1, 2, 1))], ids=str)
+def test_whatever_the_shares_come_from(counts: tuple[int, ...]) -> None:
+    federation = dealt(counts=counts)
+    assert shares(federation.having(engine=DealtShares()).train()) == shares(federation.train())
 
 
 def test_with_weights_and_merged_cells() -> None:

@@ -106,16 +106,18 @@ class Lattice(Engine):
         return replace(self, sums=cast("SumsShown", sums))
 
     def active(self, parallelism: int) -> ActiveHalf:
-        from fedmq.privacy.lattice.active import LatticeActive
+        from fedmq.privacy.lattice.active import LatticeActive, LatticeActiveShares
         from fedmq.privacy.lattice.hidden.active import HiddenActive
 
-        kind = HiddenActive if self.hides_sums else LatticeActive
-        return kind(self.hint_bytes, self.directions == "oblivious", parallelism)
+        oblivious = self.directions == "oblivious"
+        if self.hides_sums:
+            return HiddenActive(LatticeActiveShares(self.hint_bytes, oblivious, parallelism))
+        return LatticeActive(self.hint_bytes, oblivious, parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         from fedmq.privacy.lattice.hidden.passive import HiddenPassive
         from fedmq.privacy.lattice.parameters import VERSION
-        from fedmq.privacy.lattice.passive import LatticePassive
+        from fedmq.privacy.lattice.passive import LatticePassive, LatticePassiveShares
         from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
 
         if public.get("version", 1) != VERSION:
@@ -146,5 +148,6 @@ class Lattice(Engine):
             raise Refused(f"engine 'lattice': {error}") from None
         most = min(hint_bytes, self.hint_bytes)
         if self.hides_sums:
-            return HiddenPassive(seed.tobytes(), offer, bins, most, parallelism, public["circuits"])
+            shares = LatticePassiveShares(seed.tobytes(), offer, bins, most, parallelism)
+            return HiddenPassive(shares, public["circuits"])
         return LatticePassive(seed.tobytes(), offer, bins, most, parallelism)

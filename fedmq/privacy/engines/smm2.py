@@ -86,9 +86,7 @@ class Smm2(Engine):
     when_exposed: WhenExposed = "smm1"
 
     name = "smm2"
-    traits = Traits(
-        exact=True, shows_best=True, replays=True, rounded=frozenset({"z"}), light=True
-    )
+    traits = Traits(exact=True, shows_best=True, replays=True, rounded=frozenset({"z"}), light=True)
     leakage = Leakage(
         active="a passive party's best gain per node, and the partition if it wins; its split "
         "candidates row by row in nodes that are asked as in smm1",

@@ -1,4 +1,7 @@
-"""The active party's half of the lattice engine: it asks about nodes in cipher, and reads sums."""
+"""The active party's half of the lattice engine: it asks about nodes in cipher, and reads sums.
+
+Where sums are hidden it reads shares of them (`LatticeActiveShares`), which circuits compare.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,23 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Directions,
+    HiddenSums,
     Question,
     Rows,
     SizeLimit,
     Sums,
 )
 from fedmq.privacy.lattice.directions import ChooseRows, GrowSeeds
+from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, Shares
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.parameters import SUM_BYTES, VERSION, Layout
-from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode, pieces_of_query, query_extent
+from fedmq.privacy.lattice.query import (
+    DecryptAnswer,
+    EncryptNode,
+    ReadShares,
+    pieces_of_query,
+    query_extent,
+)
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
@@ -38,7 +49,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values, single
 from fedmq.privacy.random_stream import fresh_seed
 
-__all__ = ["ConsistencyCheck", "LatticeActive"]
+__all__ = ["LatticeActive", "LatticeActiveShares"]
 
 T = TypeVar("T")
 
@@ -60,7 +71,7 @@ class _Peer:
     unsent: list[Values]
 
 
-class ConsistencyCheck(ABC):
+class _NodeResult(ABC):
     """The result for a node's candidates, by the ``numbers`` of their hints, uint32 (C,)."""
 
     __slots__ = ()
@@ -73,17 +84,17 @@ class ConsistencyCheck(ABC):
         """The answer for the machine."""
 
     @abstractmethod
-    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
+    def less(self, sibling: _NodeResult, peer: str) -> _NodeResult:
         """The other child's result: this parent's less that of ``sibling``."""
 
-    def check_same(self, sibling: ConsistencyCheck, peer: str) -> None:
+    def check_same(self, sibling: _NodeResult, peer: str) -> None:
         """Raise `MessageError` if the candidates differ."""
         if not np.array_equal(self.numbers, sibling.numbers):
             raise MessageError(f"{peer} answers for other candidates than in the node above")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _NodeSums(ConsistencyCheck):
+class _NodeSums(_NodeResult):
     """The left sums of a node: int64 (C, 2)."""
 
     numbers: NDArray[np.uint32]
@@ -93,10 +104,28 @@ class _NodeSums(ConsistencyCheck):
     def answer(self) -> Sums:
         return Sums(self.left)
 
-    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
+    def less(self, sibling: _NodeResult, peer: str) -> _NodeResult:
         assert isinstance(sibling, _NodeSums)
         self.check_same(sibling, peer)
         return _NodeSums(self.numbers, self.left - sibling.left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NodeShares(_NodeResult):
+    """The active party's shares of a node's left sums: (C, 2)."""
+
+    numbers: NDArray[np.uint32]
+    shares: Shares
+    field: Field
+
+    @property
+    def answer(self) -> HiddenSums:
+        return HiddenSums(len(self.numbers))
+
+    def less(self, sibling: _NodeResult, peer: str) -> _NodeResult:
+        assert isinstance(sibling, _NodeShares)
+        self.check_same(sibling, peer)
+        return _NodeShares(self.numbers, self.field.less(self.shares, sibling.shares), self.field)
 
 
 class LatticeActive(ActiveHalf):
@@ -118,7 +147,7 @@ class LatticeActive(ActiveHalf):
         self._peers: dict[str, _Peer] = {}
         self._pairs: NDArray[np.int64]
         self._subtracts = True
-        self._known: dict[tuple[str, int], ConsistencyCheck] = {}
+        self._known: dict[tuple[str, int], _NodeResult] = {}
 
     def start_session(
         self,
@@ -224,18 +253,18 @@ class LatticeActive(ActiveHalf):
 
     def decrypt(
         self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
-    ) -> Plan[list[list[ConsistencyCheck]]]:
+    ) -> Plan[list[list[_NodeResult]]]:
         """Read the answers of ``peer`` to the queries of ``seeds``, node by node for each."""
         step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
         [decrypted] = yield Compute([step])
         return [[_NodeSums(numbers, left) for left in sums] for numbers, sums in decrypted]
 
-    def keep(self, peer: str, node: int, known: ConsistencyCheck) -> Answer:
+    def keep(self, peer: str, node: int, known: _NodeResult) -> Answer:
         """Keep the result of a node for its children."""
         self._known[peer, node] = known
         return known.answer
 
-    def kept(self, peer: str, node: int) -> ConsistencyCheck:
+    def kept(self, peer: str, node: int) -> _NodeResult:
         """The kept result of a node."""
         return self._known[peer, node]
 
@@ -306,6 +335,32 @@ class _LatticeQuestion(Question):
             rest = half.kept(peer, above).less(half.kept(peer, beside), peer)
             answers.append(half.keep(peer, sibling.node, rest))
         return answers
+
+
+class LatticeActiveShares(LatticeActive, ActiveShares):
+    """The half that reads its shares of sums."""
+
+    hidden = True
+
+    @property
+    def public_seed(self) -> bytes:
+        return self._public_seed
+
+    @property
+    def field(self) -> Field:
+        return Field(self._layout.field_bits)
+
+    def decrypt(
+        self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
+    ) -> Plan[list[list[_NodeResult]]]:
+        step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
+        [read] = yield Compute([ReadShares(step)])
+        return [[_NodeShares(numbers, shares, self.field)] for numbers, shares in read]
+
+    def shares(self, peer: str, node: int) -> Shares:
+        known = self.kept(peer, node)
+        assert isinstance(known, _NodeShares)
+        return known.shares
 
 
 def _in_groups(items: Sequence[T], most: int) -> list[Sequence[T]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError
+from fedmq.privacy.lattice.hidden.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
     FLOOD_UNIFORMS,
     LIMB_BITS,
@@ -34,6 +35,7 @@ __all__ = [
     "AnswerQueries",
     "AnswerQuery",
     "JointBins",
+    "MaskSums",
     "PartSums",
     "SumPieces",
     "add_flood",
@@ -245,3 +247,49 @@ class AnswerQueries:
 
     def run(self) -> list[NDArray[np.uint32]]:
         return [query.limbs() for query in self.queries]
+
+
+# How does a passive party keep a share of each sum? It subtracts what it keeps.
+#
+# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: the active party
+# reads its own share, which discloses nothing. Errors and the noise over them stay below.
+
+
+_LOW = np.uint64(2**LIMB_BITS - 1)
+_WORD = 64
+
+
+@dataclass(frozen=True, eq=False)
+class MaskSums:
+    """The limbs of an answer, uint32 (C, 6), and the passive party's shares (C, 2).
+
+    Raises `MessageError` for a malformed query.
+    """
+
+    label: ClassVar[str] = "MaskSums"
+    answer: AnswerQuery
+
+    def run(self) -> tuple[NDArray[np.uint32], Shares]:
+        layout = self.answer.layout
+        sums, seed = self.answer.sums()
+        kept = _drawn(seed, sums.shape[-1], layout)
+        _subtract(sums, kept, layout)
+        return np.ascontiguousarray(carried(sums).T), kept
+
+
+def _drawn(seed: bytes, count: int, layout: Layout) -> Shares:
+    """Uniform shares for this answer alone; its noise uses the same seed, by another stream."""
+    words = Stream(seed, "fedmq lattice shares").words(count, 2)
+    return words & Field(layout.field_bits).mask
+
+
+def _subtract(sums: NDArray[np.int64], shares: Shares, layout: Layout) -> None:
+    for column, offset in ((0, layout.g_offset(0)), (1, layout.h_offset(0))):
+        field = shares[:, column]
+        first, shift = divmod(offset, LIMB_BITS)
+        for limb in range(first, len(sums)):
+            up = LIMB_BITS * (limb - first) - shift
+            if up >= _WORD:
+                break
+            part = field >> np.uint64(up) if up >= 0 else field << np.uint64(-up)
+            sums[limb] -= (part & _LOW).astype(np.int64)

@@ -1,4 +1,7 @@
-"""The passive party's half of the lattice engine: it adds up numbers it cannot read."""
+"""The passive party's half of the lattice engine: it adds up numbers it cannot read.
+
+Where sums are hidden it keeps a share of each (`LatticePassiveShares`), which circuits compare.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,24 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
-from fedmq.boosting.splits import ROOT, CandidateTable
+from fedmq.boosting.splits import ROOT, CandidateTable, parent, sibling
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query, SizeLimit
-from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, JointBins, PartSums, SumPieces
+from fedmq.privacy.lattice.answer import (
+    AnswerQueries,
+    AnswerQuery,
+    JointBins,
+    MaskSums,
+    PartSums,
+    SumPieces,
+)
 from fedmq.privacy.lattice.directions import (
     SUMS_BYTES,
     HideDirections,
     PunctureSeeds,
     choice_extent,
 )
+from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.parameters import SUM_BYTES, Layout
 from fedmq.privacy.lattice.query import pieces_of_query, query_extent
@@ -30,7 +41,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSee
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
-__all__ = ["LatticePassive"]
+__all__ = ["LatticePassive", "LatticePassiveShares"]
 
 _PIECES_AT_ONCE = 3
 
@@ -278,3 +289,53 @@ class LatticePassive(PassiveHalf):
 
     def forget_tree(self) -> None:
         self._begun.clear()
+
+
+class LatticePassiveShares(LatticePassive, PassiveShares):
+    """The half that keeps a share of each sum, of the nodes of the growing tree."""
+
+    hidden = True
+
+    def __init__(
+        self,
+        public_seed: bytes,
+        offer: NDArray[np.uint8] | None,
+        bins: BinMatrix,
+        hint_bytes: int,
+        parallelism: int,
+    ) -> None:
+        super().__init__(public_seed, offer, bins, hint_bytes, parallelism)
+        self._shares: dict[int, Shares] = {}
+
+    @property
+    def public_seed(self) -> bytes:
+        return self._public_seed
+
+    @property
+    def field(self) -> Field:
+        return Field(self._layout.field_bits)
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        super().start_tree(tree, candidates)
+        self._shares.clear()
+
+    def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
+        found = yield Compute([MaskSums(step) for _, step in steps])
+        for (node, _), (_, kept) in zip(steps, found, strict=True):
+            self._shares[node] = kept
+        return [sums for sums, _ in found]
+
+    def shares(self, node: int) -> Shares:
+        """The shares in a node that was asked about, or whose sibling was."""
+        if node not in self._shares and node > ROOT:
+            above, beside = self._shares.get(parent(node)), self._shares.get(sibling(node))
+            if above is None or beside is None or len(above) != len(beside):
+                raise MessageError(f"node {node}, about which nothing was asked")
+            self._shares[node] = self.field.less(above, beside)
+        if node not in self._shares:
+            raise MessageError(f"node {node}, about which nothing was asked")
+        return self._shares[node]
+
+    def forget_tree(self) -> None:
+        super().forget_tree()
+        self._shares.clear()

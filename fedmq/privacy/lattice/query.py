@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import SizeLimit
+from fedmq.privacy.lattice.hidden.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
     LIMB_BITS,
     LIMBS,
@@ -24,6 +25,7 @@ from fedmq.privacy.lattice.parameters import (
     add_power,
     add_shifted,
     carried,
+    field_at,
     signed_field,
 )
 from fedmq.privacy.lattice.ring import (
@@ -42,10 +44,12 @@ __all__ = [
     "DecryptAnswer",
     "EncryptNode",
     "QueryPart",
+    "ReadShares",
     "pieces_of_query",
     "query_extent",
     "read_answer",
     "read_query",
+    "shares_at",
 ]
 
 _HALF = LIMB_BITS // 2
@@ -263,6 +267,28 @@ class DecryptAnswer:
             hints[: len(part)] = part
             products[start : start + len(part)] = hints[: len(part)] @ turned
         return products.reshape(*asked.shape[:-1], len(self.seeds))
+
+
+@dataclass(frozen=True, eq=False)
+class ReadShares:
+    """Each answer's numbers of hints, uint32 (C,), and the active party's shares (C, 2).
+
+    Raises `MessageError` for a malformed answer.
+    """
+
+    label: ClassVar[str] = "ReadShares"
+    answers: DecryptAnswer
+
+    def run(self) -> list[tuple[NDArray[np.uint32], Shares]]:
+        layout = self.answers.layout
+        return [(numbers, shares_at(limbs, layout)) for numbers, limbs in self.answers.limbs()]
+
+
+def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:
+    """The fields of numbers (6, C) as shares."""
+    mask = Field(layout.field_bits).mask
+    fields = [field_at(limbs, offset) & mask for offset in (layout.g_offset(0), layout.h_offset(0))]
+    return np.stack(fields, axis=-1)
 
 
 def read_answer(

@@ -6,7 +6,8 @@ the active party that it won. Several passive parties stand in a chain, of which
 circuit tells whose candidate is the best of all.
 
 ==================  ==========================================================================
-``shares``          of a pair (g, h): how they are made, lifted to integers, and squared
+``shares``          of a pair (g, h): which halves make them, how they are lifted to integers and
+                    squared
 ``circuits``        a candidate's gain, the best of a party, the best of all, and what the active
                     party knows of a node
 ``level``           how much of everything a level of nodes takes, and the parcels it travels in
@@ -14,8 +15,8 @@ circuit tells whose candidate is the best of all.
 ``garbler``         the passive party's half of a level of nodes
 ``evaluator``       the active party's half
 ``steps``           what a half computes between two parcels, and how tables flow meanwhile
-``active``          the active party of a session whose sums are hidden
-``passive``         the passive party of such a session
+``active``          the active party of a session whose sums are hidden; another half shares them
+``passive``         the passive party of such a session; another half shares its sums
 ==================  ==========================================================================
 
 The messages of a level. A is the active party, and 1 to K are the passive parties in the order of

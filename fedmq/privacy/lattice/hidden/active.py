@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +10,22 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import BroadcastPiece, Contest, HiddenSums, Place, SizeLimit
-from fedmq.privacy.lattice.active import ConsistencyCheck, LatticeActive
+from fedmq.privacy.engine import (
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    Contest,
+    Directions,
+    HidesSums,
+    Place,
+    Question,
+    Rows,
+    SizeLimit,
+)
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, garbler_bytes, pieces_of
-from fedmq.privacy.lattice.hidden.shares import Field, ReadShares, Shares
+from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field
 from fedmq.privacy.lattice.hidden.steps import (
     choose_carries,
     choose_labels,
@@ -27,7 +36,6 @@ from fedmq.privacy.lattice.hidden.steps import (
     evaluated,
     follow,
 )
-from fedmq.privacy.lattice.query import DecryptAnswer
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
@@ -41,34 +49,16 @@ from fedmq.privacy.random_stream import fresh_seed
 __all__ = ["HiddenActive"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _NodeShares(ConsistencyCheck):
-    """The active party's shares of a node's sums (C, 2), of candidates by ``numbers``."""
+class HiddenActive(HidesSums):
+    """The active party's half where sums are hidden; the half ``source`` reads shares of them."""
 
-    numbers: NDArray[np.uint32]
-    shares: Shares
-    field: Field
-
-    @property
-    def answer(self) -> HiddenSums:
-        return HiddenSums(len(self.numbers))
-
-    def less(self, sibling: ConsistencyCheck, peer: str) -> ConsistencyCheck:
-        assert isinstance(sibling, _NodeShares)
-        self.check_same(sibling, peer)
-        return _NodeShares(self.numbers, self.field.less(self.shares, sibling.shares), self.field)
-
-
-class HiddenActive(LatticeActive):
-    """The active party's half of the lattice engine with hidden sums."""
-
-    hidden = True
-
-    def __init__(self, hint_bytes: int, oblivious: bool, parallelism: int) -> None:
-        super().__init__(hint_bytes, oblivious, parallelism)
+    def __init__(self, source: ActiveShares) -> None:
+        self._source = source
         self._circuit_seed = fresh_seed()
         self._receivers: dict[str, ExtensionReceiver] = {}
         self._tweaks: dict[str, Tweaks] = {}
+        self._field: Field
+        self._permutation: Permutation
         self._scale: FixedPoint
         self._params: TrainParams
 
@@ -78,12 +68,12 @@ class HiddenActive(LatticeActive):
         value_bits: int = RESOLUTION_BITS,
         outputs: int = 1,
     ) -> None:
-        super().start_session(training, value_bits, outputs)
-        self._field = Field(self._layout.field_bits)
-        self._permutation = Permutation(self._public_seed)
+        self._source.start_session(training, value_bits, outputs)
+        self._field = self._source.field
+        self._permutation = Permutation(self._source.public_seed)
 
     def open(self) -> Plan[Values]:
-        public = yield from super().open()
+        public = yield from self._source.open()
         [public["circuits"]] = yield Compute([MakeOffer(self._circuit_seed)])
         return public
 
@@ -95,32 +85,39 @@ class HiddenActive(LatticeActive):
         step = OfferedSeeds(pieces[0].get("circuits"), self._circuit_seed)
         [pairs] = yield Compute([step])
         self._receivers[peer], self._tweaks[peer] = ExtensionReceiver(pairs), Tweaks()
-        yield from super().setup(peer, pieces)
+        yield from self._source.setup(peer, pieces)
 
     def largest_setup(self, candidates: int) -> SizeLimit:
-        largest = super().largest_setup(candidates)
-        return SizeLimit(largest.pieces, largest.bytes + TRANSFERS * ELEMENT_BYTES)
+        largest = self._source.largest_setup(candidates)
+        return SizeLimit(max(1, largest.pieces), largest.bytes + TRANSFERS * ELEMENT_BYTES)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._scale, self._params = gradients.scale, gradients.params
-        return super().broadcast(gradients)
+        return self._source.broadcast(gradients)
 
-    def decrypt(
-        self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
-    ) -> Plan[list[list[ConsistencyCheck]]]:
-        step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
-        [read] = yield Compute([ReadShares(step)])
-        return [[_NodeShares(numbers, shares, self._field)] for numbers, shares in read]
+    def prepare(self) -> Sequence[Plan[None]]:
+        return self._source.prepare()
+
+    def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
+        return self._source.largest_reply(candidates, rows)
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        return self._source.ask(peer, asked)
+
+    def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
+        return self._source.ask_level(level)
+
+    def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
+        return self._source.read_directions(peer, tree, node, rows)
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         return garbler_bytes(HiddenLevel(self._field, nodes, candidates, place))
 
     def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
-        known = [self.kept(peer, node) for node in contest.nodes]
         inputs = NodeInputs.of(contest.totals, contest.best, self._scale, self._params, self._field)
         evaluator = LevelEvaluator(
             self._field,
-            np.stack([node.shares for node in known if isinstance(node, _NodeShares)]),
+            np.stack([self._source.shares(peer, node) for node in contest.nodes]),
             inputs,
             self._receivers[peer],
             self._permutation,

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
-from fedmq.boosting.splits import ROOT, CandidateTable, parent, sibling
-from fedmq.errors import MessageError
-from fedmq.privacy.engine import Place
-from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.boosting.splits import CandidateTable
+from fedmq.privacy.engine import (
+    BroadcastPiece,
+    Directions,
+    PassiveHidesSums,
+    Place,
+    Query,
+    SizeLimit,
+)
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, evaluator_bytes, pieces_of
-from fedmq.privacy.lattice.hidden.shares import Field, MaskSums, Shares
+from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares
 from fedmq.privacy.lattice.hidden.steps import (
     close_garbling,
     computed,
@@ -25,7 +29,6 @@ from fedmq.privacy.lattice.hidden.steps import (
     offer_squares,
     take_labels,
 )
-from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -40,31 +43,19 @@ from fedmq.privacy.random_stream import fresh_seed
 __all__ = ["HiddenPassive"]
 
 
-class HiddenPassive(LatticePassive):
-    """The passive party's half of the lattice engine with hidden sums.
+class HiddenPassive(PassiveHidesSums):
+    """The passive party's half where sums are hidden; the half ``source`` keeps shares of them.
 
     ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits.
     """
 
-    hidden = True
-
-    def __init__(
-        self,
-        public_seed: bytes,
-        offer: NDArray[np.uint8] | None,
-        bins: BinMatrix,
-        hint_bytes: int,
-        parallelism: int,
-        circuit_offer: NDArray[np.uint8],
-    ) -> None:
-        super().__init__(public_seed, offer, bins, hint_bytes, parallelism)
+    def __init__(self, source: PassiveShares, circuit_offer: NDArray[np.uint8]) -> None:
+        self._source = source
         self._circuit_offer = circuit_offer
-        self._permutation = Permutation(public_seed)
+        self._permutation = Permutation(source.public_seed)
         self._tweaks = Tweaks()
         self._sender: ExtensionSender
         self._field: Field
-        self._shares: dict[int, Shares] = {}
-        """Shares of the nodes of the growing tree."""
 
     def start_session(
         self,
@@ -73,8 +64,10 @@ class HiddenPassive(LatticePassive):
         secret: bytes | None = None,
         outputs: int = 1,
     ) -> None:
-        super().start_session(training, value_bits, secret, outputs)
-        self._field = Field(self._layout.field_bits)
+        self._source.start_session(training, value_bits, secret, outputs)
+        self.nodes_per_query = self._source.nodes_per_query
+        self.queries_per_node = self._source.queries_per_node
+        self._field = self._source.field
 
     def setup(self) -> Plan[Sequence[Values]]:
         # Fresh in each attempt, as its tweaks are.
@@ -82,18 +75,39 @@ class HiddenPassive(LatticePassive):
         step = ChooseSeeds(self._circuit_offer, choices, fresh_seed())
         [(chosen, seeds)] = yield Compute([step])
         self._sender = ExtensionSender(choices, seeds)
-        first, *hints = yield from super().setup()
-        return [{**first, "circuits": chosen}, *hints]
+        first, *others = (yield from self._source.setup()) or ({},)
+        return [{**first, "circuits": chosen}, *others]
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
-        super().start_tree(tree, candidates)
-        self._shares.clear()
+        self._source.start_tree(tree, candidates)
 
-    def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
-        found = yield Compute([MaskSums(step) for _, step in steps])
-        for (node, _), (_, kept) in zip(steps, found, strict=True):
-            self._shares[node] = kept
-        return [sums for sums, _ in found]
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        return self._source.receive(tree, piece)
+
+    def sums_bytes(self, nodes: int) -> int:
+        return self._source.sums_bytes(nodes)
+
+    def largest_query(self, rows: int) -> SizeLimit:
+        return self._source.largest_query(rows)
+
+    def largest_directions_query(self) -> SizeLimit:
+        return self._source.largest_directions_query()
+
+    def take_piece(
+        self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True
+    ) -> Plan[None] | None:
+        return self._source.take_piece(tree, node, number, piece, alone=alone)
+
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        return self._source.answer(queries)
+
+    def show_directions(
+        self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
+    ) -> Plan[Directions]:
+        return self._source.show_directions(tree, node, left, pieces)
+
+    def forget_tree(self) -> None:
+        self._source.forget_tree()
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         return evaluator_bytes(HiddenLevel(self._field, nodes, candidates, place))
@@ -103,7 +117,7 @@ class HiddenPassive(LatticePassive):
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         garbler = LevelGarbler(
             self._field,
-            np.stack([self._kept(node) for node in nodes]),
+            np.stack([self._source.shares(node) for node in nodes]),
             self._sender,
             self._permutation,
             self._tweaks,
@@ -129,18 +143,3 @@ class HiddenPassive(LatticePassive):
         winners = garbler.winners(claim.take(np.uint64, (bits, level.nodes, BLOCK_WORDS)))
         claim.end()
         return winners
-
-    def _kept(self, node: int) -> Shares:
-        """This party's shares of a node that was asked about, or whose sibling was."""
-        if node not in self._shares and node > ROOT:
-            above, beside = self._shares.get(parent(node)), self._shares.get(sibling(node))
-            if above is None or beside is None or len(above) != len(beside):
-                raise MessageError(f"node {node}, about which nothing was asked")
-            self._shares[node] = self._field.less(above, beside)
-        if node not in self._shares:
-            raise MessageError(f"node {node}, about which nothing was asked")
-        return self._shares[node]
-
-    def forget_tree(self) -> None:
-        super().forget_tree()
-        self._shares.clear()

@@ -2,19 +2,20 @@
 
 The active party's share a and the passive party's p of a pair are uniform numbers with
 a + p = G·2^F + H modulo 2^(2F). They are kept as their upper and lower F bits: uint64 (..., 2).
+
+Circuits do not know where shares come from. The halves of an engine make them: `ActiveShares` and
+`PassiveShares`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.lattice.answer import AnswerQuery
-from fedmq.privacy.lattice.parameters import LIMB_BITS, Layout, carried, field_at
-from fedmq.privacy.lattice.query import DecryptAnswer
+from fedmq.privacy.engine import ActiveHalf, PassiveHalf
 from fedmq.privacy.oblivious_transfer.correlated import (
     Wide,
     add,
@@ -26,12 +27,11 @@ from fedmq.privacy.oblivious_transfer.correlated import (
     subtract,
     wide,
 )
-from fedmq.privacy.random_stream import Stream
 
 __all__ = [
+    "ActiveShares",
     "Field",
-    "MaskSums",
-    "ReadShares",
+    "PassiveShares",
     "Shares",
     "carries_to_offer",
     "chosen_carries",
@@ -42,7 +42,6 @@ __all__ = [
     "receiver_squares",
     "sender_lift",
     "sender_squares",
-    "shares_at",
     "shares_to_offer",
     "totals_to_offer",
 ]
@@ -100,6 +99,46 @@ class Field:
     def less(self, above: Shares, beside: Shares) -> Shares:
         """A node's share: its parent's less its sibling's."""
         return self.parted(subtract(self.joined(above), self.joined(beside)))
+
+
+class ActiveShares(ActiveHalf):
+    """An active half that reads its shares of sums, and no sum: its answers are `HiddenSums`."""
+
+    @property
+    @abstractmethod
+    def public_seed(self) -> bytes:
+        """Fresh in each session, and known to both halves."""
+
+    @property
+    @abstractmethod
+    def field(self) -> Field:
+        """The fields of the session's shares, once it has started."""
+
+    @abstractmethod
+    def shares(self, peer: str, node: int) -> Shares:
+        """The shares of the candidates of ``peer``, (C, 2), in a node that was answered."""
+
+
+class PassiveShares(PassiveHalf):
+    """The passive half that faces `ActiveShares`: it keeps the other shares of what it answers."""
+
+    @property
+    @abstractmethod
+    def public_seed(self) -> bytes:
+        """The active half's."""
+
+    @property
+    @abstractmethod
+    def field(self) -> Field:
+        """The fields of the session's shares, once it has started."""
+
+    @abstractmethod
+    def shares(self, node: int) -> Shares:
+        """The shares of the candidates, (C, 2), in a node of the growing tree.
+
+        Raises:
+            MessageError: the active party did not ask about the node.
+        """
 
 
 # How do shares of a field become shares of an integer? By a transfer for each possible carry.
@@ -197,70 +236,3 @@ def _products(of_shares: Wide, of_totals: Wide, field: Field) -> tuple[Wide, Wid
     """Shares of ap and of (G + 2^(F - 2)) p: (n, 2) each."""
     cross = joined_products(of_shares, field.square_bits - 1).reshape(-1, 2)
     return cross, joined_products(of_totals, field.bits - 1).reshape(-1, 2)
-
-
-# How do sums of a lattice answer become shares? The passive party subtracts what it keeps.
-#
-# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: the active party
-# reads its own share, which discloses nothing. Errors and the noise over them stay below.
-
-
-_LOW = np.uint64(2**LIMB_BITS - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class MaskSums:
-    """The limbs of an answer, uint32 (C, 6), and the passive party's shares (C, 2).
-
-    Raises `MessageError` for a malformed query.
-    """
-
-    label: ClassVar[str] = "MaskSums"
-    answer: AnswerQuery
-
-    def run(self) -> tuple[NDArray[np.uint32], Shares]:
-        layout = self.answer.layout
-        sums, seed = self.answer.sums()
-        kept = _drawn(seed, sums.shape[-1], layout)
-        _subtract(sums, kept, layout)
-        return np.ascontiguousarray(carried(sums).T), kept
-
-
-@dataclass(frozen=True, eq=False)
-class ReadShares:
-    """Each answer's numbers of hints, uint32 (C,), and the active party's shares (C, 2).
-
-    Raises `MessageError` for a malformed answer.
-    """
-
-    label: ClassVar[str] = "ReadShares"
-    answers: DecryptAnswer
-
-    def run(self) -> list[tuple[NDArray[np.uint32], Shares]]:
-        layout = self.answers.layout
-        return [(numbers, shares_at(limbs, layout)) for numbers, limbs in self.answers.limbs()]
-
-
-def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:
-    """The fields of numbers (6, C) as shares."""
-    mask = Field(layout.field_bits).mask
-    fields = [field_at(limbs, offset) & mask for offset in (layout.g_offset(0), layout.h_offset(0))]
-    return np.stack(fields, axis=-1)
-
-
-def _drawn(seed: bytes, count: int, layout: Layout) -> Shares:
-    """Uniform shares for this answer alone; its noise uses the same seed, by another stream."""
-    words = Stream(seed, "fedmq lattice shares").words(count, 2)
-    return words & Field(layout.field_bits).mask
-
-
-def _subtract(sums: NDArray[np.int64], shares: Shares, layout: Layout) -> None:
-    for column, offset in ((0, layout.g_offset(0)), (1, layout.h_offset(0))):
-        field = shares[:, column]
-        first, shift = divmod(offset, LIMB_BITS)
-        for limb in range(first, len(sums)):
-            up = LIMB_BITS * (limb - first) - shift
-            if up >= _WORD:
-                break
-            part = field >> np.uint64(up) if up >= 0 else field << np.uint64(-up)
-            sums[limb] -= (part & _LOW).astype(np.int64)
