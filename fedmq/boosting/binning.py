@@ -156,10 +156,12 @@ def histograms(
     cuts = bins.cuts
     sums = np.zeros((gradients.shape[1], len(nodes) * cuts.n_cells), dtype=np.int64)
     rows = np.concatenate([np.asarray(node, np.intp) for node in nodes] or [np.empty(0, np.intp)])
+    columns = np.ascontiguousarray(gradients.take(rows, axis=0).T)
     first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, [len(node) for node in nodes])
-    columns = np.ascontiguousarray(gradients[rows].T)
-    for feature in range(cuts.n_features):
-        cells = first + cuts.first_cell[feature] + bins.codes[rows, feature]
-        for summed, column in zip(sums, columns, strict=True):
+    cells = np.empty(len(rows), dtype=np.intp)
+    for feature, feature_first in enumerate(cuts.first_cell[:-1]):
+        # A column lies in one piece, so that `take` is twice as fast as an index of two axes.
+        np.add(first, bins.codes[:, feature].take(rows), out=cells)
+        for summed, column in zip(sums[:, feature_first:], columns, strict=True):
             np.add.at(summed, cells, column)
     return np.ascontiguousarray(sums.T).reshape(len(nodes), cuts.n_cells, len(sums))
