@@ -1,4 +1,7 @@
-"""Transcripts as files, which a party hands to an auditor."""
+"""Transcripts as files, which a party hands to an auditor.
+
+Each record comes from the party that it clears or convicts, so it is validated like a message.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgpack
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from fedmq.accountability.records import LEAN, Record, commitment_in, read_record
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages import training
 from fedmq.messages.body import Body
@@ -23,11 +27,71 @@ from fedmq.party.store.transcripts import (
     session_folder,
 )
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.records import Commitment, SignedStatement, Statement, message_hash
+from fedmq.protocol.records import AnswerSettings, Commitment, SignedStatement, Statement, message_hash
 
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 
 _MAGIC, _VERSION = "fedmq.transcript", 1
+
+_LEAN = (
+    training.EngineSetup,
+    training.HistogramReply,
+    training.GradientBroadcast,
+    training.QueryPiece,
+)
+"""Messages whose payload may be left out; the auditor hashes all others."""
+
+_LIST = Field(strict=False)  # msgpack gives lists
+_Number = Annotated[int, Field(ge=1, lt=2**62)]
+_Count = Annotated[int, Field(ge=0, lt=2**40)]
+_Hash = Annotated[bytes, Field(min_length=32, max_length=32)]
+_NoHash = Annotated[bytes, Field(max_length=0)]
+
+
+class _CommitmentFields(BaseModel):
+    """A `Commitment` as plain data; the table's values as little-endian float32."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    values: bytes
+    shape: Annotated[tuple[_Count, _Count], _LIST]
+    features: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    alignment: str
+    digest: str
+    secret: Annotated[bytes, Field(min_length=16, max_length=16)]
+    settings: AnswerSettings
+    root: _Hash
+
+
+_CommitmentRecord = Annotated[tuple[Literal["commitment"], _Number, _CommitmentFields], _LIST]
+_StatementRecord = Annotated[tuple[Literal["statement"], _Number, bytes, bytes], _LIST]
+_MessageRecord = Annotated[
+    tuple[Literal["message"], _Number, bool, _Number, str, bytes, _Hash | _NoHash], _LIST
+]
+_Record = _CommitmentRecord | _StatementRecord | _MessageRecord
+
+_RECORD: TypeAdapter[_Record] = TypeAdapter(_Record, config=ConfigDict(strict=True))
+
+
+def _read_record(record: object) -> _Record:
+    """Read an unpacked ``record``; ValueError if it is not a record."""
+    return _RECORD.validate_python(record)
+
+
+def _commitment_in(fields: _CommitmentFields) -> Commitment:
+    """The commitment with these ``fields``; ValueError if they do not fit together."""
+    values = np.frombuffer(fields.values, "<f4").reshape(fields.shape).astype(np.float32)
+    if len(fields.features) != values.shape[1]:
+        raise ValueError("another number of columns than of names")
+    return Commitment(
+        values,
+        fields.features,
+        fields.alignment,
+        fields.digest,
+        int.from_bytes(fields.secret, "big"),
+        fields.settings,
+        fields.root,
+    )
 
 
 @dataclass(frozen=True)
@@ -49,7 +113,7 @@ class KeptMessage:
         body = self.body
         if not isinstance(body, training.BODIES):
             raise MessageError("no message of a training")
-        if self.digest and (not isinstance(body, LEAN) or body.payload):
+        if self.digest and (not isinstance(body, _LEAN) or body.payload):
             raise MessageError("a hash is given only in place of a payload")
 
     @property
@@ -110,7 +174,7 @@ class TranscriptFile:
             party, session = _named(next(records, None))
             transcript = cls(party, session, {}, [])
             for record in records:
-                transcript._add(read_record(record))
+                transcript._add(_read_record(record))
                 count += 1
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
@@ -124,12 +188,12 @@ class TranscriptFile:
                 messages.sort(key=lambda message: message.sequence)
         return transcript
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: _Record) -> None:
         """Add ``record``; ValueError, MessageError or DataError if it is invalid."""
         attempt = self.attempts.setdefault(record[1], AttemptTranscript(record[1]))
         match record:
             case (_, _, fields):
-                attempt.commitment = commitment_in(fields)
+                attempt.commitment = _commitment_in(fields)
             case (_, _, data, signature):
                 self.statements.append(SignedStatement(Statement.from_bytes(data), signature))
             case (_, _, incoming, sequence, kind, packed, digest):
@@ -183,7 +247,7 @@ def _kept_in(file: Path) -> Iterator[list[Any]]:
     count = 0
     try:
         for record in records_of(file):
-            read_record(record)
+            _read_record(record)
             yield record
             count += 1
     except OSError as error:

@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from fedmq.messages.fields import PartyName, Count, Index, ModelId
 from fedmq.messages.array import Array, Uint32s
-from fedmq.messages.body import Body, Count, Index, ModelId
+from fedmq.messages.body import Body
 
 __all__ = [
     "BODIES",
@@ -25,7 +26,7 @@ __all__ = [
     "StoreAlignment",
 ]
 
-Owner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Owner = PartyName
 Rows = Annotated[int, Field(ge=1, lt=2**28)]
 
 

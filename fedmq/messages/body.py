@@ -7,34 +7,19 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from fedmq.messages.array import Uint32s
+from fedmq.messages.fields import LONGEST_CONSENT, Reason, Text
 
 __all__ = [
     "BODIES",
-    "LONGEST_CONSENT",
     "Abort",
     "Acknowledge",
     "Body",
     "ConsentPendingMessage",
-    "Count",
-    "Index",
-    "ModelId",
     "Probe",
-    "Reason",
     "RecordColumns",
     "SessionRefuse",
     "SessionUnknown",
-    "Text",
 ]
-
-Count = Annotated[int, Field(ge=0, lt=2**32)]
-Index = Annotated[int, Field(ge=0, lt=2**32)]
-NAME_OF_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
-"""Safe as a file name: parties store their shares under it."""
-LONGEST_CONSENT = 30 * 24 * 3600
-"""Seconds for which a session waits for an owner's consent, at most."""
-Text = Annotated[str, Field(max_length=200)]
-Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class Body(BaseModel):

@@ -8,13 +8,11 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.messages.body import Body
+from fedmq.messages.fields import PartyName
 
-__all__ = ["NAME_OF_PARTY", "PROTOCOL_VERSION", "Envelope", "Header", "PartyName"]
+__all__ = ["PROTOCOL_VERSION", "Envelope", "Header"]
 
 PROTOCOL_VERSION = 2
-
-NAME_OF_PARTY = r"^[a-z][a-z0-9_-]{0,31}$"
-PartyName = Annotated[str, Field(pattern=NAME_OF_PARTY)]
 
 
 class Header(BaseModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -36,7 +36,6 @@ __all__ = [
     "Agreed",
     "Bools",
     "Directions",
-    "Explain",
     "Float32s",
     "Forest",
     "GrowingTree",
@@ -301,11 +300,6 @@ class LookupTable(BaseModel):
         if self.default_left[record]:
             left |= np.isnan(values)
         return left
-
-
-Explain = Literal["none", "party", "column"]
-"""How much reasons show of an owner's part in a score: nothing, the party as a whole, or each of
-its columns, by number and without names."""
 
 
 class ShownColumns(BaseModel):

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from fedmq.messages.fields import ModelId, PartyName
 from fedmq.boosting.params import TrainParams, as_stored
 from fedmq.errors import ConfigError
-from fedmq.messages.body import ModelId
-from fedmq.messages.envelope import PartyName
 from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from fedmq.boosting.objectives.custom import NamedFunction, check_reference
-from fedmq.errors import ConfigError
-from fedmq.messages.envelope import PartyName
+from fedmq.messages.fields import PartyName
+from fedmq.errors import ConfigError, DataError, FedmqError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
@@ -26,6 +28,7 @@ __all__ = [
     "BROKER_VARIABLE",
     "ComputeSection",
     "FunctionsSection",
+    "NamedFunction",
     "PartyFile",
     "TelemetrySection",
     "TlsSection",
@@ -34,7 +37,7 @@ __all__ = [
 
 _DASK_SCHEME = "dask://"
 _BYTE_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_References = Mapping[str, Annotated[str, AfterValidator(check_reference)]]
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
@@ -126,6 +129,61 @@ class ComputeSection(Section):
             return None
         number, _, unit = self.memory.partition(" ")
         return int(float(number) * _BYTE_UNITS[unit])
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFunction:
+    """The function ``reference``, which ``key`` of a party's file names; called as itself.
+
+    It is imported where it is called: a worker process needs no more than the name.
+    """
+
+    key: str
+    reference: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's result.
+
+        Raises:
+            ConfigError: there is no such function.
+            DataError: it raises an exception.
+        """
+        function = self.load()
+        try:
+            return function(*arguments)
+        except FedmqError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            raise DataError(f"{self.key}: {self.reference} raised {kind}: {error}") from error
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself.
+
+        Raises:
+            ConfigError: it cannot be imported, or is none.
+        """
+        module, _, name = self.reference.partition(":")
+        try:
+            function = getattr(importlib.import_module(module), name, None)
+        except Exception as error:  # an imported module may raise anything
+            raise ConfigError(
+                f"{self.key}: module {module} cannot be imported where this party computes: {error}"
+            ) from error
+        if not callable(function):
+            raise ConfigError(f"{self.key}: module {module} has no function {name!r}")
+        loaded: Callable[..., Any] = function
+        return loaded
+
+
+def _reference(reference: str) -> str:
+    """``reference``; ValueError where it names no function of a module."""
+    if _REFERENCE.fullmatch(reference) is None:
+        raise ValueError(f"{reference!r} names no function; write package.module:function")
+    return reference
+
+
+_References = Mapping[str, Annotated[str, AfterValidator(_reference)]]
 
 
 class FunctionsSection(Section):

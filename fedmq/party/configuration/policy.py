@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from fedmq.boosting.model.tree import Explain
+from fedmq.messages.fields import LONGEST_CONSENT, PartyName
 from fedmq.errors import ConfigError
-from fedmq.messages.body import LONGEST_CONSENT
-from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 
@@ -26,6 +24,10 @@ Particular = Literal[
     "decoys",
 ]
 """What a training may have beside its size."""
+
+Explain = Literal["none", "party", "column"]
+"""How much reasons show of a party's part in a score: nothing, the party as a whole, or each of its
+columns, by number and without names."""
 
 SessionKind = Literal["alignment", "training", "inference"]
 

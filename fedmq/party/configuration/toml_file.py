@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
+from fedmq.messages.fields import NAME_OF_MODEL, NAME_OF_PARTY
 from fedmq.errors import ConfigError
-from fedmq.messages.body import NAME_OF_MODEL
-from fedmq.messages.envelope import NAME_OF_PARTY
 
 __all__ = ["FilePath", "Section", "in_folder", "parse_toml", "read_toml"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective, NamedFunction
+from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
@@ -20,6 +20,7 @@ from fedmq.computation import Computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
+from fedmq.party.configuration.party import NamedFunction
 from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.held_out import EvaluationShares, folds_of
 from fedmq.party.data.table import ReadTable, ReadTextColumn, Table

@@ -1,12 +1,16 @@
-"""In which mode is scored online, how long, and what if nobody answers?"""
+"""In which mode is scored online, how long, and what if nobody answers?
+
+A party's file has these options too: every command reads it, so nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
