@@ -53,7 +53,11 @@ KINDS: dict[str, type[Body]] = {
         *model_request.BODIES,
     )
 }
-"""Every body by its kind: a discriminated union of all messages."""
+"""Every body by its kind: a discriminated union of all messages.
+
+A worker reads bodies and imports no machine, so the list stands here, below the kinds of session; a
+test compares it with theirs.
+"""
 
 
 class Parts(NamedTuple):

@@ -1,7 +1,7 @@
-"""Which kinds of session are there? Each is one entry: its name, messages, lane and machines.
+"""Which kinds of session are there? Each is one entry, which says all that others need to know.
 
-The codec, the lanes on which sessions publish, and the diagrams follow from the entries. `register`
-adds a kind from outside.
+The lanes on which sessions publish, the policy that allows them, whether they go on after a crash,
+and the diagrams follow from the entries. `register` adds a kind from outside.
 """
 
 from __future__ import annotations
@@ -59,61 +59,75 @@ class Side:
     states: type[Enum]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKind:
-    """A kind of session between the parties.
-
-    ``name``: its name in status, logs and metrics. ``bodies``: the bodies that its machines send,
-    besides those of every session. Its messages travel on ``lane``.
-    """
+    """A kind of session between the parties."""
 
     name: str
+    """Its name in status, logs and metrics."""
     bodies: Sequence[type[Body]]
+    """The bodies that its machines send, besides those of every session."""
     lane: Literal["training", "inference", "online"]
+    """The lane on which its messages travel."""
+    policy: str | None
+    """The word in ``sessions`` of a party's [policy] that allows it; None: no word is needed."""
+    outlives_crash: bool
+    """Whether a new attempt continues it after a party's restart; otherwise it ends with one."""
     sides: tuple[Side, ...]
+    """The machines of the parties."""
 
 
 SESSION_KINDS: dict[str, SessionKind] = {
     kind.name: kind
     for kind in (
         SessionKind(
-            "alignment",
-            alignment.BODIES,
-            "training",
-            (
+            name="alignment",
+            bodies=alignment.BODIES,
+            lane="training",
+            policy="alignment",
+            outlives_crash=False,
+            sides=(
                 Side("Alignment: the active party", ACTIVE_ALIGNMENT, ActiveAlignmentState),
                 Side("Alignment: a passive party", PASSIVE_ALIGNMENT, PassiveAlignmentState),
             ),
         ),
         SessionKind(
-            "training",
-            training.BODIES,
-            "training",
-            (
+            name="training",
+            bodies=training.BODIES,
+            lane="training",
+            policy="training",
+            outlives_crash=True,
+            sides=(
                 Side("Training: the active party", ACTIVE_TRAINING, ActiveTrainingState),
                 Side("Training: a passive party", PASSIVE_TRAINING, PassiveTrainingState),
             ),
         ),
         SessionKind(
-            "inference",
-            inference.BODIES,
-            "inference",
-            (
+            name="inference",
+            bodies=inference.BODIES,
+            lane="inference",
+            policy="inference",
+            outlives_crash=False,
+            sides=(
                 Side("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),
                 Side("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
             ),
         ),
         SessionKind(  # its batches are not sessions: each lives for a few milliseconds
-            "online scores",
-            online.BODIES,
-            "online",
-            (Side("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),),
+            name="online scores",
+            bodies=online.BODIES,
+            lane="online",
+            policy="inference",
+            outlives_crash=False,
+            sides=(Side("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),),
         ),
         SessionKind(
-            "activation",
-            online.BODIES,
-            "inference",
-            (
+            name="activation",
+            bodies=online.BODIES,
+            lane="inference",
+            policy="inference",
+            outlives_crash=False,
+            sides=(
                 Side("Serving a model: the active party", ACTIVE_DEPLOYMENT, ActiveDeploymentState),
                 Side(
                     "Serving a model: a passive party", PASSIVE_DEPLOYMENT, PassiveDeploymentState
@@ -121,10 +135,12 @@ SESSION_KINDS: dict[str, SessionKind] = {
             ),
         ),
         SessionKind(
-            "model request",
-            model_request.BODIES,
-            "inference",
-            (
+            name="model request",
+            bodies=model_request.BODIES,
+            lane="inference",
+            policy=None,  # a key of its own allows each question
+            outlives_crash=False,
+            sides=(
                 Side(
                     "A request about a model: the active party",
                     ACTIVE_MODEL_REQUEST,

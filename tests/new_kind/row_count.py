@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
+from fedmq.messages.fields import Index
 from fedmq.errors import Refused
 from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.fields import Index
 from fedmq.party.data.table import ReadTable
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.recovery import Opening
@@ -122,10 +122,12 @@ class PassiveRowCount(Machine):
 
 
 KIND = SessionKind(
-    "row count",
-    (RowCountAsk, RowCount),
-    "inference",
-    (
+    name="row count",
+    bodies=(RowCountAsk, RowCount),
+    lane="inference",
+    policy="inference",
+    outlives_crash=False,
+    sides=(
         Side("Row count: the active party", ASKING, Asking),
         Side("Row count: a passive party", ASKED, Asked),
     ),
@@ -160,7 +162,7 @@ class RowCountService(Service):
         )
 
     async def _rows(self) -> int | Refused:
-        if "inference" not in self.context.config.policy.sessions:
+        if KIND.policy not in self.context.config.policy.sessions:
             return Refused(f"{self.context.party} tells nobody how many rows it has")
         read = ReadTable(self.context.party, self.context.config.data)
         return len((await self.context.pool.run(read)).ids)

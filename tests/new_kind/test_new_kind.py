@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fedmq.errors import ConfigError, DaemonError
 from fedmq.messages import codec
 from fedmq.party import assembly
 from fedmq.protocol import kinds
-from fedmq.protocol.kinds import SessionKind, register
+from fedmq.protocol.kinds import register
 from tests.new_kind.row_count import KIND, RowCountService
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -47,5 +48,5 @@ async def test_an_owner_refuses_it(federation: DaemonsInMemory) -> None:
 
 def test_a_kind_does_not_take_the_name_of_another() -> None:
     with pytest.raises(ConfigError, match="there is a session kind 'training' already"):
-        register(SessionKind("training", KIND.bodies, "training", KIND.sides))
+        register(replace(KIND, name="training"))
     assert "row count" not in codec.KINDS

@@ -12,7 +12,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 
-__all__ = ["Particular", "PolicySection", "StandingConsent"]
+__all__ = ["AllowedSession", "AskedSession", "Particular", "PolicySection", "StandingConsent"]
 
 Particular = Literal[
     "continues a model",
@@ -29,7 +29,11 @@ Explain = Literal["none", "party", "column"]
 """How much reasons show of a party's part in a score: nothing, the party as a whole, or each of its
 columns, by number and without names."""
 
-SessionKind = Literal["alignment", "training", "inference"]
+# Both follow from `fedmq.protocol.kinds`, which no command needs to import; a test compares them.
+AllowedSession = Literal["alignment", "training", "inference"]
+"""What ``sessions`` may hold: the word with which a kind of session is allowed."""
+AskedSession = Literal["alignment", "training"]
+"""The kinds of session about which an owner may be asked."""
 
 
 class StandingConsent(Section):
@@ -40,7 +44,7 @@ class StandingConsent(Section):
 
     peer: PartyName
     """Who may ask."""
-    session: Literal["alignment", "training"]
+    session: AskedSession
     """For what."""
     alignment: str = ""
     """The alignment that is made, or that selects the rows; empty where rows are matched without
@@ -84,7 +88,7 @@ class PolicySection(Section):
 
     peers: tuple[PartyName, ...] | None = None
     """Whose sessions it joins; those of the active party when left out."""
-    sessions: tuple[SessionKind, ...] = ("alignment", "training", "inference")
+    sessions: tuple[AllowedSession, ...] = ("alignment", "training", "inference")
     """What it takes part in at all."""
     consent: Literal["policy", "ask"] = "policy"
     """Who says yes to an alignment or training that this policy allows: the policy (``policy``), or

@@ -24,6 +24,7 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
+from fedmq.protocol.kinds import SESSION_KINDS
 from fedmq.protocol.records import SumBudget
 from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
@@ -188,7 +189,7 @@ class Consent:
     async def serving(self, header: Header, model: str, mode: str) -> None:
         """Raise Refused if this party does not serve ``model`` online in ``mode``."""
         await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
-        self._check_peer(header, "inference")
+        self._check_peer(header, "activation")
 
     async def question(
         self,
@@ -204,7 +205,7 @@ class Consent:
         log's details of the question and of the consent.
         """
         await self._ask(header, **terms)
-        self._check_peer(header)
+        self._check_peer(header, "model request")
         setting = getattr(self._policy, key)
         if isinstance(setting, bool):
             allowed, remedy = setting, f"{key} = true in its [policy]"
@@ -221,7 +222,7 @@ class Consent:
 
         The policy may have changed since the party agreed to serve the model.
         """
-        self._check_peer(header, "inference")
+        self._check_peer(header, "online scores")
 
     def scoring(self, rows: int) -> bool:
         """Raise Refused if ``rows`` more online rows exceed the hourly quota.
@@ -254,12 +255,12 @@ class Consent:
     async def _ask(self, header: Header, **terms: Any) -> None:
         await self.audit.record("asked", header, kind=header.kind, **terms)
 
-    def _check_peer(self, header: Header, what: str | None = None) -> None:
-        peers = self._policy.peers
+    def _check_peer(self, header: Header, kind: str) -> None:
+        peers, word = self._policy.peers, SESSION_KINDS[kind].policy
         if peers is not None and header.sender not in peers:
             raise self._refusal(f"join sessions of {header.sender}")
-        if what is not None and what not in self._policy.sessions:
-            raise self._refusal(f"take part in {what}")
+        if word is not None and word not in self._policy.sessions:
+            raise self._refusal(f"take part in {word}")
 
     def _check_columns(self, terms: TrainingOpen) -> None:
         if terms.together and not self._policy.interaction_constraints:

@@ -6,13 +6,13 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
-from fedmq.party.configuration.policy import Particular
+from fedmq.party.configuration.policy import AskedSession, Particular
 from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
@@ -28,7 +28,7 @@ class RequestedTerms:
     """``name``: of the model or alignment. ``digest`` tells these terms from others."""
 
     peer: str
-    kind: Literal["alignment", "training"]
+    kind: AskedSession
     name: str
     digest: str
     details: Mapping[str, Any]

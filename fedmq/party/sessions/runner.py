@@ -222,9 +222,12 @@ class SessionRunner:
         journal: Journal = NULL_JOURNAL,
         observers: Iterable[Observer] = (),
         owner: Owner = NOBODY_ASKED,
+        outlives_crash: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
+        self.outlives_crash = outlives_crash
+        """Whether a new attempt can continue the session after a crash."""
         self.outcome: asyncio.Future[Any] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.interrupted: asyncio.Future[str] = loop.create_future()
@@ -246,11 +249,6 @@ class SessionRunner:
         self._kept: asyncio.Task[None] | None = None
         self.closed.add_done_callback(self._tell_closed)
         self._keep(journal.begin)
-
-    @property
-    def durable(self) -> bool:
-        """Whether a new attempt can go on from this attempt's state."""
-        return self._journal.durable
 
     def start(self) -> None:
         """Begin, if this party begins the session."""
@@ -481,8 +479,8 @@ class SessionRunner:
                 if not self._stopped:
                     self._perform(mailbox.published(header.recipient, header.sequence, size, at))
         except LinkError as error:
-            # A durable session also waits for a queue that the broker has lost.
-            waits = not isinstance(error, Oversized) and self.durable
+            # A session that outlives a crash also waits for a queue that the broker has lost.
+            waits = not isinstance(error, Oversized) and self.outlives_crash
             if isinstance(error, Unroutable | Oversized) and not waits:
                 self._feed(Cancelled(str(error)))
                 return

@@ -357,15 +357,17 @@ class Sessions:
         seen = Status(session, address.party, progress, lambda: on_change(running))
         timeline = timeline or self._observation.timeline()
         watching = self._observation.observers(address, purpose, model, timeline)
+        kind = SESSION_KINDS[purpose]
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
-            publish=SessionLane(self._link, SESSION_KINDS[purpose].lane).publish,
+            publish=SessionLane(self._link, kind.lane).publish,
             pool=self._pool,
             sealer=self._sealer,
             journal=journal,
             observers=(seen, *watching),
             owner=owner,
+            outlives_crash=kind.outlives_crash,
         )
         running = RunningSession(session, purpose, model, runner, seen)
         self.running[session] = running
@@ -406,7 +408,7 @@ class Sessions:
         ends: list[Awaitable[Any]] = []
         for running in self.running.values():
             runner = running.runner
-            if runner.durable or runner.session.machine.awaits_consent:
+            if runner.outlives_crash or runner.session.machine.awaits_consent:
                 ends.append(runner.written())
                 continue
             if not runner.session.over:
@@ -427,7 +429,7 @@ class Sessions:
         if not runner.outcome.done():
             why = runner.interrupted.result()
             log.warning("%s: %s, a new attempt is due", what, why, extra=about)
-            if runner.durable:
+            if runner.outlives_crash:
                 self._on_idle(running.id, True)
                 # A new attempt cancels the outcome; an owner who gives up sets it.
                 await asyncio.wait([runner.outcome])

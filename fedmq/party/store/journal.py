@@ -29,6 +29,7 @@ from fedmq.boosting.model.tree import LookupTable, Tree
 from fedmq.errors import Aborted, ConfigError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.policy import AskedSession
 from fedmq.party.store.database import Database, until_taken
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.records import (
@@ -68,9 +69,6 @@ __all__ = [
 class Journal(Protocol):
     """All that one attempt at a session must not forget; each call returns once it is on disk."""
 
-    durable: ClassVar[bool]
-    """Whether a new attempt can go on from this attempt's state."""
-
     async def begin(self) -> None:
         """The attempt begins."""
 
@@ -93,8 +91,6 @@ class Journal(Protocol):
 class NullJournal:
     """Keeps nothing."""
 
-    durable: ClassVar[bool] = False
-
     async def begin(self) -> None: ...
 
     async def write(self, record: Record) -> None: ...
@@ -116,8 +112,6 @@ class StoreJournal:
     ``on_budget`` records the expected disclosure of a training. Messages, commitments and
     signatures go to ``transcript``, if there is one.
     """
-
-    durable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -575,7 +569,7 @@ class ConsentRequest:
 
     id: str
     session: str
-    kind: Literal["alignment", "training"]
+    kind: AskedSession
     peer: str
     name: str
     digest: str
