@@ -65,7 +65,7 @@ def test_every_parameter_has_a_meaning(generate: ModuleType) -> None:
 def test_every_key_of_a_configuration_file_has_a_meaning(generate: ModuleType) -> None:
     def check(model: Any) -> None:
         for name, field in model.model_fields.items():
-            assert field.description, f"{model.__name__}.{name}"
+            assert generate.meanings(model)[name], f"{model.__name__}.{name}"
             section = generate.section_of(field)
             if section not in (None, TrainParams):
                 check(section)

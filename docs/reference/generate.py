@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -154,13 +155,28 @@ def sections(model: type[BaseModel], title: str = "") -> Iterator[str]:
             if section is not TrainParams:
                 inner.append((name, section))
             continue
-        rows.append([f"`{name}`", words(field), default(field), plain(field.description or "")])
+        rows.append([f"`{name}`", words(field), default(field), plain(meanings(model)[name])])
     if title:
         yield f"\n### [{title}]\n"
         yield f"{first_paragraph(model)}\n"
     yield table(["key", "values", "default", "meaning"], rows)
     for name, section in inner:
         yield from sections(section, f"{title}.{name}" if title else name)
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What each key of ``model`` means: its description, or the text below it in the source."""
+    found = {name: field.description or "" for name, field in model.model_fields.items()}
+    [drawn] = ast.parse(inspect.getsource(model)).body
+    assert isinstance(drawn, ast.ClassDef)
+    for key, below in pairwise(drawn.body):
+        match key, below:
+            case (
+                ast.AnnAssign(target=ast.Name(name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if name in found:
+                found[name] = inspect.cleandoc(text)
+    return found
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -211,6 +210,8 @@ def console(
     result = request_daemon(state_folder(party), request)
     print_result(result, as_json, _console_in_words)
     if not (no_browser or as_json):
+        import webbrowser  # no other command needs it
+
         webbrowser.open(result["address"])
 
 

@@ -46,7 +46,7 @@ def of_source() -> dict[str, int]:
 
 def of_imports() -> dict[str, int]:
     """How many modules of fedmq each of the commands imports."""
-    return {command: len(started(command).modules) for command in COMMANDS}
+    return {command: len(started(command).of_fedmq) for command in COMMANDS}
 
 
 def _today() -> Iterator[tuple[str, dict[str, int]]]:

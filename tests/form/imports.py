@@ -6,21 +6,36 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["COMMANDS", "Started", "started"]
+__all__ = ["COMMANDS", "Started", "slowness", "started"]
 
-COMMANDS = ("import fedmq", "fedmq --help", "fedmq status")
+COMMANDS: Mapping[str, float] = {
+    "import fedmq": 0.15,
+    "fedmq --help": 0.3,
+    "fedmq status": 0.6,
+}
+"""What people start all day, and the seconds of processor time that it may take."""
+
+_LOOP = "sum(number * number for number in range(2_000_000))"
+_LOOP_SECONDS = 0.2
+"""The processor time of the loop where the seconds of ``COMMANDS`` hold."""
 
 
 class Started(NamedTuple):
     """A new interpreter that has done something."""
 
     modules: tuple[str, ...]
-    """The modules of fedmq that it imported."""
+    """The modules that it imported."""
     seconds: float
     """Its processor time, from start to end."""
+
+    @property
+    def of_fedmq(self) -> tuple[str, ...]:
+        """The modules of fedmq among them."""
+        return tuple(module for module in self.modules if module.partition(".")[0] == "fedmq")
 
 
 def started(command: str) -> Started:
@@ -32,18 +47,26 @@ def started(command: str) -> Started:
             program = ["-c", "from fedmq.cli.main import main; main()", *command.split()[1:]]
         if command == "fedmq status":
             program.append(str(_party_file(Path(folder))))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", *program],
-            check=False, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+        said, seconds = _run("-X", "importtime", *program)
+    lines = [line for line in said.splitlines() if line.startswith("import time:")]
     modules = (line.rpartition("|")[2].strip() for line in lines)
-    return Started(
-        tuple(sorted({module for module in modules if module.split(".")[0] == "fedmq"})),
-        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+    return Started(tuple(sorted(set(modules))), seconds)
+
+
+def slowness() -> float:
+    """How many times slower this machine is now than where the seconds hold; at least 1."""
+    return max(1.0, min(_run("-c", _LOOP)[1] for _ in range(3)) / _LOOP_SECONDS)
+
+
+def _run(*program: str) -> tuple[str, float]:
+    """What a new interpreter says to standard error, and its processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, *program], check=False, capture_output=True, text=True, timeout=60
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    return done.stderr, used
 
 
 def _party_file(folder: Path) -> Path:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from fedmq.messages.fields import ModelId, PartyName
 from fedmq.boosting.params import TrainParams, as_stored
 from fedmq.errors import ConfigError
+from fedmq.messages.fields import ModelId, PartyName
 from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
@@ -23,7 +23,7 @@ SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 
 
 class _ByColumn(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ByGroup(_ByColumn):

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
-from fedmq.messages.fields import NAME_OF_MODEL, NAME_OF_PARTY
 from fedmq.errors import ConfigError
+from fedmq.messages.fields import NAME_OF_MODEL, NAME_OF_PARTY
 
 __all__ = ["FilePath", "Section", "in_folder", "parse_toml", "read_toml"]
 
@@ -39,9 +39,8 @@ class Section(BaseModel):
     The text below a key is its description in the reference.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    # With use_attribute_docstrings pydantic would parse the source in every command.
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
     file: ClassVar[str] = ""
     """What users call the file, if the section is a whole file."""
 
