@@ -24,7 +24,7 @@ from benchmarks.credit import Credit
 from benchmarks.page import write_page
 from fedmq import TrainParams, audit, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.simulation.model import SimulatedModel
 

@@ -54,7 +54,7 @@ from fedmq.party.store.journal import Journal, SessionStore, StoredSession, Stor
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import ActiveTree, PassiveTree, Record
+from fedmq.protocol.session_records import ActiveTree, PassiveTree, Record
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable

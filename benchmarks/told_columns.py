@@ -23,7 +23,7 @@ from benchmarks.page import write_page
 from fedmq import TrainParams
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.boosting.params import OLDEST
-from fedmq.boosting.xgboost.pooled_tree import walk_pooled
+from fedmq.boosting.xgboost_comparison.pooled_tree import walk_pooled
 
 TREES = 25
 CASES: dict[str, dict[str, Any]] = {

@@ -30,7 +30,7 @@ from benchmarks.credit import Credit
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import OLDEST
-from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, installed_arithmetic, train_reference
 from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.simulation.calibration import MemoryWatch
 

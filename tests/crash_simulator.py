@@ -37,7 +37,6 @@ from fedmq.protocol.events import (
     Transmit,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import ActiveTree, Checkpoint, PassiveTree
 from fedmq.protocol.session import (
     Address,
     Decision,
@@ -47,6 +46,7 @@ from fedmq.protocol.session import (
     StoredState,
     decide,
 )
+from fedmq.protocol.session_records import ActiveTree, Checkpoint, PassiveTree
 from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000

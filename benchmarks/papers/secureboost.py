@@ -19,7 +19,7 @@ from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.pooled_tree import walk_pooled
+from fedmq.boosting.xgboost_comparison.pooled_tree import walk_pooled
 from fedmq.leakage.attacks.labels import leaf_purity
 from fedmq.party.telemetry.metrics import Traffic
 

@@ -28,7 +28,7 @@ from fedmq.protocol.events import (
     Send,
 )
 from fedmq.protocol.machine import run_inline
-from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_hash
+from fedmq.protocol.session_records import Commitment, PassiveTree, Signing, message_hash
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.passive_growth import PreparedTraining
 from fedmq.protocol.training.terms import PassiveTable

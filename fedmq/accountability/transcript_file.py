@@ -27,7 +27,13 @@ from fedmq.party.store.transcripts import (
     session_folder,
 )
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.records import AnswerSettings, Commitment, SignedStatement, Statement, message_hash
+from fedmq.protocol.session_records import (
+    AnswerSettings,
+    Commitment,
+    SignedStatement,
+    Statement,
+    message_hash,
+)
 
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 

@@ -11,7 +11,7 @@ from fedmq.accountability.transcript_file import AttemptTranscript, KeptMessage,
 from fedmq.errors import ConfigError, DataError, Inconsistent
 from fedmq.messages import training
 from fedmq.party.configuration.federation import Federation
-from fedmq.protocol.records import PassiveTree, RunningHash, SignedStatement, Statement
+from fedmq.protocol.session_records import PassiveTree, RunningHash, SignedStatement, Statement
 
 __all__ = ["Verdict", "verify"]
 

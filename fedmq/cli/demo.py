@@ -11,7 +11,7 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, installed_arithmetic, train_reference
 from fedmq.cli.example_data import breast_cancer
 from fedmq.cli.output import print_next_step
 from fedmq.cli.progress import ProgressBar

@@ -20,7 +20,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker import BrokerLatency, latency_of_broker
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.protocol.records import most_sums
+from fedmq.protocol.session_records import most_sums
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.tables import ACTIVE
 

@@ -197,7 +197,7 @@ STAGES = {
             "fedmq.cli.dead:dead", "Look after messages that PARTY could not take, and why."
         ),
         "audit-log": Listed(
-            "fedmq.cli.records:audit_log",
+            "fedmq.cli.audit_trail:audit_log",
             "Read and verify what was asked of PARTY, and what it answered.",
         ),
         "audit": Listed(
@@ -205,10 +205,10 @@ STAGES = {
             "Mount the known attacks on what one party saw in a training: its RECORDING.",
         ),
         "transcript": Listed(
-            "fedmq.cli.records:transcript",
+            "fedmq.cli.audit_trail:transcript",
             "Export what PARTY keeps of a training for an auditor, and verify what a party shows.",
         ),
-        "trace": Listed("fedmq.cli.records:trace", "Look at timelines of sessions."),
+        "trace": Listed("fedmq.cli.audit_trail:trace", "Look at timelines of sessions."),
         "bench": Listed("fedmq.cli.bench:bench", "Measure a running federation."),
     },
 }

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from fedmq.messages.fields import PartyName, Count, Index, ModelId
 from fedmq.messages.array import Array, Uint32s
 from fedmq.messages.body import Body
+from fedmq.messages.fields import Count, Index, ModelId, PartyName
 
 __all__ = [
     "BODIES",

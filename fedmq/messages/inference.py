@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import FailFast, Field, model_validator
 
-from fedmq.messages.fields import Count, Index, ModelId
 from fedmq.messages.array import Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
+from fedmq.messages.fields import Count, Index, ModelId
 
 __all__ = [
     "BODIES",

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import FailFast, Field
 
-from fedmq.messages.fields import Index, ModelId
 from fedmq.messages.array import Array, Payload, Uint32s
 from fedmq.messages.body import Body, RecordColumns
+from fedmq.messages.fields import Index, ModelId
 from fedmq.messages.inference import SampleId
 
 __all__ = [

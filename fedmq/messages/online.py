@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedmq.messages.fields import Count, Index, ModelId, Reason
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
+from fedmq.messages.fields import Count, Index, ModelId, Reason
 from fedmq.messages.inference import SampleId
 
 __all__ = [

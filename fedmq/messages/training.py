@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import AfterValidator, FailFast, Field
 
-from fedmq.messages.fields import Count, Index, ModelId
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body
+from fedmq.messages.fields import Count, Index, ModelId
 
 __all__ = [
     "BODIES",

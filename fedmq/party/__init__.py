@@ -1,4 +1,4 @@
-"""Who takes part in a federation? One long-running daemon for each party, and its rooms.
+"""How does one party's daemon run? Its rooms, and what a party keeps in each.
 
 ==================  ==================================================================
 ``daemon``          starting and stopping the parts, in order
@@ -12,7 +12,7 @@
 ``services``        the owner's requests: trainings, predictions, alignments
 ``online``          scores while a caller waits, and their limits
 ``card``            the content and the signatures of a model card
-``consent``         the owner's policy, its spent budgets, and the audit log
+``consent``         what the policy and the owner allow, and the audit log
 ``console``         pages for the owner's browser
 ``http``            addresses for scores, health and metrics
 ``operations``      status, health and dead letters

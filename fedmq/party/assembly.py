@@ -17,8 +17,8 @@ from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.consent.terms import spent_sums
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.sealer import HandshakeSender, Sealer
@@ -240,7 +240,7 @@ def _context(
         # The active party opens the next attempt itself, so it notifies no party.
         on_idle=(lambda _, __: None) if is_active else notice.on_idle,
     )
-    consent = Consent(config.party, config.policy, AuditLog(config.state))
+    consent = PolicyConsent(config.party, config.policy, AuditLog(config.state))
     return PartyContext(
         config,
         federation,
@@ -254,7 +254,7 @@ def _context(
     )
 
 
-def _owner_consent(party: str, consent: Consent, database: Database) -> OwnerConsent:
+def _owner_consent(party: str, consent: PolicyConsent, database: Database) -> OwnerConsent:
     async def spent() -> dict[str, Any]:
         most = consent.policy.most_equations_per_row
         return {**consent.used_today, "answered": await spent_sums(database, most)}

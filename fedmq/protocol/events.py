@@ -11,7 +11,7 @@ from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
-from fedmq.protocol.records import Record
+from fedmq.protocol.session_records import Record
 
 __all__ = [
     "Answer",

@@ -119,7 +119,9 @@ SESSION_KINDS: dict[str, SessionKind] = {
             lane="online",
             policy="inference",
             outlives_crash=False,
-            sides=(Side("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),),
+            sides=(
+                Side("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
+            ),
         ),
         SessionKind(
             name="activation",

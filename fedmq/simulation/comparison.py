@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.export import import_xgboost, joined_constraints
-from fedmq.boosting.xgboost.parity import (
+from fedmq.boosting.xgboost_comparison.export import import_xgboost, joined_constraints
+from fedmq.boosting.xgboost_comparison.parity import (
     compare,
     installed_arithmetic,
     joined_bins,

@@ -18,8 +18,8 @@ from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
-from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import (
+from fedmq.boosting.xgboost_comparison.export import to_booster
+from fedmq.boosting.xgboost_comparison.pooled_tree import (
     PooledTree,
     joined_values,
     margin_contributions,

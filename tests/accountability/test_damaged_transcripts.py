@@ -19,7 +19,7 @@ from fedmq.messages import training
 from fedmq.messages.array import Array
 from fedmq.messages.codec import pack_body
 from fedmq.party.configuration.federation import Federation
-from fedmq.protocol.records import RunningHash, Statement, message_hash
+from fedmq.protocol.session_records import RunningHash, Statement, message_hash
 
 HEAD = ["fedmq.transcript", 1, "telco", "0123"]
 HASH = bytes(range(32))

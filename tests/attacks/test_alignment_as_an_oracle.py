@@ -12,7 +12,7 @@ from fedmq.errors import FedmqError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import DAY, Consent, DailyQuota
+from fedmq.party.consent.policy_consent import DAY, DailyQuota, PolicyConsent
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from tests.party.sealed_parties import envelope
 from tests.protocol.alignment.alignments import Own, machines
@@ -75,11 +75,11 @@ def test_below_the_limit_nobody_reads_how_many_ids_are_common() -> None:
 
 async def test_alignments_are_counted_by_the_day_and_over_a_restart(tmp_path: Path) -> None:
     policy = PolicySection(most_alignments_per_day=3)
-    consent = Consent("telco", policy, AuditLog(tmp_path))
+    consent = PolicyConsent("telco", policy, AuditLog(tmp_path))
     await consent.alignment(HEADER, OPENING)
     await consent.alignment(HEADER, OPENING)
 
-    consent = Consent("telco", policy, AuditLog(tmp_path))
+    consent = PolicyConsent("telco", policy, AuditLog(tmp_path))
     await consent.alignment(HEADER, OPENING)
     with pytest.raises(Refused, match="3 alignments a day at most"):
         await consent.alignment(HEADER, OPENING)
@@ -89,9 +89,9 @@ async def test_two_that_open_together_after_a_restart_count_what_was_before_once
     tmp_path: Path,
 ) -> None:
     policy = PolicySection(most_alignments_per_day=3)
-    await Consent("telco", policy, AuditLog(tmp_path)).alignment(HEADER, OPENING)
+    await PolicyConsent("telco", policy, AuditLog(tmp_path)).alignment(HEADER, OPENING)
 
-    consent = Consent("telco", policy, AuditLog(tmp_path))
+    consent = PolicyConsent("telco", policy, AuditLog(tmp_path))
     await asyncio.gather(*(consent.alignment(HEADER, OPENING) for _ in range(2)))
     with pytest.raises(Refused, match="3 alignments a day at most"):
         await consent.alignment(HEADER, OPENING)

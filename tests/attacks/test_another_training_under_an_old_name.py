@@ -18,10 +18,10 @@ from fedmq.messages.array import pack_payload
 from fedmq.messages.envelope import Header
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import SessionStore, StoredSession
-from fedmq.protocol.records import PassiveTree
+from fedmq.protocol.session_records import PassiveTree
 from fedmq.protocol.training.passive import kept_before
 from fedmq.protocol.training.terms import terms_digest
-from tests.party.consent.test_consent import HEADER, consent, terms
+from tests.party.consent.test_policy_consent import HEADER, consent, terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 

@@ -17,9 +17,9 @@ from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.store.journal import NullJournal
 from fedmq.protocol import session as mailbox_module
 from fedmq.protocol.machine import Machine, Table, Transition, on_message
-from fedmq.protocol.records import RunningHash, Signing, TranscriptMessage, message_hash
 from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.protocol.session import Address, Mailbox, Session
+from fedmq.protocol.session_records import RunningHash, Signing, TranscriptMessage, message_hash
 from fedmq.protocol.training.transcripts import Transcripts
 
 

@@ -20,7 +20,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
-from fedmq.protocol.records import (
+from fedmq.protocol.session_records import (
     AnsweredSums,
     AnsweredTraining,
     RowSet,
@@ -28,7 +28,7 @@ from fedmq.protocol.records import (
     SumsAnswered,
     most_sums,
 )
-from tests.party.consent.test_consent import terms
+from tests.party.consent.test_policy_consent import terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 from tests.protocol.federation import PLAIN, small
 

@@ -13,7 +13,7 @@ from fedmq.boosting.model.tree import GrowingTree, LookupTable, Tree
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from tests.boosting.pooled import children_histograms
 
 

@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.objectives.registry import objective_of
-from fedmq.boosting.xgboost.pooled_tree import walk_pooled
+from fedmq.boosting.xgboost_comparison.pooled_tree import walk_pooled
 
 
 def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:

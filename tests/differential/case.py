@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.xgboost.export import joined_constraints
-from fedmq.boosting.xgboost.parity import (
+from fedmq.boosting.xgboost_comparison.export import joined_constraints
+from fedmq.boosting.xgboost_comparison.parity import (
     Parity,
     compare,
     installed_arithmetic,

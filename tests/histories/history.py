@@ -43,7 +43,6 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.online.active import AskAgain, Deadline, GiveUp
-from fedmq.protocol.records import ActiveTree, ConsentUsed, PassiveTree
 from fedmq.protocol.session import (
     Acknowledgement,
     Address,
@@ -54,6 +53,7 @@ from fedmq.protocol.session import (
     Session,
     Stall,
 )
+from fedmq.protocol.session_records import ActiveTree, ConsentUsed, PassiveTree
 from tests.crash_simulator import Build
 from tests.stepper import Computed, RunComputation, SteppedSession
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
-from fedmq.messages.fields import Index
 from fedmq.errors import Refused
 from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.envelope import Envelope
+from fedmq.messages.fields import Index
 from fedmq.party.data.table import ReadTable
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.recovery import Opening

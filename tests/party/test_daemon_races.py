@@ -16,7 +16,7 @@ from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import socket_path
 from fedmq.party.store.documents import Deployments
 from fedmq.party.store.journal import SessionStore
-from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.session_records import Checkpoint
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 LONG = 400  # trees: more than a test waits for

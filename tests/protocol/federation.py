@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.computation import Computation, Given
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama

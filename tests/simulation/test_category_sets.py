@@ -11,7 +11,7 @@ import pytest
 
 import fedmq
 from fedmq.boosting.model.shown_model import shown
-from fedmq.boosting.xgboost.parity import labelled
+from fedmq.boosting.xgboost_comparison.parity import labelled
 from fedmq.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("threads")

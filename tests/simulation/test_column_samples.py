@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.protocol.training.candidates import NodeCandidates
 from tests.boosting.tables import scattered
 

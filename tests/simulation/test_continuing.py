@@ -10,7 +10,7 @@ import pytest
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, labelled, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, labelled, train_reference
 from fedmq.errors import ConfigError, FedmqError, Refused
 from tests.boosting.tables import scattered
 

@@ -10,7 +10,7 @@ import xgboost
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare
+from fedmq.boosting.xgboost_comparison.parity import compare
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 

@@ -11,7 +11,7 @@ import pytest
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF, Tree
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from tests.boosting.tables import Table, scattered
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link

@@ -13,8 +13,8 @@ import pytest
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
-from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, FedmqError, Inconsistent, Refused
 from fedmq.messages.array import Bitmap

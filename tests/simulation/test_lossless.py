@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import DataError, Refused
 from tests.boosting.tables import Table, pooled, scattered
 

@@ -10,7 +10,7 @@ import pytest
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, FedmqError, Inconsistent, Refused
 from fedmq.messages.array import Bitmap

@@ -9,7 +9,7 @@ import pytest
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from tests.boosting.tables import scattered
 
 pytestmark = pytest.mark.usefixtures("threads")

@@ -8,7 +8,7 @@ import pytest
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from tests.boosting.tables import scattered
 
 WEAK = {"key_bits": 512, "allow_weak_keys": True}

@@ -11,7 +11,7 @@ import xgboost
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.usefixtures("threads")

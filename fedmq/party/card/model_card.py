@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.messages.fields import ModelId, PartyName
 from fedmq.boosting.model.share import Withheld
 from fedmq.errors import DataError
+from fedmq.messages.fields import ModelId, PartyName
 
 __all__ = [
     "CardDrift",

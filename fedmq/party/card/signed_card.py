@@ -15,9 +15,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.messages.fields import PartyName
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.fields import PartyName
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.card.model_card import ModelCard, canonical
 from fedmq.party.configuration.federation import Federation

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from fedmq.messages.fields import PartyName
 from fedmq.errors import ConfigError
+from fedmq.messages.fields import PartyName
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.toml_file import Section, read_toml
 from fedmq.transport.sealing.keys import PublicKeys

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from fedmq.messages.fields import PartyName
 from fedmq.errors import ConfigError, DataError, FedmqError
+from fedmq.messages.fields import PartyName
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection

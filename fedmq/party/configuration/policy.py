@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from fedmq.messages.fields import LONGEST_CONSENT, PartyName
 from fedmq.errors import ConfigError
+from fedmq.messages.fields import LONGEST_CONSENT, PartyName
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 

@@ -17,7 +17,7 @@ from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.records import AnsweredSums
+from fedmq.protocol.session_records import AnsweredSums
 from fedmq.protocol.training.terms import terms_digest
 
 __all__ = ["RequestedTerms", "asked_in_words", "spent_sums", "terms_in_words"]

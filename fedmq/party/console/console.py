@@ -13,11 +13,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.http import ConsoleRole, HttpSection
-from fedmq.party.console.gate import Gate
 from fedmq.party.console.live import Live
+from fedmq.party.console.page_request import Changes, OwnerActions, Rendering, Route, StaticFiles
 from fedmq.party.console.pages import data, inbox, models, now, people, records, score
+from fedmq.party.console.request_guard import RequestGuard
 from fedmq.party.console.sign_in import TOKEN_SECONDS, Grant, OneTimeTokens, SignIns
-from fedmq.party.console.visit import Changes, OwnerActions, Rendering, Route, StaticFiles
 from fedmq.party.services.service import Command, PartyContext
 from fedmq.party.sessions.sessions import OnProgress
 
@@ -60,7 +60,7 @@ class Console:
             "now": Live(partial(now.parts, actions, rendering)),
             "inbox": Live(partial(inbox.parts, actions)),
         }
-        self._gate = Gate(
+        self._guard = RequestGuard(
             section,
             context,
             actions,
@@ -73,23 +73,23 @@ class Console:
     @property
     def router(self) -> APIRouter:
         """All addresses of the console."""
-        gate = self._gate
+        guard = self._guard
         router = APIRouter()
-        for route in (*ROUTES, Changes("/sign-out", gate.sign_out)):
+        for route in (*ROUTES, Changes("/sign-out", guard.sign_out)):
             method = "POST" if isinstance(route, Changes) else "GET"
             router.add_route(
                 f"/console{route.path}",
-                gate.endpoint(route),
+                guard.endpoint(route),
                 methods=[method],
                 include_in_schema=False,
             )
         for path, answer in (
             ("", _to_now),
-            ("/sign-in", gate.sign_in),
+            ("/sign-in", guard.sign_in),
             ("/static/{name:path}", self._static),
         ):
             router.add_route(
-                f"/console{path}", gate.open(answer), methods=["GET"], include_in_schema=False
+                f"/console{path}", guard.open(answer), methods=["GET"], include_in_schema=False
             )
         return router
 

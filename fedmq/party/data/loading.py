@@ -28,7 +28,7 @@ from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.inference.passive import PassiveRows
-from fedmq.protocol.records import RowSet
+from fedmq.protocol.session_records import RowSet
 from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 
 __all__ = [

@@ -19,7 +19,7 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import QuestionLog
-from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.online.answering import Answering
@@ -54,7 +54,7 @@ class OnlineLane:
         federation: Federation,
         link: Link,
         sealer: Sealer,
-        consent: Consent,
+        consent: PolicyConsent,
         model_store: ModelStore,
         pool: ComputePool,
         spans: OnlineSpans | None = None,

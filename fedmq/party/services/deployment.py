@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused, error_of_status
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.messages.online import ModelDeploy, ModelReady
 from fedmq.party.online.answering import LoadedShare
 from fedmq.party.online.lane import OnlineLane

@@ -16,8 +16,8 @@ from fedmq.messages.body import Body
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.descriptions import (
     CompareModels,
     DescribeModel,
@@ -47,7 +47,7 @@ class PartyContext:
     model_store: ModelStore
     pool: ComputePool
     sessions: Sessions
-    consent: Consent
+    consent: PolicyConsent
     owner_consent: OwnerConsent
     session_store: SessionStore
     sealer: Sealer

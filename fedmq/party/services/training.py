@@ -48,7 +48,7 @@ from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.records import ActiveTree, AnsweredSums, PassiveTree, Signing
+from fedmq.protocol.session_records import ActiveTree, AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import PassiveTraining

@@ -18,7 +18,7 @@ from typing import Protocol
 from fedmq.errors import Aborted, DataError, FedmqError, LinkError, Refused, Replayed, SourceAway
 from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.sessions import RunningSession, Sessions
@@ -26,8 +26,8 @@ from fedmq.party.store.database import DiskTroubles, until_taken
 from fedmq.party.store.journal import OpenedSessions, SessionStore, StoredSession
 from fedmq.party.store.transcripts import forget_older
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.records import ActiveTree, Checkpoint
 from fedmq.protocol.session import Decision, StoredState, decide
+from fedmq.protocol.session_records import ActiveTree, Checkpoint
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
@@ -68,7 +68,7 @@ class UnexpectedMessages:
         store: SessionStore,
         opened_sessions: OpenedSessions,
         resumption: Resumption,
-        consent: Consent,
+        consent: PolicyConsent,
         sender: UnsequencedSender,
     ) -> None:
         self._disk_troubles = DiskTroubles()

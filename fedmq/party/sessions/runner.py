@@ -49,8 +49,8 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.machine import PlanRunner
-from fedmq.protocol.records import ConsentUsed, TranscriptMessage
 from fedmq.protocol.session import Session, SessionEvent
+from fedmq.protocol.session_records import ConsentUsed, TranscriptMessage
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
 
 __all__ = ["NOBODY_ASKED", "Inbox", "Owner", "Publish", "SessionLane", "SessionRunner"]

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.policy import AskedSession
 from fedmq.party.store.database import Database, until_taken
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
-from fedmq.protocol.records import (
+from fedmq.protocol.session_records import (
     ActiveTree,
     AnsweredSums,
     AnsweredTraining,

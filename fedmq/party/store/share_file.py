@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedmq.messages.fields import ModelId
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import ConfigError, DataError
+from fedmq.messages.fields import ModelId
 
 __all__ = ["check_owner", "read_share", "write_share"]
 

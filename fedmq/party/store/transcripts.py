@@ -26,7 +26,12 @@ from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.records import Commitment, SignedStatement, TranscriptMessage, message_hash
+from fedmq.protocol.session_records import (
+    Commitment,
+    SignedStatement,
+    TranscriptMessage,
+    message_hash,
+)
 
 __all__ = [
     "COMMITMENT",

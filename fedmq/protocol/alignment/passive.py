@@ -27,7 +27,7 @@ from fedmq.protocol.alignment.states import (
 )
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
 from fedmq.protocol.machine import REFUSES, OwnConsent, on_message
-from fedmq.protocol.records import ConsentUsed
+from fedmq.protocol.session_records import ConsentUsed
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 

@@ -44,7 +44,7 @@ from fedmq.protocol.events import (
     Start,
 )
 from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
-from fedmq.protocol.records import ActiveTree, Signing
+from fedmq.protocol.session_records import ActiveTree, Signing
 from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
 from fedmq.protocol.training.contests import Contests
 from fedmq.protocol.training.folds import FoldModels

@@ -37,7 +37,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
-from fedmq.protocol.records import ActiveTree
+from fedmq.protocol.session_records import ActiveTree
 from fedmq.protocol.training.candidates import went_left
 from fedmq.protocol.training.claims import (
     CandidateCategories,

@@ -23,7 +23,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan
-from fedmq.protocol.records import ActiveTree
+from fedmq.protocol.session_records import ActiveTree
 from fedmq.protocol.training.model import ModelBuilder, Residuals
 from fedmq.protocol.training.terms import ActiveTable
 

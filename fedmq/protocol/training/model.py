@@ -23,7 +23,7 @@ from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.records import ActiveTree, all_records
+from fedmq.protocol.session_records import ActiveTree, all_records
 from fedmq.protocol.training.candidates import recorded
 from fedmq.protocol.training.terms import ActiveTable
 

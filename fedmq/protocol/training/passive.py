@@ -37,7 +37,7 @@ from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
-from fedmq.protocol.records import (
+from fedmq.protocol.session_records import (
     AnsweredSums,
     PassiveTree,
     Signing,

@@ -45,7 +45,13 @@ from fedmq.privacy.engine import (
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
-from fedmq.protocol.records import Commitment, SumBudget, SumLedger, SumsAnswered, most_nodes
+from fedmq.protocol.session_records import (
+    Commitment,
+    SumBudget,
+    SumLedger,
+    SumsAnswered,
+    most_nodes,
+)
 from fedmq.protocol.training.candidates import (
     CandidateOrders,
     DisclosureRules,

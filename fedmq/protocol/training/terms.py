@@ -32,7 +32,7 @@ from fedmq.messages.codec import pack_body
 from fedmq.messages.training import MOST_ROWS, SessionAccept, TrainingOpen
 from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
-from fedmq.protocol.records import PassiveTree, RowSet
+from fedmq.protocol.session_records import PassiveTree, RowSet
 
 __all__ = [
     "ALL_COLUMNS",

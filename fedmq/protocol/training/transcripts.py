@@ -24,7 +24,7 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import (
+from fedmq.protocol.session_records import (
     AnswerSettings,
     Commitment,
     SignedStatement,

@@ -21,8 +21,8 @@ from pyarrow import parquet
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import ModelStore
 from tests.forked_command import forks

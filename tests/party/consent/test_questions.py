@@ -18,7 +18,7 @@ from fedmq.messages.model_request import (
 )
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.services.model_request import QUESTIONS
-from tests.party.consent.test_consent import HEADER, consent
+from tests.party.consent.test_policy_consent import HEADER, consent
 
 TERMS = {"model": "credit", "column": "gender", "people": 40}
 ALLOWS: dict[type[ModelQuestion], tuple[str, Any, str]] = {

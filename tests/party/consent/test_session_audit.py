@@ -14,7 +14,7 @@ import pytest
 
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.documents import Deployments
-from tests.party.consent.test_consent import HEADER, consent, terms
+from tests.party.consent.test_policy_consent import HEADER, consent, terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 SLOW = 0.3

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.console.console import ROUTES
-from fedmq.party.console.visit import Changes, Shows
+from fedmq.party.console.page_request import Changes, Shows
 from tests.party.console.served_console import ServedConsole, serve
 
 
@@ -217,7 +217,7 @@ async def test_ten_thousand_requests_leave_nothing_behind(served: ServedConsole)
     assert len(served.console._tokens._grants) <= 100
     for _ in range(300):
         await served.client.get(await served.address())
-    assert len(served.console._gate._sign_ins._open) <= 200
+    assert len(served.console._guard._sign_ins._open) <= 200
     assert len(served.audited()) == 300
 
 

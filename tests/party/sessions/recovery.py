@@ -14,7 +14,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.sessions.recovery import (
     RestartNotice,
@@ -100,7 +100,7 @@ class RestartedParty:
             store=self.store,
             opened_sessions=self.opened_sessions,
             resumption=self.resumption,
-            consent=Consent(party, PolicySection(), AuditLog(folder)),
+            consent=PolicyConsent(party, PolicySection(), AuditLog(folder)),
             sender=sender,
         )
         self._peer = MemoryLink(broker, "telco" if party == "bank" else "bank")

@@ -15,9 +15,9 @@ from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession, Status
 from fedmq.party.store.journal import Journal
 from fedmq.privacy.engines.plain import Plain
-from fedmq.protocol.records import Record
 from fedmq.protocol.retry_policy import RetryPolicy
 from fedmq.protocol.session import Address, Mailbox, Session
+from fedmq.protocol.session_records import Record
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.terms import ActiveTable
 

@@ -14,7 +14,7 @@ import pytest
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.party.store import transcripts
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
-from fedmq.protocol.records import PassiveTree
+from fedmq.protocol.session_records import PassiveTree
 from tests.party.daemons_in_memory import DaemonsInMemory
 from tests.party.sessions.recovery import RestartedParty
 

@@ -12,7 +12,7 @@ from fedmq.errors import FedmqError
 from fedmq.messages import training
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.party.store.transcripts import COMMITMENT, MESSAGE, STATEMENT, records_of
-from fedmq.protocol.records import Statement
+from fedmq.protocol.session_records import Statement
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 

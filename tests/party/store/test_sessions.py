@@ -18,7 +18,7 @@ from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import SessionStore, StoredSession, checkpoint_of, row_of
-from fedmq.protocol.records import ActiveTree, PassiveTree
+from fedmq.protocol.session_records import ActiveTree, PassiveTree
 from fedmq.transport.backoff import Backoff
 from tests.full_disk import room_for
 

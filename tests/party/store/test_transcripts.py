@@ -14,7 +14,7 @@ from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
-from fedmq.protocol.records import TranscriptMessage, message_hash
+from fedmq.protocol.session_records import TranscriptMessage, message_hash
 
 SESSION = "0123"
 

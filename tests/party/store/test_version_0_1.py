@@ -38,7 +38,7 @@ from fedmq.party.store.documents import (
 from fedmq.party.store.group_questions import GroupQuestions, hashed_ids
 from fedmq.party.store.journal import AnsweredSumsStore, ConsentRequestStore, SessionStore
 from fedmq.party.store.share_file import read_share
-from fedmq.protocol.records import ActiveTree, PassiveTree
+from fedmq.protocol.session_records import ActiveTree, PassiveTree
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 WRITTEN = Path(__file__).parent / "of_version_0_1"

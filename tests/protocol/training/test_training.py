@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import Aborted, FedmqError, PeerSilent
 from fedmq.messages.training import SplitDecision, TreeFinished, TreeStarted
 from fedmq.protocol.events import Cancelled

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fedmq.party.console.visit import Change, Changes, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
 
@@ -16,25 +16,25 @@ _BINS = (8, 16, 32, 64, 128, 256)
 _USUAL = 32
 
 
-async def data(visit: Visit) -> Response:
+async def data(request: PageRequest) -> Response:
     """The page; the table itself may take time to read, and comes by itself."""
-    return visit.page(
+    return request.page(
         "data.html",
-        alignments=await visit.ask("alignments"),
+        alignments=await request.ask("alignments"),
         bins=_BINS,
-        max_bin=_max_bin(visit),
+        max_bin=_max_bin(request),
     )
 
 
-async def table(visit: Visit) -> Response:
+async def table(request: PageRequest) -> Response:
     """The description of the columns."""
-    found = await visit.ask("data", max_bin=_max_bin(visit))
+    found = await request.ask("data", max_bin=_max_bin(request))
     columns = [
         {**column, "drawn": [_drawn(spread) for spread in column["spreads"]]}
         for column in found["columns"]
     ]
-    config = visit.context.config.data
-    return visit.part(
+    config = request.context.config.data
+    return request.part(
         "data_table.html",
         found=found,
         columns=columns,
@@ -51,8 +51,8 @@ async def again(change: Change) -> Response:
 ROUTES = (Shows("/data", data), Shows("/data/table", table), Changes("/data/again", again))
 
 
-def _max_bin(visit: Visit) -> int:
-    wanted = visit.request.query_params.get("max_bin", "")
+def _max_bin(request: PageRequest) -> int:
+    wanted = request.http.query_params.get("max_bin", "")
     return next((bins for bins in _BINS if str(bins) == wanted), _USUAL)
 
 

@@ -11,45 +11,45 @@ from starlette.responses import Response
 from fedmq.errors import ConfigError
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.console.live import Parts
-from fedmq.party.console.visit import Change, Changes, OwnerActions, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, OwnerActions, PageRequest, Shows
 
 __all__ = ["ROUTES", "parts"]
 
 _LONGEST_REASON = 1000
 
 
-async def inbox(visit: Visit) -> Response:
+async def inbox(request: PageRequest) -> Response:
     """The page."""
-    found = await visit.ask("inbox")
+    found = await request.ask("inbox")
     waiting = [_shown(request) for request in found if request["state"] == "waiting"]
     answered = [_shown(request) for request in reversed(found) if request["state"] != "waiting"]
-    return visit.page(
+    return request.page(
         "inbox.html",
         waiting=waiting,
         answered=answered,
         known=_ids(found),
-        policy=visit.context.config.policy,
+        policy=request.context.config.policy,
     )
 
 
-async def news(visit: Visit) -> Response:
+async def news(request: PageRequest) -> Response:
     """A line if requests wait that the page does not show."""
-    now = _ids(await visit.ask("inbox"))
-    known = visit.request.query_params.get("known", "")
-    return visit.part("inbox_news.html", changed=now != known, known=known)
+    now = _ids(await request.ask("inbox"))
+    known = request.http.query_params.get("known", "")
+    return request.part("inbox_news.html", changed=now != known, known=known)
 
 
-async def events(visit: Visit) -> Response:
+async def events(request: PageRequest) -> Response:
     """The waiting requests, whenever they change."""
-    return visit.streams["inbox"].response(visit.sign_in)
+    return request.streams["inbox"].response(request.sign_in)
 
 
-async def alike(visit: Visit) -> Response:
+async def alike(request: PageRequest) -> Response:
     """The change of the party's file that would approve similar requests without asking."""
-    request = visit.parameter("request")
-    change = await visit.ask("alike", request=request)
-    found = next(asked for asked in await visit.ask("inbox") if asked["request"] == request)
-    return visit.page("inbox_alike.html", asked=_shown(found), change=change)
+    number = request.parameter("request")
+    change = await request.ask("alike", request=number)
+    found = next(asked for asked in await request.ask("inbox") if asked["request"] == number)
+    return request.page("inbox_alike.html", asked=_shown(found), change=change)
 
 
 async def approve(change: Change) -> Response:

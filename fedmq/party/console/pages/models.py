@@ -10,28 +10,28 @@ from starlette.responses import Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.console.drawings import charts_of_report, curves, outline
-from fedmq.party.console.visit import Change, Changes, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
 
 
-async def models(visit: Visit) -> Response:
+async def models(request: PageRequest) -> Response:
     """The list of models, and the served ones."""
-    listed = await visit.ask("models")
-    return visit.page("models.html", models=listed[::-1], **await _served(visit))
+    listed = await request.ask("models")
+    return request.page("models.html", models=listed[::-1], **await _served(request))
 
 
-async def serving(visit: Visit) -> Response:
+async def serving(request: PageRequest) -> Response:
     """The served models and their current state."""
-    return visit.part("models_serving.html", **await _served(visit))
+    return request.part("models_serving.html", **await _served(request))
 
 
-async def model(visit: Visit) -> Response:
+async def model(request: PageRequest) -> Response:
     """One model."""
-    found = await visit.ask("model", model=visit.parameter("model"))
-    served = await visit.ask("serving")
+    found = await request.ask("model", model=request.parameter("model"))
+    served = await request.ask("serving")
     report, card = found.get("report"), found.get("card")
-    return visit.page(
+    return request.page(
         "model.html",
         found=found,
         names=_names(served, found["model"]),
@@ -43,21 +43,21 @@ async def model(visit: Visit) -> Response:
     )
 
 
-async def tree(visit: Visit) -> Response:
+async def tree(request: PageRequest) -> Response:
     """One tree of a model."""
-    name, number = visit.parameter("model"), visit.request.query_params.get("tree", "1")
+    name, number = request.parameter("model"), request.http.query_params.get("tree", "1")
     if not number.isdecimal() or len(number) > 6:
         raise ConfigError("tree: write the number of a tree, from 1")
-    nodes = await visit.ask("tree", model=name, tree=int(number))
-    return visit.part("model_tree.html", model=name, number=int(number), nodes=outline(nodes))
+    nodes = await request.ask("tree", model=name, tree=int(number))
+    return request.part("model_tree.html", model=name, number=int(number), nodes=outline(nodes))
 
 
-async def comparison(visit: Visit) -> Response:
+async def comparison(request: PageRequest) -> Response:
     """The differences of two models."""
-    asked = visit.request.query_params
+    asked = request.http.query_params
     one, other = asked.get("one", ""), asked.get("other", "")
-    rows = await visit.ask("compare", one=one, other=other)
-    return visit.page("comparison.html", one=one, other=other, rows=rows)
+    rows = await request.ask("compare", one=one, other=other)
+    return request.page("comparison.html", one=one, other=other, rows=rows)
 
 
 async def activate(change: Change) -> Response:
@@ -87,9 +87,9 @@ ROUTES = (
 )
 
 
-async def _served(visit: Visit) -> dict[str, Any]:
-    status = await visit.ask("status")
-    return {"serving": await visit.ask("serving"), "drift": status["drift"]}
+async def _served(request: PageRequest) -> dict[str, Any]:
+    status = await request.ask("status")
+    return {"serving": await request.ask("serving"), "drift": status["drift"]}
 
 
 def _names(served: Mapping[str, Any], model: str) -> list[str]:

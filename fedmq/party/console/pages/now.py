@@ -11,26 +11,33 @@ from starlette.responses import Response
 from fedmq.errors import ConfigError
 from fedmq.party.console.drawings import curves
 from fedmq.party.console.live import Parts
-from fedmq.party.console.visit import Change, Changes, OwnerActions, Rendering, Shows, Visit
+from fedmq.party.console.page_request import (
+    Change,
+    Changes,
+    OwnerActions,
+    PageRequest,
+    Rendering,
+    Shows,
+)
 
 __all__ = ["ROUTES", "parts"]
 
 _PARTS = ("state", "facts", "bar", "waits", "traffic", "activity")
 
 
-async def now(visit: Visit) -> Response:
+async def now(request: PageRequest) -> Response:
     """The page."""
-    return visit.page("now.html", **await _shown(visit))
+    return request.page("now.html", **await _shown(request))
 
 
-async def sessions(visit: Visit) -> Response:
+async def sessions(request: PageRequest) -> Response:
     """The list of running and ended sessions, whenever it changes."""
-    return visit.part("now_sessions.html", **await _shown(visit))
+    return request.part("now_sessions.html", **await _shown(request))
 
 
-async def events(visit: Visit) -> Response:
+async def events(request: PageRequest) -> Response:
     """The stream of changes of the page."""
-    return visit.streams["now"].response(visit.sign_in)
+    return request.streams["now"].response(request.sign_in)
 
 
 async def rest(change: Change) -> Response:
@@ -75,8 +82,8 @@ async def parts(actions: OwnerActions, rendering: Rendering) -> Parts:
     return made
 
 
-async def _shown(visit: Visit) -> dict[str, Any]:
-    status, found = await visit.ask("status"), await visit.ask("sessions")
+async def _shown(request: PageRequest) -> dict[str, Any]:
+    status, found = await request.ask("status"), await request.ask("sessions")
     running = _running(found)
     return {
         "status": status,

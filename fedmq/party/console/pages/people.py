@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from fedmq.party.console.visit import Change, Changes, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
 
 
-async def people(visit: Visit) -> Response:
+async def people(request: PageRequest) -> Response:
     """The page."""
-    status = await visit.ask("status")
-    return visit.page(
+    status = await request.ask("status")
+    return request.page(
         "people.html",
-        parties=await visit.ask("parties"),
+        parties=await request.ask("parties"),
         certificate_until=status["certificate_until"],
         sealed=status["sealed"],
         warnings=status["warnings"],

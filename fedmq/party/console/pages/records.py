@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from fedmq.errors import ConfigError
-from fedmq.party.console.visit import Change, Changes, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
 
@@ -33,47 +33,47 @@ _EVENTS = (
 """The events of the audit log; the search takes others as well."""
 
 
-async def records(visit: Visit) -> Response:
+async def records(request: PageRequest) -> Response:
     """The page."""
-    asked = visit.request.query_params
+    asked = request.http.query_params
     wanted = {key: asked.get(key, "") for key in ("event", "peer", "text")}
     before = asked.get("before", "")
     if before and not (before.isascii() and before.isdigit() and len(before) < 16):
         raise ConfigError("before: the number of an entry is taken")
-    entries = await visit.ask(
+    entries = await request.ask(
         "audit_log", **wanted, before=int(before) if before else None, most=_ENTRIES
     )
     older = None
     if len(entries) == _ENTRIES:
         older = urlencode({**wanted, "before": entries[-1]["number"]})
-    return visit.page(
+    return request.page(
         "records.html",
         entries=[{**entry, "details": _details(entry)} for entry in entries],
         wanted=wanted,
         before=before,
         older=older,
         events=_EVENTS,
-        parties=visit.context.federation.parties,
-        history=await visit.ask("history"),
+        parties=request.context.federation.parties,
+        history=await request.ask("history"),
     )
 
 
-async def verification(visit: Visit) -> Response:
+async def verification(request: PageRequest) -> Response:
     """The result of verifying the audit log."""
-    found = await visit.ask("verify_audit_log")
-    return visit.part("records_verification.html", found=found)
+    found = await request.ask("verify_audit_log")
+    return request.part("records_verification.html", found=found)
 
 
-async def letters(visit: Visit) -> Response:
+async def letters(request: PageRequest) -> Response:
     """The dead letters."""
-    return visit.part("records_letters.html", letters=await visit.ask("dead_letters"))
+    return request.part("records_letters.html", letters=await request.ask("dead_letters"))
 
 
-async def export(visit: Visit) -> Response:
+async def export(request: PageRequest) -> Response:
     """The file of the audit log, at its present length."""
-    path = visit.context.consent.audit.log.path
+    path = request.context.consent.audit.log.path
     length = path.stat().st_size if path.exists() else 0
-    name = f"audit-{visit.context.party}.jsonl"
+    name = f"audit-{request.context.party}.jsonl"
     return StreamingResponse(
         _blocks(path, length),
         media_type="application/jsonl",

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from fedmq.errors import ConfigError
-from fedmq.party.console.visit import Change, Changes, Shows, Visit
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
 
@@ -16,12 +16,12 @@ _REASONS = 10
 _COLUMN = "column:"
 
 
-async def form(visit: Visit) -> Response:
+async def form(request: PageRequest) -> Response:
     """The form."""
-    served = (await visit.ask("serving"))["scored"] if visit.context.is_active else {}
-    chosen = visit.request.query_params.get("name", "")
+    served = (await request.ask("serving"))["scored"] if request.context.is_active else {}
+    chosen = request.http.query_params.get("name", "")
     name = chosen if chosen in served else next(iter(served), "")
-    return visit.page("score.html", served=served, name=name)
+    return request.page("score.html", served=served, name=name)
 
 
 async def score(change: Change) -> Response:

@@ -13,7 +13,7 @@ import pytest
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.online.rows import Rows, ServedRows
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ServingHarness
@@ -275,7 +275,7 @@ async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
 ) -> None:
     harness = ServingHarness(world, deadline=1.0)
     telco = harness.parties["telco"]
-    consent = Consent("telco", PolicySection(), AuditLog(tmp_path))
+    consent = PolicyConsent("telco", PolicySection(), AuditLog(tmp_path))
     telco._consent = consent.answering
     np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
@@ -290,7 +290,7 @@ async def test_the_hourly_rows_of_a_policy_hold_online_too(
     world: World, tmp_path: Path, mode: Mode
 ) -> None:
     harness = ServingHarness(world, mode=mode, drop=0.2, deadline=20.0)
-    consent = Consent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
+    consent = PolicyConsent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
     harness.parties["telco"]._agree = consent.scoring
     harness.parties["telco"]._until_written = consent.until_written
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A request of a signed-in person, and all that a page does with it.
+"""A signed-in person's request for a page, and all that the page does with it.
 
 A page gives the owner's commands to the daemon, which audits them first, and fills a template.
 Templates escape all values: some names and reasons come from other parties.
@@ -33,12 +33,12 @@ __all__ = [
     "Changes",
     "OwnerActions",
     "Page",
+    "PageRequest",
     "Rendering",
     "Route",
     "Shows",
     "StaticFile",
     "StaticFiles",
-    "Visit",
     "byte_count",
     "duration",
 ]
@@ -55,7 +55,7 @@ class Shows:
     """GET: a signed-in person looks at something."""
 
     path: str
-    answer: Callable[[Visit], Awaitable[Response]]
+    answer: Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,11 @@ Route = Shows | Changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """A person looks at a page of the daemon whose ``context`` this is."""
+class PageRequest:
+    """A person's request for a page of the daemon whose ``context`` this is."""
 
-    request: Request
+    http: Request
+    """The request as it arrived."""
     sign_in: SignIn
     context: PartyContext
     actions: OwnerActions
@@ -88,7 +89,7 @@ class Visit:
 
     def parameter(self, name: str) -> str:
         """A part of the address, such as ``model`` of ``/models/{model}``."""
-        return str(self.request.path_params[name])
+        return str(self.http.path_params[name])
 
     def may(self, command: str) -> bool:
         """Whether this person may give the owner's command ``command``."""
@@ -110,14 +111,14 @@ class Visit:
     def failed(self, error: str, http_status: int) -> Response:
         """An error: a line for a script, a page for a person."""
         notice = Notice(error, is_error=True)
-        if "hx-request" in self.request.headers:
+        if "hx-request" in self.http.headers:
             return self.part("notice.html", http_status=http_status, notice=notice)
         return self.page("failed.html", http_status=http_status, error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change(Visit):
-    """A person's change by a form; `Gate` has checked that the form is the console's own."""
+class Change(PageRequest):
+    """A person's change by a form, which `RequestGuard` has found to be the console's own."""
 
     form: Mapping[str, str] = field(default_factory=dict)
 
@@ -252,20 +253,20 @@ class Rendering:
             "static": static_files.address,
         }
 
-    def render(self, template: str, visit: Visit | None = None, **values: Any) -> str:
-        """``template`` with ``values``, for a ``visit``, or for a stranger."""
-        about = {} if visit is None else _about(visit)
+    def render(self, template: str, request: PageRequest | None = None, **values: Any) -> str:
+        """``template`` with ``values``, for a signed-in person's ``request``, or for a stranger."""
+        about = {} if request is None else _about(request)
         return self._environment.get_template(template).render({**about, **values})
 
 
-def _about(visit: Visit) -> Mapping[str, Any]:
-    roles: tuple[ConsoleRole, ...] = visit.grant.roles
+def _about(request: PageRequest) -> Mapping[str, Any]:
+    roles: tuple[ConsoleRole, ...] = request.grant.roles
     return {
-        "who": visit.grant.who,
+        "who": request.grant.who,
         "roles": roles or ("viewer",),
-        "csrf": visit.sign_in.csrf,
-        "may": visit.may,
-        "here": visit.request.url.path.removeprefix("/console"),
+        "csrf": request.sign_in.csrf,
+        "may": request.may,
+        "here": request.http.url.path.removeprefix("/console"),
     }
 
 

@@ -1,4 +1,4 @@
-"""``fedmq audit-log``, ``transcript`` and ``trace``: stored records of sessions.
+"""``fedmq audit-log``, ``transcript`` and ``trace``: what is on file about sessions.
 
 An audit log holds requests and answers. A transcript proves how a party trained. A trace shows when
 each party computed, sent and waited.

@@ -7,7 +7,7 @@ import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.parity import Parity, compare, train_reference
+from fedmq.boosting.xgboost_comparison.parity import Parity, compare, train_reference
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.grower import grow
 from tests.boosting.pooled import joined_cuts

@@ -16,7 +16,7 @@ from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import Arithmetic, TrainParams, arithmetic_of, default_arithmetic
 from fedmq.boosting.splits import leaf_weights, split_gains, vector_leaf_weights
-from fedmq.boosting.xgboost.parity import installed_arithmetic, train_reference
+from fedmq.boosting.xgboost_comparison.parity import installed_arithmetic, train_reference
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.job import TrainingJob
 from tests.boosting.model.test_tree import small_tree

@@ -17,7 +17,7 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent, RowQuota
+from fedmq.party.consent.policy_consent import PolicyConsent, RowQuota
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.lattice import Lattice
@@ -28,8 +28,8 @@ from tests.party.sealed_parties import envelope
 HEADER = envelope().header
 
 
-def consent(state: Path, **policy: Any) -> Consent:
-    return Consent("telco", PolicySection.model_validate(policy), AuditLog(state))
+def consent(state: Path, **policy: Any) -> PolicyConsent:
+    return PolicyConsent("telco", PolicySection.model_validate(policy), AuditLog(state))
 
 
 def terms(**changes: Any) -> TrainingOpen:

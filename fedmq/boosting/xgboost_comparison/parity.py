@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams, arithmetic_of
-from fedmq.boosting.xgboost.export import import_xgboost
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.export import import_xgboost
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import GrowingTree, LookupTable
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
+from fedmq.boosting.xgboost_comparison.export import to_booster
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.errors import ConfigError
 from tests.boosting.grower import grow
 from tests.boosting.model.test_tree import small_tree

@@ -18,12 +18,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.console.live import Live
+from fedmq.party.console.page_request import (
+    Change,
+    Changes,
+    OwnerActions,
+    PageRequest,
+    Rendering,
+    Route,
+    Shows,
+)
 from fedmq.party.console.sign_in import SIGN_IN_SECONDS, Grant, OneTimeTokens, SignIn, SignIns
-from fedmq.party.console.visit import Change, Changes, OwnerActions, Rendering, Route, Shows, Visit
 from fedmq.party.http.access import certificate_name
 from fedmq.party.services.service import PartyContext
 
-__all__ = ["Endpoint", "Gate"]
+__all__ = ["Endpoint", "RequestGuard"]
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +52,7 @@ _HEADERS = {
 }
 
 
-class Gate:
+class RequestGuard:
     """Lets people in to the routes of the console."""
 
     def __init__(
@@ -133,14 +141,14 @@ class Gate:
         return response
 
     async def _looked(
-        self, request: Request, answer: Callable[[Visit], Awaitable[Response]]
+        self, request: Request, answer: Callable[[PageRequest], Awaitable[Response]]
     ) -> Response:
         sign_in = self._sign_ins.of(request.cookies.get(self._cookie, ""))
         if sign_in is None:
             grant = self._certified(request)
             known = None if grant is None else await self._begin(grant)
             return _guarded(known or self._stranger(401))
-        return await self._done(answer, self._visit(request, sign_in))
+        return await self._done(answer, self._page_request(request, sign_in))
 
     async def _changed(
         self, request: Request, answer: Callable[[Change], Awaitable[Response]]
@@ -148,17 +156,17 @@ class Gate:
         sign_in = self._sign_ins.of(request.cookies.get(self._cookie, ""))
         if sign_in is None:
             return _guarded(self._stranger(401))
-        visit = self._visit(request, sign_in)
+        asked = self._page_request(request, sign_in)
         form = await _form(request)
         if form is None:
-            return _guarded(visit.failed("the form cannot be read", 400))
+            return _guarded(asked.failed("the form cannot be read", 400))
         sent = form.pop("csrf", "").encode("utf-8", "replace")
         if not self._is_own(request) or not hmac.compare_digest(sent, sign_in.csrf.encode()):
             log.warning("console: a change was refused that did not come from a page of ours")
             why = "this did not come from a page of the console; go back, load it again and repeat"
-            return _guarded(visit.failed(why, 403))
+            return _guarded(asked.failed(why, 403))
         change = Change(
-            request=request,
+            http=request,
             sign_in=sign_in,
             context=self._context,
             actions=self._actions,
@@ -168,20 +176,22 @@ class Gate:
         )
         return await self._done(answer, change)
 
-    async def _done(self, answer: Callable[..., Awaitable[Response]], visit: Visit) -> Response:
+    async def _done(
+        self, answer: Callable[..., Awaitable[Response]], asked: PageRequest
+    ) -> Response:
         try:
-            response = await answer(visit)
+            response = await answer(asked)
         except FedmqError as error:
-            response = visit.failed(str(error), error.http_status)
+            response = asked.failed(str(error), error.http_status)
         except Exception as error:
-            log.exception("console: %s failed", visit.request.url.path)
+            log.exception("console: %s failed", asked.http.url.path)
             why = f"internal error: {type(error).__name__}; see the daemon's log"
-            response = visit.failed(why, 500)
+            response = asked.failed(why, 500)
         return _guarded(response)
 
-    def _visit(self, request: Request, sign_in: SignIn) -> Visit:
-        return Visit(
-            request=request,
+    def _page_request(self, request: Request, sign_in: SignIn) -> PageRequest:
+        return PageRequest(
+            http=request,
             sign_in=sign_in,
             context=self._context,
             actions=self._actions,

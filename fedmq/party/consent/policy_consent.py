@@ -25,10 +25,10 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.kinds import SESSION_KINDS
-from fedmq.protocol.records import SumBudget
+from fedmq.protocol.session_records import SumBudget
 from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
-__all__ = ["DAY", "HOUR", "Consent", "DailyQuota", "RowQuota"]
+__all__ = ["DAY", "HOUR", "DailyQuota", "PolicyConsent", "RowQuota"]
 
 _PARTS_OF_QUOTA = 100
 DAY = 24 * 3600.0
@@ -36,7 +36,7 @@ HOUR = 3600.0
 _SECONDS_TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
-class Consent:
+class PolicyConsent:
     """Decides for ``party`` by ``policy``. A question that cannot be audited is refused."""
 
     def __init__(self, party: str, policy: PolicySection, audit_log: AuditLog) -> None:

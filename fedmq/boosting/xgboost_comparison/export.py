@@ -15,7 +15,7 @@ import numpy as np
 
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import OLDEST, TrainParams, arithmetic_of
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
 
 if TYPE_CHECKING:

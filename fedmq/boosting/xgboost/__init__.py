@@ -1,1 +1,0 @@
-"""How does the model compare with XGBoost's? Export, and comparison node by node."""
