@@ -14,8 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from fedmq.cli import bench, broker, dead, estimate, models, party_daemon, records
+from fedmq.cli import bench, broker, dead, estimate, models, party_daemon
 from fedmq.cli.main import cli, main
+from fedmq.party.console.pages.records import records
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.cli.command import fedmq
