@@ -31,7 +31,7 @@ import sqlalchemy
 from benchmarks.page import write_page
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table import read_table
 from fedmq.party.online.rows import ServedRows, ServingSource
 from fedmq.simulation.calibration import MemoryWatch
 from tests.postgres_server import PostgresServer
@@ -100,7 +100,7 @@ def read(source: str, data: DataSection) -> Read:
 def _read(data: DataSection) -> tuple[float, float]:
     began = time.perf_counter()
     with MemoryWatch() as memory:
-        ReadTable("party", data).run()
+        read_table("party", data)
     return time.perf_counter() - began, memory.peak / 1e6
 
 

@@ -1,11 +1,28 @@
-"""A pure piece of arithmetic that any process can run."""
+"""A pure piece of arithmetic that any process can run.
+
+A function of a module becomes one by its label; ``bind`` gives it its arguments::
+
+    @computation("AddLeaves")
+    def add_leaves(forest: Forest, leaves: NDArray[np.int32]) -> NDArray[np.float32]: ...
+
+    margins = yield from single(add_leaves.bind(forest, leaves))
+
+Called directly, it stays what it is: a function. A class with ``label`` and ``run()`` is needed
+only by a computation that is asked for more than its result, or that has to detach its rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from operator import attrgetter
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Computation", "Given"]
+__all__ = ["Bound", "Computation", "Given", "Labelled", "computation"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Computation(Protocol):
@@ -16,11 +33,49 @@ class Computation(Protocol):
     computation reads.
     """
 
-    label: ClassVar[str]
-    """The name in metrics and traces. Renaming the class does not change it: dashboards use it."""
+    @property
+    def label(self) -> str:
+        """The name in metrics and traces; it stays when code is renamed: dashboards use it."""
 
     def run(self) -> Any:
         """The result; the same on every machine."""
+
+
+class Bound(partial[_T]):
+    """A labelled function with its arguments; it is pickled as the function's name and them.
+
+    It is shown as its label alone, for arguments may be large, and secret.
+    """
+
+    label = cast("str", property(attrgetter("func.label")))
+    urgency = cast("int", property(attrgetter("func.urgency")))
+    run = partial.__call__
+
+    def __repr__(self) -> str:
+        return self.label
+
+
+class Labelled(Protocol[_P, _T]):
+    """A function of a module that is a computation once its arguments are bound."""
+
+    label: str
+    urgency: int
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
+
+    def bind(self, *args: _P.args, **kwargs: _P.kwargs) -> Bound[_T]:
+        """The computation of these arguments."""
+
+
+def computation(label: str, *, urgency: int = 0) -> Callable[[Callable[_P, _T]], Labelled[_P, _T]]:
+    """Make a function of a module a computation; ``urgency`` as in :class:`Computation`."""
+
+    def labelled(function: Callable[_P, _T]) -> Labelled[_P, _T]:
+        made = cast("Any", function)
+        made.label, made.urgency, made.bind = label, urgency, partial(Bound, function)
+        return cast("Labelled[_P, _T]", made)
+
+    return labelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from fedmq.leakage.view import SessionView
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import rows_in_order
-from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.table import Table, read_table
 from fedmq.party.sessions.observe import Recording
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
@@ -98,7 +98,7 @@ class _Truth:
 
     def labels(self, path: Path, column: str) -> NDArray[Any]:
         data = self._section(path, label=column)
-        table = ReadTable("--labels", data, BinaryLogistic().labels).run()
+        table = read_table("--labels", data, BinaryLogistic().labels)
         label = self._rows("--labels", table).label
         assert label is not None
         return np.asarray(label)
@@ -108,7 +108,7 @@ class _Truth:
         if not equals or not party or not file:
             raise ConfigError(f"--features {given!r}: write PARTY=FILE, such as telco=telco.csv")
         name = f"--features {party}"
-        return party, self._rows(name, ReadTable(name, self._section(Path(file))).run()).values
+        return party, self._rows(name, read_table(name, self._section(Path(file)))).values
 
     def _section(self, path: Path, **more: Any) -> DataSection:
         rules = {} if self.alignment is None else {"normalise": self.alignment.normalise}

@@ -19,7 +19,7 @@ from fedmq.cli.output import json_option, print_next_step, print_result
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table import read_table
 
 __all__ = ["Load", "Measured", "bench", "run"]
 
@@ -66,7 +66,7 @@ def infer(
         f"http://{config.http.host}:{config.http.port}",
         f"/v1/models/{name}/predict",
         token,
-        ReadTable(config.party, data, wanted=()).run().ids,
+        read_table(config.party, data, wanted=()).ids,
         rate,
         seconds,
         rows,

@@ -17,8 +17,8 @@ from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DataError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.descriptions import DescribeTable
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.descriptions import describe_table
+from fedmq.party.data.table import read_table
 from fedmq.party.data.validation import validate_source
 from fedmq.party.store.alignments import AlignmentStore
 
@@ -67,7 +67,7 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
     Nothing is sent: the owner passes these numbers on, or does not.
     """
     config, _ = PartyFile.read(party)
-    read = ReadTable(config.party, config.data).run()
+    read = read_table(config.party, config.data)
     counts = Cuts.of(read.values, max_bin).n_bins.tolist()
     result = {"party": config.party, "bins": counts}
     print_result(
@@ -87,7 +87,7 @@ def describe(party: Path, max_bin: int, as_json: bool) -> None:
     Nothing is sent. No daemon is needed.
     """
     config, _ = PartyFile.read(party)
-    found = DescribeTable(config.party, config.data, max_bin).run()
+    found = describe_table(config.party, config.data, max_bin)
     print_result(found, as_json, _spreads)
     print_next_step(as_json, "data check", party)
 

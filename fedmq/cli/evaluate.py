@@ -27,7 +27,7 @@ from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
-from fedmq.party.data.table import ReadTextColumn
+from fedmq.party.data.table import read_text_column
 from fedmq.party.store.documents import ModelStore, held_out_rows, reports
 
 __all__ = ["evaluate", "held_out_report"]
@@ -209,7 +209,7 @@ def _groups(party: Path, rows: Path | None, ids: tuple[str, ...], column: str) -
             if column in file.columns:
                 cells = [cell for batch in file.batches([column]) for cell in batch.cells[column]]
                 return tuple(str(cell).strip() or "(none)" for cell in cells)
-    by_id = ReadTextColumn(config.party, config.data, column).run()
+    by_id = read_text_column(config.party, config.data, column)
     names = comparable(list(ids), config.data)
     return tuple(by_id.get(name, "") or "(none)" for name in names)
 

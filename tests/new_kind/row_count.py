@@ -11,7 +11,7 @@ from fedmq.errors import Refused
 from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.fields import Index
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table import read_table
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
@@ -164,5 +164,5 @@ class RowCountService(Service):
     async def _rows(self) -> int | Refused:
         if KIND.policy not in self.context.config.policy.sessions:
             return Refused(f"{self.context.party} tells nobody how many rows it has")
-        read = ReadTable(self.context.party, self.context.config.data)
+        read = read_table.bind(self.context.party, self.context.config.data)
         return len((await self.context.pool.run(read)).ids)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import comparable
-from fedmq.party.data.table import ReadTextColumn
+from fedmq.party.data.table import read_text_column
 from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
 from fedmq.privacy.homomorphic.group_sums import add_by_group
 from fedmq.privacy.homomorphic.paillier import PublicKey
@@ -67,7 +67,7 @@ class AddGroups:
         ids = comparable(list(self.ids), self.data)
         if len(set(ids)) < len(ids):
             raise Refused(f"{self.party} adds up nobody twice: an id is repeated")
-        by_id = ReadTextColumn(self.party, self.data, self.column).run()
+        by_id = read_text_column(self.party, self.data, self.column)
         if any(name not in by_id for name in ids):
             # Invented ids would make a group only seem large.
             raise Refused(f"{self.party} does not know all of these ids")

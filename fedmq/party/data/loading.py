@@ -16,14 +16,14 @@ from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
-from fedmq.computation import Computation
+from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
 from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.held_out import EvaluationShares, folds_of
-from fedmq.party.data.table import ReadTable, ReadTextColumn, Table
+from fedmq.party.data.table import Table, read_table, read_text_column
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
@@ -36,16 +36,16 @@ __all__ = [
     "Aligned",
     "AlignmentIds",
     "AlignmentTerms",
-    "KeepAlignment",
-    "LoadActiveRows",
     "LoadActiveTable",
-    "LoadPassiveRows",
-    "LoadPassiveTable",
-    "ReadIds",
-    "ReadMargins",
+    "keep_alignment",
+    "load_active_rows",
+    "load_passive_rows",
+    "load_passive_table",
     "margins_of",
     "model_columns",
     "raw_label",
+    "read_ids",
+    "read_margins",
     "rows_in_order",
     "served_columns",
 ]
@@ -68,30 +68,23 @@ class AlignmentTerms:
     parties: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadIds:
+@computation("ReadIds")
+def read_ids(
+    party: str, data: DataSection, labelled: bool, terms: AlignmentTerms, store: AlignmentStore
+) -> AlignmentIds:
     """Read the ids of ``party`` and its whole table, to refuse unusable data now.
 
-    ``labelled``: whether the table has a label column. Raises DataError like ``ReadTable``.
+    ``labelled``: whether the table has a label column. Raises DataError like ``read_table``.
     """
-
-    label: ClassVar[str] = "ReadIds"
-    party: str
-    data: DataSection
-    labelled: bool
-    terms: AlignmentTerms
-    store: AlignmentStore
-
-    def run(self) -> AlignmentIds:
-        check = raw_label if self.labelled else None
-        table: Table = ReadTable(self.party, self.data, check).run()
-        return AlignmentIds(
-            IdList.of(table.ids),
-            table.fingerprint(),
-            self.data.normalise,
-            self.terms,
-            self.store,
-        )
+    check = raw_label if labelled else None
+    table = read_table(party, data, check)
+    return AlignmentIds(
+        IdList.of(table.ids),
+        table.fingerprint(),
+        data.normalise,
+        terms,
+        store,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,30 +99,24 @@ class AlignmentIds:
 
     def keep(self, rows: NDArray[np.uint32]) -> Computation:
         """Store the alignment: the ids in these rows, in this order."""
-        return KeepAlignment(self, rows)
+        return keep_alignment.bind(self, rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeepAlignment:
+@computation("KeepAlignment")
+def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32]) -> int:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
-
-    label: ClassVar[str] = "KeepAlignment"
-    own: AlignmentIds
-    rows: NDArray[np.uint32]
-
-    def run(self) -> int:
-        ids, terms = self.own.ids.strings(), self.own.terms
-        alignment = StoredAlignment(
-            name=terms.name,
-            session=terms.session,
-            made=datetime.now().astimezone().isoformat(timespec="seconds"),
-            parties=terms.parties,
-            normalise=self.own.normalise,
-            fingerprint=self.own.fingerprint,
-            ids=tuple(ids[row] for row in self.rows.tolist()),
-        )
-        self.own.store.save(alignment)
-        return len(alignment.ids)
+    ids, terms = own.ids.strings(), own.terms
+    alignment = StoredAlignment(
+        name=terms.name,
+        session=terms.session,
+        made=datetime.now().astimezone().isoformat(timespec="seconds"),
+        parties=terms.parties,
+        normalise=own.normalise,
+        fingerprint=own.fingerprint,
+        ids=tuple(ids[row] for row in rows.tolist()),
+    )
+    own.store.save(alignment)
+    return len(alignment.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +183,7 @@ class LoadActiveTable:
             if function is not None:
                 function.load()
         objective = objective_of(self.params)
-        table = ReadTable(self.party, self.data, objective.labels).run()
+        table = read_table(self.party, self.data, objective.labels)
         alignment, name = table.digest(self.salt), ""
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)
@@ -267,49 +254,45 @@ class LoadActiveTable:
         """The column by which the rows are split."""
         column = column_of(self.split)
         assert column is not None
-        by_id = ReadTextColumn(self.party, self.data, column).run()
+        by_id = read_text_column(self.party, self.data, column)
         return [by_id[name] for name in ids]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPassiveTable:
-    """A passive party's training table, with the permitted features."""
+@computation("LoadPassiveTable")
+def load_passive_table(
+    party: str,
+    data: DataSection,
+    salt: str,
+    aligned: Aligned | None = None,
+    permitted: tuple[str, ...] | None = None,
+    category_sets: bool = False,
+) -> PassiveTable:
+    """A passive party's training table, with the ``permitted`` features; None: all of them.
 
-    label: ClassVar[str] = "LoadPassiveTable"
-    party: str
-    data: DataSection
-    salt: str
-    aligned: Aligned | None = None
-    permitted: tuple[str, ...] | None = None
-    """The features that the policy permits; all when left out."""
-    category_sets: bool = False
-    """Whether the policy allows columns to be split by sets of categories."""
-
-    def run(self) -> PassiveTable:
-        table = ReadTable(self.party, self.data).run()
-        alignment = table.digest(self.salt)
-        if self.aligned is not None:
-            table, alignment = self.aligned.rows_of(self.party, table)
-        kept = table.features if self.permitted is None else self.permitted
-        lacking = [name for name in kept if name not in table.features]
-        if lacking:
-            raise DataError(
-                f"{self.party}: policy.features: {self.data.place} has no column {lacking[0]!r}"
-            )
-        places = [at for at, name in enumerate(table.features) if name in kept]
-        names, values = tuple(table.features[at] for at in places), table.values[:, places]
-        digest = _digest(names, values)
-        row_set = RowSet.of(table.ids)
-        return PassiveTable(
-            values,
-            names,
-            alignment,
-            digest,
-            row_set,
-            self.data.monotone,
-            self.data.column_groups,
-            table.category_columns if self.category_sets else {},
-        )
+    ``category_sets``: whether the policy allows columns to be split by sets of categories.
+    """
+    table = read_table(party, data)
+    alignment = table.digest(salt)
+    if aligned is not None:
+        table, alignment = aligned.rows_of(party, table)
+    kept = table.features if permitted is None else permitted
+    lacking = [name for name in kept if name not in table.features]
+    if lacking:
+        raise DataError(f"{party}: policy.features: {data.place} has no column {lacking[0]!r}")
+    places = [at for at, name in enumerate(table.features) if name in kept]
+    names, values = tuple(table.features[at] for at in places), table.values[:, places]
+    digest = _digest(names, values)
+    row_set = RowSet.of(table.ids)
+    return PassiveTable(
+        values,
+        names,
+        alignment,
+        digest,
+        row_set,
+        data.monotone,
+        data.column_groups,
+        table.category_columns if category_sets else {},
+    )
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
@@ -332,57 +315,37 @@ class ActiveRows:
     known: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadActiveRows:
-    """The active party's columns of the rows ``ids``; ``partial``: of those that it knows."""
+@computation("LoadActiveRows")
+def load_active_rows(
+    party: str, data: DataSection, share: ActiveShare, ids: tuple[str, ...], partial: bool = False
+) -> ActiveRows:
+    """The active party's columns of the rows ``ids``; ``partial``: of those that it knows.
 
-    label: ClassVar[str] = "LoadActiveRows"
-    party: str
-    data: DataSection
-    share: ActiveShare
-    ids: tuple[str, ...]
-    partial: bool = False
-
-    def run(self) -> ActiveRows:
-        """Raise DataError if an id is unknown; with ``partial`` only if all are."""
-        values, row_of = _served(self.party, self.data, self.share)
-        unknown = [name for name in self.ids if name not in row_of]
-        if unknown and (not self.partial or len(unknown) == len(self.ids)):
-            some = ", ".join(map(repr, unknown[:3]))
-            raise DataError(
-                f"{self.party}: {self.data.place}: {len(unknown)} of the ids are not in it, "
-                f"such as {some}"
-            )
-        known = np.array([name in row_of for name in self.ids], dtype=np.bool_)
-        return ActiveRows(values[[row_of[name] for name in self.ids if name in row_of]], known)
+    Raises DataError if an id is unknown; with ``partial`` only if all are.
+    """
+    values, row_of = _served(party, data, share)
+    unknown = [name for name in ids if name not in row_of]
+    if unknown and (not partial or len(unknown) == len(ids)):
+        some = ", ".join(map(repr, unknown[:3]))
+        raise DataError(
+            f"{party}: {data.place}: {len(unknown)} of the ids are not in it, such as {some}"
+        )
+    known = np.array([name in row_of for name in ids], dtype=np.bool_)
+    return ActiveRows(values[[row_of[name] for name in ids if name in row_of]], known)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPassiveShare:
+@computation("LoadPassiveShare")
+def load_passive_share(store: ModelStore, model: str) -> PassiveShare | None:
     """A passive party's share of ``model``, or None."""
-
-    label: ClassVar[str] = "LoadPassiveShare"
-    store: ModelStore
-    model: str
-
-    def run(self) -> PassiveShare | None:
-        return self.store.passive(self.model) if self.model in self.store.ids() else None
+    return store.passive(model) if model in store.ids() else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadPassiveRows:
+@computation("LoadPassiveRows")
+def load_passive_rows(party: str, data: DataSection, store: ModelStore, model: str) -> PassiveRows:
     """A passive party's share and the rows that it can answer for."""
-
-    label: ClassVar[str] = "LoadPassiveRows"
-    party: str
-    data: DataSection
-    store: ModelStore
-    model: str
-
-    def run(self) -> PassiveRows:
-        share = self.store.passive(self.model)
-        values, row_of = _served(self.party, self.data, share)
-        return PassiveRows(share, values, row_of)
+    share = store.passive(model)
+    values, row_of = _served(party, data, share)
+    return PassiveRows(share, values, row_of)
 
 
 def _served(
@@ -399,7 +362,7 @@ def served_columns(
     Raises:
         DataError: naming party, source and a column that is not there.
     """
-    table = ReadTable(party, data, wanted=features).run()
+    table = read_table(party, data, wanted=features)
     values = model_columns(party, data, table, features, model)
     return values, {name: row for row, name in enumerate(table.ids)}
 
@@ -421,30 +384,22 @@ def model_columns(
         ) from None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadMargins:
-    """Read the margins of ``ids`` from ``columns`` of ``data`` at the party ``where``."""
+@computation("ReadMargins")
+def read_margins(
+    where: str, data: DataSection, columns: tuple[str, ...], ids: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """The margins of ``ids`` from ``columns`` of ``data`` at the party ``where``.
 
-    label: ClassVar[str] = "ReadMargins"
-    where: str
-    data: DataSection
-    columns: tuple[str, ...]
-    ids: tuple[str, ...]
+    Float64 (ids, columns); 0 for a missing id, which gets no score.
 
-    def run(self) -> NDArray[np.float64]:
-        """Margins, float64 (ids, columns); 0 for a missing id, which gets no score.
-
-        Raises:
-            DataError: there is no such column, or a cell is no number.
-        """
-        tables = {
-            column: ReadTextColumn(self.where, self.data, column).run() for column in self.columns
-        }
-        there = {
-            column: {name: by_id.get(name, "0") for name in self.ids}
-            for column, by_id in tables.items()
-        }
-        return margins_of(there, f"{self.where}: {self.data.place}", NumberSpelling.of(self.data))
+    Raises:
+        DataError: there is no such column, or a cell is no number.
+    """
+    tables = {column: read_text_column(where, data, column) for column in columns}
+    there = {
+        column: {name: by_id.get(name, "0") for name in ids} for column, by_id in tables.items()
+    }
+    return margins_of(there, f"{where}: {data.place}", NumberSpelling.of(data))
 
 
 def margins_of(

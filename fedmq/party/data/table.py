@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import computation
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import BesideLabel, DataSection
 from fedmq.party.data.columns import (
@@ -30,13 +30,13 @@ from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
 __all__ = [
-    "ReadTable",
-    "ReadTextColumn",
     "Roles",
     "Table",
     "feature_column",
     "in_batch",
     "label_column",
+    "read_table",
+    "read_text_column",
     "table_of",
 ]
 
@@ -179,27 +179,24 @@ def _columns(columns: Sequence[str], wanted: str) -> str:
     return f"there are {some}{more}{guess}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTable:
+@computation("ReadTable")
+def read_table(
+    where: str,
+    data: DataSection,
+    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None,
+    wanted: tuple[str, ...] | None = None,
+) -> Table:
     """Read ``data`` at the party ``where``; the label column only with a check for it.
 
     ``check_label`` takes the labels in the order of the source and their place for messages, and
-    returns float32. ``wanted``: features to read; all when left out.
+    returns float32. ``wanted``: features to read; all when left out. Raises DataError naming party,
+    place, row and column.
     """
-
-    label: ClassVar[str] = "ReadTable"
-    where: str
-    data: DataSection
-    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
-    wanted: tuple[str, ...] | None = None
-
-    def run(self) -> Table:
-        """Raise DataError naming party, place, row and column."""
-        with source_of(self.where, self.data) as source:
-            roles = Roles.of(source, self.data, self.check_label is not None)
-            if self.wanted is not None:
-                roles = roles.narrowed(self.wanted)
-            return table_of(source, self.data, roles, self.check_label)
+    with source_of(where, data) as source:
+        roles = Roles.of(source, data, check_label is not None)
+        if wanted is not None:
+            roles = roles.narrowed(wanted)
+        return table_of(source, data, roles, check_label)
 
 
 def table_of(
@@ -210,7 +207,7 @@ def table_of(
 ) -> Table:
     """All rows of the open ``source``, as ``data`` describes them.
 
-    ``check_label`` is the one of ``ReadTable``.
+    ``check_label`` is the one of ``read_table``.
 
     Raises:
         DataError: naming the source, row and column.
@@ -291,34 +288,24 @@ def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:
     return lambda index: f"{source.name}, {source.unit} {numbers[index]}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTextColumn:
-    """Read ``column`` of ``data`` at the party ``where``."""
+@computation("ReadTextColumn")
+def read_text_column(where: str, data: DataSection, column: str) -> dict[str, str]:
+    """The text of each id in ``column`` of ``data`` at the party ``where``; an empty cell is "".
 
-    label: ClassVar[str] = "ReadTextColumn"
-    where: str
-    data: DataSection
-    column: str
-
-    def run(self) -> dict[str, str]:
-        """The text of each id; an empty cell is "".
-
-        Raises:
-            DataError: there is no such column, or an id is missing or repeated against the rule.
-        """
-        texts: list[str] = []
-        with source_of(self.where, self.data) as source:
-            for wanted in (self.data.id, self.column):
-                if wanted not in source.columns:
-                    known = ", ".join(map(repr, source.columns[:8]))
-                    raise DataError(
-                        f"{source.name}: there is no column {wanted!r}; there are {known}"
-                    )
-            ids = IdColumn(source.name, source.unit, self.data)
-            for batch in source.batches([self.data.id, self.column]):
-                ids.take(batch.cells[self.data.id], batch.numbers)
-                cells = batch.cells[self.column]
-                values = cells.tolist() if isinstance(cells, np.ndarray) else cells
-                texts += ["" if value is None else str(value).strip() for value in values]
-        rows = ids.rows()
-        return dict(zip(ids.values(rows), (texts[row] for row in rows.tolist()), strict=True))
+    Raises:
+        DataError: there is no such column, or an id is missing or repeated against the rule.
+    """
+    texts: list[str] = []
+    with source_of(where, data) as source:
+        for wanted in (data.id, column):
+            if wanted not in source.columns:
+                known = ", ".join(map(repr, source.columns[:8]))
+                raise DataError(f"{source.name}: there is no column {wanted!r}; there are {known}")
+        ids = IdColumn(source.name, source.unit, data)
+        for batch in source.batches([data.id, column]):
+            ids.take(batch.cells[data.id], batch.numbers)
+            cells = batch.cells[column]
+            values = cells.tolist() if isinstance(cells, np.ndarray) else cells
+            texts += ["" if value is None else str(value).strip() for value in values]
+    rows = ids.rows()
+    return dict(zip(ids.values(rows), (texts[row] for row in rows.tolist()), strict=True))

@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from fedmq.boosting.model.served_forest import Chains, RecordPlaces, is_below
 from fedmq.boosting.model.share import PassiveShare
 from fedmq.boosting.model.tree import ShownColumns
 from fedmq.boosting.splits import ROOT
+from fedmq.computation import computation
 from fedmq.errors import DaemonError, ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
@@ -44,9 +44,9 @@ __all__ = [
     "AskedShare",
     "BatchLedger",
     "HostedShare",
-    "LoadShare",
     "LoadedShare",
     "RateLimits",
+    "load_share",
 ]
 
 log = logging.getLogger(__name__)
@@ -234,38 +234,32 @@ class LoadedShare:
         return HostedShare(self.share, self.chains, source.served(self.rows), places, limit)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadShare:
-    """Load the share of ``model``, whose chains are ``left`` and ``right``, and its rows."""
+@computation("LoadShare")
+def load_share(
+    store: ModelStore, reading: Reading, model: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> LoadedShare:
+    """Load the share of ``model`` and its rows, or the way to look them up.
 
-    label: ClassVar[str] = "LoadShare"
-    store: ModelStore
-    reading: Reading
-    model: str
-    left: tuple[int, ...]
-    right: tuple[int, ...]
+    ``left`` and ``right`` are its chains.
 
-    def run(self) -> LoadedShare:
-        """Load the share and its rows, or the way to look them up.
-
-        Raises:
-            DaemonError: the share is another model's.
-            DataError: the rows cannot be read.
-        """
-        share = self.store.passive(self.model)
-        try:
-            chains = Chains.of(self.left, self.right)
-        except ValueError as error:
-            raise DaemonError(f"model {self.model}: {error}") from None
-        if len(chains) > len(share.lookup_table):
-            raise DaemonError(
-                f"model {self.model} has {len(share.lookup_table)} records here, "
-                f"not {len(chains)}; the parties hold shares of different models"
-            )
-        if share.places and not RecordPlaces.of(share.places).fit(chains):
-            raise DaemonError(f"model {self.model}: records do not follow one another as is said")
-        rows = self.reading.of(share.lookup_table.feature_names, self.model).run()
-        return LoadedShare(share, chains, rows)
+    Raises:
+        DaemonError: the share is another model's.
+        DataError: the rows cannot be read.
+    """
+    share = store.passive(model)
+    try:
+        chains = Chains.of(left, right)
+    except ValueError as error:
+        raise DaemonError(f"model {model}: {error}") from None
+    if len(chains) > len(share.lookup_table):
+        raise DaemonError(
+            f"model {model} has {len(share.lookup_table)} records here, "
+            f"not {len(chains)}; the parties hold shares of different models"
+        )
+    if share.places and not RecordPlaces.of(share.places).fit(chains):
+        raise DaemonError(f"model {model}: records do not follow one another as is said")
+    rows = reading.of(share.lookup_table.feature_names, model).run()
+    return LoadedShare(share, chains, rows)
 
 
 class _Batch:

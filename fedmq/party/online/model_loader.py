@@ -10,9 +10,10 @@ from typing import Any
 
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.tree import Agreed
+from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.online.answering import Answering, LoadedShare, LoadShare
+from fedmq.party.online.answering import Answering, LoadedShare, load_share
 from fedmq.party.online.rows import ServingSource
 from fedmq.party.online.scoring import Scorer, ServedModel
 from fedmq.party.store.documents import Deployment, Deployments, ModelStore
@@ -120,9 +121,9 @@ class ModelLoader:
 
     # A passive party's side
 
-    def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> LoadShare:
+    def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> Computation:
         """Load this party's share with chains ``left`` and ``right``, and its rows."""
-        return LoadShare(self._model_store, self._source.reading, model, left, right)
+        return load_share.bind(self._model_store, self._source.reading, model, left, right)
 
     def host(self, model: str, share: LoadedShare, stamp: Any) -> None:
         """Answer with the share from now on; ``stamp`` dates from before its rows were read."""

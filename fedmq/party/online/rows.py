@@ -15,11 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import Computation, computation
 from fedmq.errors import DataError, RowsUnavailable
 from fedmq.party.configuration.data import ColumnType, DataSection
 from fedmq.party.configuration.online import OnlineSection
@@ -33,16 +34,16 @@ from fedmq.party.telemetry.metrics import LookupCounters
 
 __all__ = [
     "Known",
-    "LoadRows",
     "LookedUpRows",
     "Lookup",
-    "PlanLookup",
     "Reading",
     "RowCache",
     "Rows",
     "RowsInMemory",
     "ServedRows",
     "ServingSource",
+    "load_rows",
+    "plan_lookup",
 ]
 
 log = logging.getLogger(__name__)
@@ -65,10 +66,11 @@ class Reading:
     data: DataSection
     by_id: bool
 
-    def of(self, features: tuple[str, ...], model: str) -> LoadRows | PlanLookup:
+    def of(self, features: tuple[str, ...], model: str) -> Computation:
         """A computation: read the ``features`` of ``model``, or plan how to look them up."""
-        kind = PlanLookup if self.by_id else LoadRows
-        return kind(self.party, self.data, features, model)
+        if self.by_id:
+            return plan_lookup.bind(self.party, self.data, features, model)
+        return load_rows.bind(self.party, self.data, features, model)
 
 
 class ServingSource:
@@ -187,24 +189,15 @@ class RowsInMemory(ServedRows):
         return self._rows
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRows:
-    """Read ``data`` at ``party``: the columns ``features``, in that order, for model ``model``."""
+@computation("LoadRows")
+def load_rows(party: str, data: DataSection, features: tuple[str, ...], model: str) -> Rows:
+    """Read the columns ``features`` of ``data`` at ``party``, in that order, for ``model``.
 
-    label: ClassVar[str] = "LoadRows"
-    party: str
-    data: DataSection
-    features: tuple[str, ...]
-    model: str
-
-    def run(self) -> Rows:
-        """All rows of the source.
-
-        Raises:
-            DataError: naming party, source and column.
-        """
-        values, row_of = served_columns(self.party, self.data, self.features, self.model)
-        return Rows.of(self.features, values, tuple(row_of))
+    Raises:
+        DataError: naming party, source and column.
+    """
+    values, row_of = served_columns(party, data, features, model)
+    return Rows.of(features, values, tuple(row_of))
 
 
 class LookedUpRows(ServedRows):
@@ -307,55 +300,47 @@ class RowCache:
             del self._entries[next(iter(self._entries))]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLookup:
-    """Find out how to look up the ``features`` of model ``model`` in ``data`` at ``party``."""
+@computation("PlanLookup")
+def plan_lookup(party: str, data: DataSection, features: tuple[str, ...], model: str) -> Lookup:
+    """Find out how to look up the ``features`` of model ``model`` in ``data`` at ``party``.
 
-    label: ClassVar[str] = "PlanLookup"
-    party: str
-    data: DataSection
-    features: tuple[str, ...]
-    model: str
+    Reads the first rows: problems with the source as a whole show now.
 
-    def run(self) -> Lookup:
-        """Read the first rows: problems with the source as a whole show now.
-
-        Raises:
-            DataError: naming party, source, column, and what to do.
-        """
-        data = self.data
-        where = f"{self.party}: {data.place}"
-        if "sha256" in data.normalise and not data.hashed:
-            raise DataError(
-                f"{where}: ids are compared as their SHA-256, by which they cannot be found here; "
-                "let the query yield that and say hashed = true, or keep the rows in memory with "
-                "online.lookup.enabled = false"
-            )
-        with source_of(self.party, data) as source:
-            roles = Roles.of(source, data, labelled=False).narrowed(self.features)
-            first = next(source.batches(roles.all), None)
-        if first is None:
-            raise DataError(f"{where}: there are no rows")
-        # The model's features reveal a column's type; a few rows do not.
-        types = {**_types(self.features, roles.features), **data.types}
-        ids = first.cells[roles.id]
-        lookup = Lookup(
-            self.party,
-            data.model_copy(update={"types": types}),
-            roles,
-            self.features,
-            self.model,
-            whole=isinstance(ids[0], int),
+    Raises:
+        DataError: naming party, source, column, and what to do.
+    """
+    where = f"{party}: {data.place}"
+    if "sha256" in data.normalise and not data.hashed:
+        raise DataError(
+            f"{where}: ids are compared as their SHA-256, by which they cannot be found here; "
+            "let the query yield that and say hashed = true, or keep the rows in memory with "
+            "online.lookup.enabled = false"
         )
-        _known(where, first, lookup)
-        for name, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
-            if str(name) != compared:
-                raise DataError(
-                    f"{where}: the id {str(name)[:40]!r} is compared as {compared[:40]!r}, by "
-                    "which it cannot be found; let the query yield ids in that form, or keep the "
-                    "rows in memory with online.lookup.enabled = false"
-                )
-        return lookup
+    with source_of(party, data) as source:
+        roles = Roles.of(source, data, labelled=False).narrowed(features)
+        first = next(source.batches(roles.all), None)
+    if first is None:
+        raise DataError(f"{where}: there are no rows")
+    # The model's features reveal a column's type; a few rows do not.
+    types = {**_types(features, roles.features), **data.types}
+    ids = first.cells[roles.id]
+    lookup = Lookup(
+        party,
+        data.model_copy(update={"types": types}),
+        roles,
+        features,
+        model,
+        whole=isinstance(ids[0], int),
+    )
+    _known(where, first, lookup)
+    for name, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
+        if str(name) != compared:
+            raise DataError(
+                f"{where}: the id {str(name)[:40]!r} is compared as {compared[:40]!r}, by "
+                "which it cannot be found; let the query yield ids in that form, or keep the "
+                "rows in memory with online.lookup.enabled = false"
+            )
+    return lookup
 
 
 def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, ColumnType]:

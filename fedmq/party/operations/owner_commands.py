@@ -10,7 +10,7 @@ from typing import Any
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import add_party
 from fedmq.party.consent.terms import spent_sums
-from fedmq.party.data.descriptions import DescribeTable
+from fedmq.party.data.descriptions import describe_table
 from fedmq.party.identity.joining import JoinRequest
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.drift import DriftWatch
@@ -212,7 +212,7 @@ class DataCommands(Service):
             known = self._described
             if known is None or request.get("again") or known["max_bin"] != max_bin:
                 context = self.context
-                describe = DescribeTable(context.party, context.config.data, max_bin)
+                describe = describe_table.bind(context.party, context.config.data, max_bin)
                 read = datetime.now().astimezone().isoformat(timespec="seconds")
                 found: dict[str, Any] = await context.pool.run(describe)
                 self._described = known = {**found, "read": read}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fedmq.computation import Computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
@@ -15,7 +16,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, ReadIds
+from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, read_ids
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
@@ -51,9 +52,9 @@ class AlignmentService(Service):
     ) -> AlignmentTerms:
         return AlignmentTerms(name, f"{session}/{attempt}", parties)
 
-    def _read(self, terms: AlignmentTerms) -> ReadIds:
+    def _read(self, terms: AlignmentTerms) -> Computation:
         store = AlignmentStore(self.context.config.state)
-        return ReadIds(
+        return read_ids.bind(
             self.context.party, self.context.config.data, self.context.is_active, terms, store
         )
 

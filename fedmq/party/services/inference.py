@@ -19,7 +19,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
-from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows, ReadMargins
+from fedmq.party.data.loading import ActiveRows, load_active_rows, load_passive_rows, read_margins
 from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
@@ -50,7 +50,7 @@ class InferenceService(Service):
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, InferenceOpen)
-        load = LoadPassiveRows(
+        load = load_passive_rows.bind(
             self.context.party, self._serving, self.context.model_store, terms.model
         )
         consent = self.context.consent
@@ -81,7 +81,7 @@ class InferenceService(Service):
         if request.get("explain") and share.params.vector_outputs > 1:
             raise ConfigError("explain: trees of vector leaves have no contributions")
         rows: ActiveRows = await self.context.pool.run(
-            LoadActiveRows(self.context.party, self._serving, share, ids, partial)
+            load_active_rows.bind(self.context.party, self._serving, share, ids, partial)
         )
         margins = await self._margins(request, share, ids)
         first = None if margins is None else margins[rows.known]
@@ -128,7 +128,7 @@ class InferenceService(Service):
         given = request.get("base_margin")
         if columns := request.get("base_margin_columns"):
             given = await self.context.pool.run(
-                ReadMargins(self.context.party, self._serving, tuple(columns), ids)
+                read_margins.bind(self.context.party, self._serving, tuple(columns), ids)
             )
         if given is None:
             return None

@@ -19,10 +19,10 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.owner_consent import OwnerConsent
 from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.descriptions import (
-    CompareModels,
-    DescribeModel,
-    DescribeTree,
-    ListModels,
+    compare_models,
+    describe_model,
+    describe_tree,
+    list_models,
 )
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.recovery import Opening
@@ -120,23 +120,25 @@ class KeptModelsService(Service):
         }
 
     async def _models(self, _: Mapping[str, Any], __: OnProgress) -> Any:
-        listing = ListModels(self.context.config.state, self.context.is_active)
+        listing = list_models.bind(self.context.config.state, self.context.is_active)
         return await self.context.pool.run(listing)
 
     async def _model(self, request: Mapping[str, Any], _: OnProgress) -> Any:
         state, active = self.context.config.state, self.context.is_active
-        describe = DescribeModel(state, active, self._known(request["model"]))
+        describe = describe_model.bind(state, active, self._known(request["model"]))
         return await self.context.pool.run(describe)
 
     async def _tree(self, request: Mapping[str, Any], _: OnProgress) -> Any:
         self.context.require_active("show a tree")
         model, number = self._known(request["model"]), int(request["tree"])
-        return await self.context.pool.run(DescribeTree(self.context.config.state, model, number))
+        return await self.context.pool.run(
+            describe_tree.bind(self.context.config.state, model, number)
+        )
 
     async def _compare(self, request: Mapping[str, Any], _: OnProgress) -> Any:
         one, other = self._known(request["one"]), self._known(request["other"])
         state, active = self.context.config.state, self.context.is_active
-        return await self.context.pool.run(CompareModels(state, active, one, other))
+        return await self.context.pool.run(compare_models.bind(state, active, one, other))
 
     def _known(self, model: object) -> str:
         """Return ``model`` if it is a model's id: nothing else becomes part of a path."""

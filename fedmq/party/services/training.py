@@ -23,7 +23,12 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
+from fedmq.party.data.loading import (
+    Aligned,
+    LoadActiveTable,
+    load_passive_share,
+    load_passive_table,
+)
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import (
     NOTHING_SAVED,
@@ -97,7 +102,7 @@ class TrainingService(Service):
         machine = PassiveTraining(
             self.context.party,
             header.sender,
-            LoadPassiveTable(
+            load_passive_table.bind(
                 self.context.party,
                 config.data,
                 salt=header.session,
@@ -121,7 +126,7 @@ class TrainingService(Service):
                 await AnsweredSumsStore(self.context.session_store.database).trainings(),
             ),
             signing=self._signing(header.session, header.attempt) if most_bytes else None,
-            find_share=partial(LoadPassiveShare, self.context.model_store),
+            find_share=partial(load_passive_share.bind, self.context.model_store),
             consent_within=0 if agreed.exception() else agreed.result()[1],
             others=self._others(terms),
         )

@@ -24,7 +24,7 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
-from fedmq.protocol.inference.computations import ExplainRows, Scores, ShownRows, SumLeaves
+from fedmq.protocol.inference.computations import Scores, ShownRows, explain_rows, sum_leaves
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
     ALL_ACCEPTED,
@@ -34,7 +34,7 @@ from fedmq.protocol.inference.states import (
 )
 from fedmq.protocol.machine import Machine, on, on_message
 from fedmq.protocol.record_columns import columns_of
-from fedmq.protocol.tree_walk import Hop, Walked, WalkOn
+from fedmq.protocol.tree_walk import Hop, Walked, walk_on
 
 __all__ = ["ActiveInference", "ExplainedInference"]
 
@@ -146,7 +146,9 @@ class ActiveInference(Machine):
     def _walk(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
         self._walking += 1
         table = self._share.lookup_table
-        computation = WalkOn(self._forest, table, self._values, pairs, self._nodes[pairs], left)
+        computation = walk_on.bind(
+            self._forest, table, self._values, pairs, self._nodes[pairs], left
+        )
         self._run(WALK, single(computation), self._with_walked)
 
     def _with_walked(self, walked: Walked) -> None:
@@ -161,7 +163,7 @@ class ActiveInference(Machine):
         self._emit(Report(self._arrived, self._total, "leaf", {}))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
-            computation = SumLeaves(
+            computation = sum_leaves.bind(
                 self._forest, leaves, self._share.params, self._unknown, self._base_margin
             )
             self._run(SCORES, single(computation), self._with_scores)
@@ -250,7 +252,7 @@ class ExplainedInference(ActiveInference):
 
     def _explain_when_heard(self) -> None:
         if not self._open:
-            explaining = ExplainRows(
+            explaining = explain_rows.bind(
                 self._served,
                 self._values,
                 tuple(self._parts),

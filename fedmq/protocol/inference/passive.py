@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     PassiveInferenceState,
 )
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
-from fedmq.protocol.tree_walk import AnswerHop, AnswerRows
+from fedmq.protocol.tree_walk import answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows"]
 
@@ -152,7 +152,7 @@ class PassiveInference(Machine):
         if len(records) and int(records.max()) >= len(table):
             raise ProtocolError(f"hop {hop.hop} asks for records that do not exist")
         here = self._asked(hop)
-        computation = AnswerHop(table, self._rows.values, records, hop.counts.numpy(), here)
+        computation = answer_hop.bind(table, self._rows.values, records, hop.counts.numpy(), here)
         self._run(DIRECTIONS, single(computation), partial(self._answer, hop.hop))
 
     @on_message(inference.InferenceRows)
@@ -162,7 +162,7 @@ class PassiveInference(Machine):
             raise ProtocolError(f"hop {asked.hop} asks for all directions, which was not agreed")
         assert self._rows is not None
         here, table = self._asked(asked), self._rows.share.lookup_table
-        computation = AnswerRows(table, self._rows.values, records, here)
+        computation = answer_rows.bind(table, self._rows.values, records, here)
         self._run(DIRECTIONS, single(computation), partial(self._answer, asked.hop))
 
     def _asked(self, hop: inference.InferenceHop | inference.InferenceRows) -> NDArray[np.int64]:

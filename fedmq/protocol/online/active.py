@@ -8,8 +8,8 @@ question no longer delays the other parties. A party that stays silent too long 
 its rows continue as ``degrade`` says.
 
 `OnlineBatch` is the machine. A `Walk` holds the place of each pair, `OpenQuestions` the open
-questions, and a `Degradation` the guessed and unknown directions. `Descend` and `SumOnline` are the
-arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
+questions, and a `Degradation` the guessed and unknown directions. `Descend` and `sum_online` are
+the arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
+from fedmq.computation import computation
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
@@ -57,10 +58,10 @@ __all__ = [
     "OnlineScores",
     "OpenQuestions",
     "Question",
-    "SumOnline",
     "Walk",
     "pair_parts",
     "row_parts",
+    "sum_online",
 ]
 
 
@@ -272,8 +273,8 @@ class OnlineBatch(Machine):
         request = self._requests[index]
         leaves = self._pairs.leaves(request.start, request.stop)
         if leaves is not None:
-            computation = SumOnline(self._served, leaves, request.base_margin)
-            self._run(SUMS, single(computation), partial(self._with_sums, index))
+            summing = sum_online.bind(self._served, leaves, request.base_margin)
+            self._run(SUMS, single(summing), partial(self._with_sums, index))
 
     def _with_sums(self, index: int, sums: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
         if index not in self._requests:
@@ -810,18 +811,13 @@ class Descend:
         return self.bitmaps[owner][rows, records]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SumOnline:
+@computation("SumOnline")
+def sum_online(
+    served: ServedForest, leaves: NDArray[np.int32], base_margin: NDArray[np.float32] | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Margins and predictions of rows from their ``leaves`` (rows, trees).
 
     ``base_margin`` as in :class:`AskedRows`.
     """
-
-    label: ClassVar[str] = "SumOnline"
-    served: ServedForest
-    leaves: NDArray[np.int32]
-    base_margin: NDArray[np.float32] | None = None
-
-    def run(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        assert (self.served.forest.owner[self.leaves] == LEAF).all()
-        return self.served.scores(self.leaves, self.base_margin)
+    assert (served.forest.owner[leaves] == LEAF).all()
+    return served.scores(leaves, base_margin)

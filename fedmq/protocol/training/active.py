@@ -13,9 +13,7 @@ machine has the handlers of some states. In the order of a session:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +26,7 @@ from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Forest
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import computation
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
@@ -67,14 +66,14 @@ from fedmq.protocol.training.states import (
 from fedmq.protocol.training.terms import (
     Acceptances,
     ActiveTable,
-    BinTable,
     TrainingTerms,
+    bin_table,
     category_places,
     columns_by_sets,
     continuing,
 )
 from fedmq.protocol.training.transcripts import Transcripts
-from fedmq.protocol.tree_walk import Hop, Walked, WalkOn
+from fedmq.protocol.tree_walk import Hop, Walked, walk_on
 
 __all__ = ["ActiveTraining", "EarlierTrees", "Opening", "Rounds"]
 
@@ -103,7 +102,7 @@ class Opening(Part):
         table, params = self._training.terms.table, self._training.terms.params
         columns = tuple(category_places(table).values())
         learning = ~table.evaluation
-        binning = BinTable(
+        binning = bin_table.bind(
             table.values, learning, params.max_bin, columns, params.max_cat_to_onehot
         )
         bins = yield from single(binning)
@@ -169,17 +168,12 @@ class Opening(Part):
         self._training.end_refused(peer, body)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AddLeaves:
+@computation("AddLeaves")
+def add_leaves(
+    forest: Forest, leaves: NDArray[np.int32], margins: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """Adds to the ``margins`` of rows the values of their ``leaves`` (rows, trees)."""
-
-    label: ClassVar[str] = "AddLeaves"
-    forest: Forest
-    leaves: NDArray[np.int32]
-    margins: NDArray[np.float32]
-
-    def run(self) -> NDArray[np.float32]:
-        return self.forest.added(self.leaves, self.margins)
+    return forest.added(leaves, margins)
 
 
 class EarlierTrees(Part):
@@ -207,8 +201,8 @@ class EarlierTrees(Part):
     def _walk_on(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
         self._walking += 1
         own, values = self._share.lookup_table, self._table.values
-        computation = WalkOn(self._forest, own, values, pairs, self._nodes[pairs], left)
-        self._run(WALK, single(computation), self._with_walked)
+        walking = walk_on.bind(self._forest, own, values, pairs, self._nodes[pairs], left)
+        self._run(WALK, single(walking), self._with_walked)
 
     def _with_walked(self, walked: Walked) -> None:
         self._walking -= 1
@@ -220,7 +214,7 @@ class EarlierTrees(Part):
             self._send(peer, hop.body(self._hops_sent))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._table.label), -1)
-            adding = AddLeaves(self._forest, leaves, self._training.single_model.first_margin)
+            adding = add_leaves.bind(self._forest, leaves, self._training.single_model.first_margin)
             self._run(EARLIER_MARGINS, single(adding), self._with_margins)
 
     @on_message(HopReply)

@@ -1,7 +1,7 @@
 """Which candidates does a party offer in a node, and in which order does it show them?
 
 A party draws columns by its own secret (`NodeCandidates`). It merges cells of too few rows
-(`MergeCells`), so that no sum is about few rows. It shows the remaining candidates in a hidden
+(`merge_cells`), so that no sum is about few rows. It shows the remaining candidates in a hidden
 order (`CandidateOrders`), so that a candidate's number does not disclose its column or bin.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +18,20 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
 from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent
+from fedmq.computation import computation
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 
 __all__ = [
     "CandidateOrders",
     "ColumnTerms",
-    "CountLeft",
     "DisclosureRules",
-    "MergeCells",
     "NodeCandidates",
     "RootCells",
     "Siblings",
     "count_cells",
     "kept_candidates",
+    "merge_cells",
     "recorded",
     "shown_order",
     "went_left",
@@ -117,27 +117,21 @@ class Siblings:
     above: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergeCells:
+@computation("MergeCells")
+def merge_cells(
+    bins: BinMatrix, candidates: CandidateTable, families: Sequence[Siblings], smallest_cell: int
+) -> list[NDArray[np.bool_]]:
     """For each of ``families``, the candidates that its nodes show: bool (candidates,)."""
-
-    label: ClassVar[str] = "MergeCells"
-    bins: BinMatrix
-    candidates: CandidateTable
-    families: Sequence[Siblings]
-    smallest_cell: int
-
-    def run(self) -> list[NDArray[np.bool_]]:
-        return [
-            kept_candidates(
-                self.bins.cuts,
-                self.candidates,
-                siblings.above,
-                count_cells(self.bins, self.candidates, siblings.rows),
-                self.smallest_cell,
-            )
-            for siblings in self.families
-        ]
+    return [
+        kept_candidates(
+            bins.cuts,
+            candidates,
+            siblings.above,
+            count_cells(bins, candidates, siblings.rows),
+            smallest_cell,
+        )
+        for siblings in families
+    ]
 
 
 def kept_candidates(
@@ -260,29 +254,14 @@ def _longest_chain(ranks: NDArray[np.int64], smallest: int) -> list[int]:
 # among tied sums is XGBoost's choice.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CountLeft:
-    """`count_cells` of ``nodes``; their sums are the rows that go left at each candidate."""
-
-    label: ClassVar[str] = "CountLeft"
-    bins: BinMatrix
-    candidates: CandidateTable
-    nodes: Sequence[NDArray[np.int32]]
-
-    @property
-    def codes(self) -> int:
-        """The number of bin codes to read."""
-        features: int = self.bins.codes.shape[1]
-        return sum(map(len, self.nodes)) * features
-
-    def run(self) -> NDArray[np.int64]:
-        return count_cells(self.bins, self.candidates, self.nodes)
-
-
+@computation("CountLeft")
 def count_cells(
     bins: BinMatrix, candidates: CandidateTable, nodes: Sequence[NDArray[np.int32]]
 ) -> NDArray[np.int64]:
-    """Rows of each node by cell, of the columns of ``candidates``: int64 (nodes, cells)."""
+    """Rows of each node by cell, of the columns of ``candidates``: int64 (nodes, cells).
+
+    Their running sums are the rows that go left at each candidate.
+    """
     cuts = bins.cuts
     counts = np.zeros((len(nodes), cuts.n_cells), np.int64)
     features = np.unique(candidates.feature).tolist()
@@ -379,9 +358,13 @@ class CandidateOrders:
             self._cells[ROOT] = known
         counted = [node for node in level.summed if node not in self._cells]
         if counted:
-            count = CountLeft(self._bins, candidates, [nodes[node] for node in counted])
+            rows = [nodes[node] for node in counted]
+            codes = sum(map(len, rows)) * self._bins.codes.shape[1]
             # Counting small nodes here is faster than sending them to the pool.
-            counts = count.run() if count.codes <= _FEW_CODES else (yield from single(count))
+            if codes <= _FEW_CODES:
+                counts = count_cells(self._bins, candidates, rows)
+            else:
+                counts = yield from single(count_cells.bind(self._bins, candidates, rows))
             self._cells |= zip(counted, counts, strict=True)
         if ROOT in counted:
             self._root.keep(len(nodes[ROOT]), candidates, self._cells[ROOT])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from fedmq.boosting.objectives.objective import BaseScore, quantile
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
+from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
@@ -28,14 +29,14 @@ from fedmq.protocol.training.candidates import recorded
 from fedmq.protocol.training.terms import ActiveTable
 
 __all__ = [
-    "DartMargins",
     "DartRound",
-    "DeriveGradients",
-    "EstimateBaseScore",
     "ModelBuilder",
     "Residuals",
     "Round",
     "TreeIncrements",
+    "dart_margins",
+    "derive_gradients",
+    "estimate_base_score",
 ]
 
 
@@ -43,20 +44,14 @@ __all__ = [
 _NARROWEST = 2.0**-24
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EstimateBaseScore:
+@computation("EstimateBaseScore")
+def estimate_base_score(params: TrainParams, table: ActiveTable) -> BaseScore:
     """The prediction before the first tree, from the labels of the training rows of ``table``."""
-
-    label: ClassVar[str] = "EstimateBaseScore"
-    params: TrainParams
-    table: ActiveTable
-
-    def run(self) -> BaseScore:
-        training = ~self.table.evaluation
-        weight = self.table.weight
-        return (self.table.objective or objective_of(self.params)).base_scores(
-            self.table.label[training], None if weight is None else weight[training]
-        )
+    training = ~table.evaluation
+    weight = table.weight
+    return (table.objective or objective_of(params)).base_scores(
+        table.label[training], None if weight is None else weight[training]
+    )
 
 
 class Round:
@@ -147,31 +142,28 @@ class TreeIncrements:
         return cls(values, codes.astype(np.min_scalar_type(len(values))))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DartMargins:
+@computation("DartMargins")
+def dart_margins(
+    first: NDArray[np.float32],
+    trees: tuple[TreeIncrements, ...],
+    outputs: tuple[int, ...],
+    weights: NDArray[np.float32],
+    dropped: tuple[int, ...],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The margins with all ``trees``, and without the ``dropped``; of the shape of ``first``.
 
     ``weights`` and ``outputs``: the weight of each tree, and the margin it adds to. Trees are added
     one by one in float32, as XGBoost adds them.
     """
-
-    label: ClassVar[str] = "DartMargins"
-    first: NDArray[np.float32]
-    trees: tuple[TreeIncrements, ...]
-    outputs: tuple[int, ...]
-    weights: NDArray[np.float32]
-    dropped: tuple[int, ...]
-
-    def run(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        whole = self.first.reshape(len(self.first), -1).copy()
-        without = whole.copy()
-        for number, (tree, output) in enumerate(zip(self.trees, self.outputs, strict=True)):
-            added = (tree.values * self.weights[number])[tree.codes]
-            whole[:, output] += added
-            if number not in self.dropped:
-                without[:, output] += added
-        shape = self.first.shape
-        return whole.reshape(shape), without.reshape(shape)
+    whole = first.reshape(len(first), -1).copy()
+    without = whole.copy()
+    for number, (tree, output) in enumerate(zip(trees, outputs, strict=True)):
+        added = (tree.values * weights[number])[tree.codes]
+        whole[:, output] += added
+        if number not in dropped:
+            without[:, output] += added
+    shape = first.shape
+    return whole.reshape(shape), without.reshape(shape)
 
 
 class DartRound:
@@ -210,7 +202,7 @@ class DartRound:
         trees = tuple(self._trees[: len(weights)])
         outputs = tuple(self._params.output_of(tree) for tree in range(len(trees)))
         self.evaluated, self.margin = yield from single(
-            DartMargins(self._first, trees, outputs, np.array(weights), self._dart.dropped)
+            dart_margins.bind(self._first, trees, outputs, np.array(weights), self._dart.dropped)
         )
         self._stale = False
 
@@ -271,7 +263,7 @@ class ModelBuilder:
     def start(self) -> Plan[None]:
         """Find the prediction before the first tree, and begin without trees."""
         if self._params.base_score is None:
-            score = yield from single(EstimateBaseScore(self._params, self._table))
+            score = yield from single(estimate_base_score.bind(self._params, self._table))
             self._params = self._params.model_copy(update={"base_score": score})
         self.first_margin = self._first_margin()
         self.rewind(0)
@@ -316,8 +308,9 @@ class ModelBuilder:
         """The gradients of the next tree, and the metrics of the model so far."""
         yield from self._round.refresh()
         margins = self._round.margin, self._round.evaluated
-        computation = DeriveGradients(self._params, *margins, self._table, len(self.trees))
-        derived: tuple[Gradients, dict[str, float]] = yield from single(computation)
+        derived: tuple[Gradients, dict[str, float]] = yield from single(
+            derive_gradients.bind(self._params, *margins, self._table, len(self.trees))
+        )
         return derived
 
     @property
@@ -407,8 +400,14 @@ class ModelBuilder:
             self._stopping = self._stopping.after(trees // self._trees_per_round - 1, score)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeriveGradients:
+@computation("DeriveGradients")
+def derive_gradients(
+    params: TrainParams,
+    margins: NDArray[np.float32],
+    evaluated: NDArray[np.float32],
+    table: ActiveTable,
+    tree: int,
+) -> tuple[Gradients, dict[str, float]]:
     """The gradients of the next tree, and the metrics of the model so far.
 
     The gradients are those of ``margins``, the metrics those of ``evaluated`` margins. Metrics are
@@ -416,63 +415,57 @@ class DeriveGradients:
     An incomplete round has no metrics. Raises `DataError` if the labels span more than sums of the
     fixed resolution can keep.
     """
+    training = ~table.evaluation
+    gradients = Gradients.of(
+        margins, table.label, training, params, tree, table.weight, table.objective
+    )
+    if tree == 0:
+        _check_spread(params, margins, table, training)
+    if tree % params.trees_per_round:
+        return gradients, {}  # the round is not complete
+    return gradients, _metrics(params, evaluated, table, training)
 
-    label: ClassVar[str] = "DeriveGradients"
-    params: TrainParams
-    margins: NDArray[np.float32]
-    evaluated: NDArray[np.float32]
-    table: ActiveTable
-    tree: int
 
-    def run(self) -> tuple[Gradients, dict[str, float]]:
-        table = self.table
-        training = ~table.evaluation
-        gradients = Gradients.of(
-            self.margins,
-            table.label,
-            training,
-            self.params,
-            self.tree,
-            table.weight,
-            table.objective,
+def _metrics(
+    params: TrainParams,
+    margins: NDArray[np.float32],
+    table: ActiveTable,
+    training: NDArray[np.bool_],
+) -> dict[str, float]:
+    evaluated = objective_of(params).evaluated(margins)
+    # As in XGBoost: a caller's metric takes margins if the objective is a caller's as well.
+    shown = evaluated if table.objective is None else margins
+    metrics: dict[str, float] = {}
+    for name, rows in {"train": training, **table.evaluation_sets}.items():
+        label, weight = table.label[rows], None if table.weight is None else table.weight[rows]
+        values = {
+            metric: metric_of(metric, params).of(label, evaluated[rows], weight)
+            for metric in params.eval_metric
+        }
+        if table.metric is not None:
+            values |= table.metric.of(label, shown[rows], weight)
+        metrics |= {f"{name}-{metric}": value for metric, value in values.items()}
+    return metrics
+
+
+def _check_spread(
+    params: TrainParams,
+    margins: NDArray[np.float32],
+    table: ActiveTable,
+    training: NDArray[np.bool_],
+) -> None:
+    if table.objective is not None:
+        return  # a caller's own objective is responsible for its gradients
+    objective = objective_of(params)
+    gradients = objective.gradients(margins, table.label, table.weight)
+    g = np.abs(gradients[training][..., 0])
+    most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
+    if usual < most * _NARROWEST:
+        what = "label" if table.weight is None else "label or weight"
+        raise DataError(
+            f"{what}: one lies {most:g} from base_score, and half of them within {usual:g}; "
+            "sums would lose the small ones: clip it, or take its logarithm"
         )
-        if self.tree == 0:
-            self._check_spread(training)
-        if self.tree % self.params.trees_per_round:
-            return gradients, {}  # the round is not complete
-        return gradients, self._metrics(training)
-
-    def _metrics(self, training: NDArray[np.bool_]) -> dict[str, float]:
-        table = self.table
-        evaluated = objective_of(self.params).evaluated(self.evaluated)
-        # As in XGBoost: a caller's metric takes margins if the objective is a caller's as well.
-        shown = evaluated if table.objective is None else self.evaluated
-        metrics: dict[str, float] = {}
-        for name, rows in {"train": training, **table.evaluation_sets}.items():
-            label, weight = table.label[rows], None if table.weight is None else table.weight[rows]
-            values = {
-                metric: metric_of(metric, self.params).of(label, evaluated[rows], weight)
-                for metric in self.params.eval_metric
-            }
-            if table.metric is not None:
-                values |= table.metric.of(label, shown[rows], weight)
-            metrics |= {f"{name}-{metric}": value for metric, value in values.items()}
-        return metrics
-
-    def _check_spread(self, training: NDArray[np.bool_]) -> None:
-        table = self.table
-        if table.objective is not None:
-            return  # a caller's own objective is responsible for its gradients
-        objective = objective_of(self.params)
-        gradients = objective.gradients(self.margins, table.label, table.weight)
-        g = np.abs(gradients[training][..., 0])
-        most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
-        if usual < most * _NARROWEST:
-            what = "label" if table.weight is None else "label or weight"
-            raise DataError(
-                f"{what}: one lies {most:g} from base_score, and half of them within {usual:g}; "
-                "sums would lose the small ones: clip it, or take its logarithm"
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,6 +40,7 @@ from fedmq.boosting.splits import (
     split_gains,
     vector_leaf_weights,
 )
+from fedmq.computation import Computation, computation
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan
@@ -52,10 +53,10 @@ __all__ = [
     "NodeRows",
     "OwnCandidates",
     "ScoreAnswer",
-    "ScoreAnswers",
     "ScoreCandidates",
-    "ScoreOwnCandidates",
     "first_of_ties",
+    "score_answers",
+    "score_own_candidates",
 ]
 
 
@@ -271,7 +272,7 @@ class OwnCandidates:
         self._columns.split(node, int(candidates.columns[first]))
         return candidates, split
 
-    def scored(self, nodes: Sequence[int]) -> ScoreOwnCandidates:
+    def scored(self, nodes: Sequence[int]) -> Computation:
         """The computation of the best candidates in each of ``nodes``."""
         builder = self._builder
         candidates = [self.of_node(node) for node in nodes]
@@ -281,7 +282,7 @@ class OwnCandidates:
             builder.interactions(node, LABEL_HOLDER, held)
             for node, held in zip(nodes, constraints, strict=True)
         ]
-        return ScoreOwnCandidates(
+        return score_own_candidates.bind(
             self._bins,
             candidates,
             builder.gradients,
@@ -297,38 +298,35 @@ class OwnCandidates:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoreOwnCandidates:
+@computation("ScoreOwnCandidates")
+def score_own_candidates(
+    bins: BinMatrix,
+    candidates: Sequence[CandidateTable],
+    gradients: Gradients,
+    nodes: Sequence[NDArray[np.int32]],
+    totals: Sequence[NDArray[np.int64]],
+    params: TrainParams,
+    monotone: Sequence[MonotoneNode | None],
+    interactions: Sequence[InteractionNode | None],
+    first_order: bool = False,
+) -> list[SplitOffer]:
     """The active party's own best of the ``candidates`` of nodes, given by rows and sums."""
-
-    label: ClassVar[str] = "ScoreOwnCandidates"
-    bins: BinMatrix
-    candidates: Sequence[CandidateTable]
-    gradients: Gradients
-    nodes: Sequence[NDArray[np.int32]]
-    totals: Sequence[NDArray[np.int64]]
-    params: TrainParams
-    monotone: Sequence[MonotoneNode | None]
-    interactions: Sequence[InteractionNode | None]
-    first_order: bool = False
-
-    def run(self) -> list[SplitOffer]:
-        sums = histograms(self.bins, self.gradients.pairs, self.nodes)
-        return [
-            ScoreCandidates(
-                candidates.left_sums(histogram),
-                total,
-                self.gradients.scale,
-                self.params,
-                self.first_order,
-                monotone,
-                interactions,
-                candidates.categories,
-            ).run()
-            for candidates, total, histogram, monotone, interactions in zip(
-                self.candidates, self.totals, sums, self.monotone, self.interactions, strict=True
-            )
-        ]
+    sums = histograms(bins, gradients.pairs, nodes)
+    return [
+        ScoreCandidates(
+            held.left_sums(histogram),
+            total,
+            gradients.scale,
+            params,
+            first_order,
+            of_monotone,
+            of_interactions,
+            held.categories,
+        ).run()
+        for held, total, histogram, of_monotone, of_interactions in zip(
+            candidates, totals, sums, monotone, interactions, strict=True
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +387,7 @@ class AnswerScorer:
             for claim, answer in zip(claims, answers, strict=True)
             if isinstance(answer, Sums)
         ]
-        [scored] = (yield Compute([ScoreAnswers(scores)])) if scores else [[]]
+        [scored] = (yield Compute([score_answers.bind(scores)])) if scores else [[]]
         bests = iter(scored)
         offers: list[SplitOffer] = []
         for claim, answer in zip(claims, answers, strict=True):
@@ -461,15 +459,10 @@ class ScoreAnswer:
         return self.score.offer(best.gain, named, best.sets, known)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoreAnswers:
+@computation("ScoreAnswer")
+def score_answers(answers: Sequence[ScoreAnswer]) -> list[SplitOffer | dict[str, int]]:
     """The score of each of ``answers``, together: handing them over singly would take longer."""
-
-    label: ClassVar[str] = "ScoreAnswer"
-    answers: Sequence[ScoreAnswer]
-
-    def run(self) -> list[SplitOffer | dict[str, int]]:
-        return [answer.best() for answer in self.answers]
+    return [answer.best() for answer in answers]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

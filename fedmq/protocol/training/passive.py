@@ -62,14 +62,14 @@ from fedmq.protocol.training.states import (
     PassiveTrainingState,
 )
 from fedmq.protocol.training.terms import (
-    BinTable,
     PassiveTable,
+    bin_table,
     category_places,
     columns_by_sets,
     kept_constraints,
 )
 from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
-from fedmq.protocol.tree_walk import AnswerHop
+from fedmq.protocol.tree_walk import answer_hop
 
 __all__ = [
     "EarlierDirections",
@@ -125,7 +125,7 @@ class EarlierDirections(Part):
             raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
         here = rows.astype(np.int64)
         counts = hop.counts.numpy()
-        computation = AnswerHop(share.lookup_table, table.values, records, counts, here)
+        computation = answer_hop.bind(share.lookup_table, table.values, records, counts, here)
         answer = partial(self._answer_hop, peer, hop.hop)
         self._run(EARLIER_DIRECTIONS, single(computation), answer)
 
@@ -301,7 +301,9 @@ class PassiveTraining(Machine):
         by_sets = asked.max_cat_to_onehot or None
         if by_sets is not None and not spec.shows_exact_sums:
             raise Refused(f"engine {spec.name!r} finds no sets of categories")
-        bins = yield from single(BinTable(table.values, learning, asked.max_bin, columns, by_sets))
+        bins = yield from single(
+            bin_table.bind(table.values, learning, asked.max_bin, columns, by_sets)
+        )
         candidates = len(CandidateTable.of(bins.cuts))
         answered = None if spec.hides_sums else self._answered
         counter = SumLedger(self._party, answered, table.row_set, int(learning.sum()))

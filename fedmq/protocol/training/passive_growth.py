@@ -55,9 +55,9 @@ from fedmq.protocol.session_records import (
 from fedmq.protocol.training.candidates import (
     CandidateOrders,
     DisclosureRules,
-    MergeCells,
     NodeCandidates,
     Siblings,
+    merge_cells,
     recorded,
     went_left,
 )
@@ -796,7 +796,7 @@ class CandidateDisclosure:
         families = {_family(node): self._siblings(_family(node)) for node in missing}
         if not families:
             return
-        merge = MergeCells(
+        merge = merge_cells.bind(
             self._rules.bins,
             self._candidates.of_tree,
             tuple(families.values()),

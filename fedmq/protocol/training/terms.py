@@ -14,7 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Inconsistent, MessageError, ProtocolError, Refused
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.codec import pack_body
@@ -39,12 +40,12 @@ __all__ = [
     "SCORED",
     "Acceptances",
     "ActiveTable",
-    "BinTable",
     "ColumnConstraints",
     "Fold",
     "KeptConstraints",
     "PassiveTable",
     "TrainingTerms",
+    "bin_table",
     "category_places",
     "columns_by_sets",
     "continuing",
@@ -190,24 +191,21 @@ class PassiveTable:
                 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BinTable:
+@computation("BinTable")
+def bin_table(
+    values: NDArray[np.float32],
+    training: NDArray[np.bool_],
+    max_bin: int,
+    category_columns: Sequence[Sequence[int]] = (),
+    by_sets: int | None = None,
+) -> BinMatrix:
     """Cuts over the training rows of ``values`` (rows, features), and all rows as bins.
 
     ``category_columns``: the features of columns of categories; sets split a column in which
     ``by_sets`` categories occur; None: no column.
     """
-
-    label: ClassVar[str] = "BinTable"
-    values: NDArray[np.float32]
-    training: NDArray[np.bool_]
-    max_bin: int
-    category_columns: Sequence[Sequence[int]] = ()
-    by_sets: int | None = None
-
-    def run(self) -> BinMatrix:
-        cuts = Cuts.of(self.values[self.training], self.max_bin)
-        return BinMatrix.of(self.values, cuts.by_sets(self.category_columns, self.by_sets))
+    cuts = Cuts.of(values[training], max_bin)
+    return BinMatrix.of(values, cuts.by_sets(category_columns, by_sets))
 
 
 def category_places(table: ActiveTable | PassiveTable) -> Mapping[str, tuple[int, ...]]:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import msgpack
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.computation import computation
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.body import Body
@@ -35,7 +34,7 @@ from fedmq.protocol.session_records import (
 )
 from fedmq.protocol.training.terms import PassiveTable
 
-__all__ = ["CommitTable", "Transcripts", "committed", "noise_secret", "tree_hash"]
+__all__ = ["Transcripts", "commit_table", "committed", "noise_secret", "tree_hash"]
 
 
 _ROWS = 256  # of a leaf
@@ -68,42 +67,39 @@ def committed(
             name: list(features) for name, features in table.category_columns.items()
         },
     )
-    root = yield from single(CommitTable(bins, table.features, secret, settings))
+    root = yield from single(commit_table.bind(bins, table.features, secret, settings))
     return Commitment(
         table.values, table.features, table.alignment, table.digest, secret, settings, root
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommitTable:
+@computation("CommitTable")
+def commit_table(
+    bins: BinMatrix, features: tuple[str, ...], secret: int, settings: AnswerSettings
+) -> bytes:
     """The root over ``secret``, ``settings``, the columns ``features`` and their ``bins``."""
+    drawn = _bytes(secret)
+    key = hmac.digest(drawn, b"fedmq salts", "sha256")
+    return tree_hash(
+        [
+            hmac.digest(key, number.to_bytes(8, "big"), "sha256")[:_SALT_BYTES] + content
+            for number, content in enumerate(_contents(drawn, bins, features, settings))
+        ]
+    )
 
-    label: ClassVar[str] = "CommitTable"
-    bins: BinMatrix
-    features: tuple[str, ...]
-    secret: int
-    settings: AnswerSettings
 
-    def run(self) -> bytes:
-        secret = _bytes(self.secret)
-        key = hmac.digest(secret, b"fedmq salts", "sha256")
-        return tree_hash(
-            [
-                hmac.digest(key, number.to_bytes(8, "big"), "sha256")[:_SALT_BYTES] + content
-                for number, content in enumerate(self._contents(secret))
-            ]
-        )
-
-    def _contents(self, secret: bytes) -> Iterator[bytes]:
-        yield secret
-        yield self.settings.packed()
-        cuts = self.bins.cuts
-        for feature, thresholds, has_missing in zip(
-            self.features, cuts.thresholds, cuts.has_missing.tolist(), strict=True
-        ):
-            yield msgpack.packb([feature, thresholds.astype("<f4").tobytes(), has_missing])
-        for start in range(0, self.bins.n_rows, _ROWS):
-            yield self.bins.codes[start : start + _ROWS].astype("<u2").tobytes()
+def _contents(
+    secret: bytes, bins: BinMatrix, features: tuple[str, ...], settings: AnswerSettings
+) -> Iterator[bytes]:
+    yield secret
+    yield settings.packed()
+    cuts = bins.cuts
+    for feature, thresholds, has_missing in zip(
+        features, cuts.thresholds, cuts.has_missing.tolist(), strict=True
+    ):
+        yield msgpack.packb([feature, thresholds.astype("<f4").tobytes(), has_missing])
+    for start in range(0, bins.n_rows, _ROWS):
+        yield bins.codes[start : start + _ROWS].astype("<u2").tobytes()
 
 
 def tree_hash(leaves: Sequence[bytes]) -> bytes:

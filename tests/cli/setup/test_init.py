@@ -10,7 +10,7 @@ import yaml
 
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table import read_table
 from tests.cli.command import Outcome, fedmq
 
 PARTIES = ("--active", "bank", "--passive", "telco", "--passive", "retail")
@@ -82,9 +82,9 @@ def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:
         assert federation.parties == ("bank", "telco", "retail")
         assert config.party == party
         assert config.policy.engines == ("paillier", "ou")
-        trained, served = ReadTable(party, config.data), ReadTable(party, config.serving)
-        assert set(trained.run().ids) < set(served.run().ids)
-        assert trained.run().features == served.run().features
+        trained, served = read_table(party, config.data), read_table(party, config.serving)
+        assert set(trained.ids) < set(served.ids)
+        assert trained.features == served.features
     job = TrainingJob.read(folder / "bank" / "train.toml")
     assert job.party == folder / "bank" / "party.toml"
 

@@ -17,7 +17,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.data_frame import trained_columns
-from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table import read_table
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -40,7 +40,7 @@ def test_trees_are_those_of_xgboosts_own_categorical_splits(tmp_path: Path) -> N
         writer.writerow(["id", "colour"])
         for row in range(ROWS):
             writer.writerow([f"{row:05d}", "" if missing[row] else COLOURS[code[row]]])
-    table = ReadTable("telco", DataSection(path=path, id="id")).run()
+    table = read_table("telco", DataSection(path=path, id="id"))
     assert table.features == tuple(f"colour={colour}" for colour in COLOURS)
     model = fedmq.simulate(
         active=x, label=label, passive={"telco": table.values}, params=PARAMS, engine="plain"

@@ -9,7 +9,7 @@ import pytest
 from fedmq.cli.scores import asked_margins
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.loading import ReadMargins
+from fedmq.party.data.loading import read_margins
 
 
 def section(folder: Path, *lines: str) -> DataSection:
@@ -20,7 +20,7 @@ def section(folder: Path, *lines: str) -> DataSection:
 
 def test_they_are_numbers_by_id_as_the_file_spells_them(tmp_path: Path) -> None:
     data = section(tmp_path, "p2;1,5;2", "p1;-0,25;3")
-    found = ReadMargins("bank", data, ("a", "b"), ("p1", "nobody", "p2")).run()
+    found = read_margins("bank", data, ("a", "b"), ("p1", "nobody", "p2"))
     assert found.tolist() == [[-0.25, 3], [0, 0], [1.5, 2]]
 
 
@@ -28,7 +28,7 @@ def test_they_are_numbers_by_id_as_the_file_spells_them(tmp_path: Path) -> None:
 def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str) -> None:
     data = section(tmp_path, f"p1;{cell};3")
     with pytest.raises(DataError, match=f"bank: .*, column 'a': '{cell}' of 'p1' is no number"):
-        ReadMargins("bank", data, ("a",), ("p1",)).run()
+        read_margins("bank", data, ("a",), ("p1",))
 
 
 def test_a_file_of_ids_may_bring_them(tmp_path: Path) -> None:

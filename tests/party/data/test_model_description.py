@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.data.descriptions import ListModels
+from fedmq.party.data.descriptions import list_models
 from fedmq.party.store.documents import ModelStore
 from tests.party.store.test_models import active_share
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def listed(tmp_path: Path) -> list[str]:
-    return [line["model"] for line in ListModels(tmp_path, is_active=True).run()]
+    return [line["model"] for line in list_models(tmp_path, is_active=True)]
 
 
 def test_a_model_that_is_deleted_while_the_models_are_listed_is_left_out(

@@ -12,7 +12,7 @@ import pytest
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.columns import NumberSpelling
-from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.table import Table, read_table
 from fedmq.party.data.validation import validate_source
 
 
@@ -22,7 +22,7 @@ def section(path: Path, **more: Any) -> DataSection:
 
 def read(path: Path, text: str, **more: Any) -> Table:
     path.write_text(text, encoding=more.get("encoding"))
-    return ReadTable("bank", section(path, **more)).run()
+    return read_table("bank", section(path, **more))
 
 
 def test_a_german_spreadsheet_is_read_as_it_is(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_model_reads_the_dates_that_it_was_trained_on(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,since,x\na,2020-01-01,1\n")
     data = section(path, columns={"since": {"kind": "date"}})
-    found = ReadTable("bank", data, wanted=("since.month",)).run()
+    found = read_table("bank", data, wanted=("since.month",))
     assert found.columns(("since.month",)).tolist() == [[1.0]]
 
 

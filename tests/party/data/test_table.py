@@ -12,7 +12,7 @@ from fedmq.cli.scores import read_ids
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import LoadActiveTable
-from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.table import Table, read_table
 from fedmq.protocol.training.terms import ActiveTable
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
@@ -29,7 +29,7 @@ def section(path: Path, **values: Any) -> DataSection:
 
 def table(path: Path, text: str, **values: Any) -> Table:
     path.write_text(text)
-    return ReadTable("bank", section(path, **values), BinaryLogistic().labels).run()
+    return read_table("bank", section(path, **values), BinaryLogistic().labels)
 
 
 def test_rows_come_in_the_order_of_their_ids(path: Path) -> None:
@@ -50,7 +50,7 @@ def test_columns_may_be_left_out(path: Path) -> None:
 
 def test_a_passive_partys_table_has_no_label(path: Path) -> None:
     path.write_text(GOOD)
-    read = ReadTable("telco", section(path, label=None)).run()
+    read = read_table("telco", section(path, label=None))
     assert read.label is None
     assert read.features == ("age", "income", "y")
 
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_named(path: Path, missing: bool) -> None:
     if not missing:
         path.write_bytes(b"id,\xff\n")
     with pytest.raises(DataError, match=rf"^bank: {path}: (there is no such file|is not UTF-8)"):
-        ReadTable("bank", section(path)).run()
+        read_table("bank", section(path))
 
 
 @pytest.mark.parametrize(("label", "shown"), [("2", "2"), ("", "nan"), ("0.5", "0.5")])

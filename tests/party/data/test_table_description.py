@@ -8,13 +8,13 @@ import numpy as np
 
 from fedmq.boosting.binning import Cuts
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.descriptions import DescribeTable
+from fedmq.party.data.descriptions import describe_table
 
 
 def described(folder: Path, text: str, max_bin: int = 8) -> dict[str, dict[str, object]]:
     (folder / "data.csv").write_text(text)
     section = DataSection.model_validate({"path": folder / "data.csv", "id": "id"})
-    found = DescribeTable("telco", section, max_bin).run()
+    found = describe_table("telco", section, max_bin)
     return {column["name"]: column for column in found["columns"]}
 
 

@@ -15,8 +15,8 @@ from fedmq.party.data.loading import (
     Aligned,
     AlignmentTerms,
     LoadActiveTable,
-    LoadPassiveTable,
-    ReadIds,
+    load_passive_table,
+    read_ids,
 )
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
@@ -89,7 +89,7 @@ def data(tmp_path: Path) -> DataSection:
 def aligned(data: DataSection, store: AlignmentStore, rows: list[int]) -> Aligned:
     """An alignment of these of the ids, which stand in ascending order."""
     terms = AlignmentTerms("customers", "5e55", ("bank", "telco"))
-    own = ReadIds("bank", data, True, terms, store).run()
+    own = read_ids("bank", data, True, terms, store)
     assert own.ids.strings() == ["a", "b", "c", "d"]
     assert own.keep(np.array(rows, np.uint32)).run() == len(rows)
     return Aligned(store, "customers")
@@ -126,6 +126,6 @@ def test_a_party_without_the_alignment_refuses_and_shows_no_path(
     data: DataSection, store: AlignmentStore
 ) -> None:
     with pytest.raises(Refused) as caught:
-        LoadPassiveTable("telco", data, "salt", Aligned(store, "customers")).run()
+        load_passive_table("telco", data, "salt", Aligned(store, "customers"))
     line = str(caught.value)
     assert line == "telco has no alignment 'customers'; make it with: fedmq align"

@@ -6,11 +6,12 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import fedmq
-from fedmq.computation import Computation, Given
+from fedmq.computation import Bound, Computation, Given
 from fedmq.party.sessions.observe import MetricsObserver
 from fedmq.party.telemetry.metrics import Counters
 
@@ -102,17 +103,32 @@ LABELS = {
 """What Prometheus has shown so far. Add new ones; to change one breaks somebody's dashboard."""
 
 
-def computations() -> Iterator[type[Computation]]:
-    """All classes of the package whose ``run()`` takes nothing and does not wait."""
+def computations() -> Iterator[Any]:
+    """All that the package can hand to a pool: its labelled functions, and classes with ``run()``.
+
+    The ``run()`` of such a class takes nothing, and does not wait.
+    """
     for module in pkgutil.walk_packages(fedmq.__path__, "fedmq."):
-        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            run = inspect.getattr_static(found, "run", None)
-            if found.__module__ != module.name or found is Computation or run is None:
-                continue
-            if not inspect.iscoroutinefunction(run) and [*inspect.signature(run).parameters] == [
-                "self"
-            ]:
+        for _, found in inspect.getmembers(importlib.import_module(module.name)):
+            if getattr(found, "__module__", "") == module.name and (
+                _is_labelled(found) or _is_a_class_to_run(found)
+            ):
                 yield found
+
+
+def _is_labelled(found: Any) -> bool:
+    return inspect.isfunction(found) and hasattr(found, "bind")
+
+
+def _is_a_class_to_run(found: Any) -> bool:
+    run = inspect.getattr_static(found, "run", None)
+    return (
+        inspect.isclass(found)
+        and found not in (Bound, Computation)
+        and inspect.isfunction(run)
+        and not inspect.iscoroutinefunction(run)
+        and [*inspect.signature(run).parameters] == ["self"]
+    )
 
 
 def test_every_computation_has_a_label_of_its_own_and_keeps_it() -> None:
@@ -121,7 +137,7 @@ def test_every_computation_has_a_label_of_its_own_and_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("computation", list(computations()), ids=lambda found: found.__name__)
-def test_a_label_costs_no_field_and_no_slot(computation: type[Computation]) -> None:
+def test_a_label_costs_no_field_and_no_slot(computation: Any) -> None:
     assert "label" not in inspect.signature(computation).parameters
     assert "label" not in vars(computation).get("__slots__", ())
 

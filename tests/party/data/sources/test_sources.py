@@ -19,7 +19,7 @@ from fedmq.party.data.loading import raw_label
 from fedmq.party.data.sources import csv_file, parquet_file
 from fedmq.party.data.sources import sql as sql_query
 from fedmq.party.data.sources.opening import source_of
-from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.table import Table, read_table
 from fedmq.party.data.validation import validate_source
 from tests.postgres_server import PostgresServer
 
@@ -111,7 +111,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
 
 
 def read(section: DataSection) -> Table:
-    return ReadTable("bank", section, raw_label if section.label else None).run()
+    return read_table("bank", section, raw_label if section.label else None)
 
 
 def test_all_sources_give_the_same_table(stored: Stored) -> None:
@@ -260,7 +260,7 @@ def test_columns_that_no_wanted_feature_comes_from_are_not_read(tmp_path: Path) 
     section = as_csv(
         tmp_path, ("id", "a=b", "colour", "note"), [("p", 1, "red", "?!"), ("q", 2, "x", "9")]
     )
-    table = ReadTable("bank", section, wanted=("a=b", "colour=red")).run()
+    table = read_table("bank", section, wanted=("a=b", "colour=red"))
     assert table.features == ("a=b", "colour=red", "colour=x")
 
 

@@ -20,12 +20,12 @@ from fedmq.party.data.sources.sql import SqlPool
 from fedmq.party.online.rows import (
     LookedUpRows,
     Lookup,
-    PlanLookup,
     RowCache,
     Rows,
     RowsInMemory,
     ServedRows,
     ServingSource,
+    plan_lookup,
 )
 from fedmq.party.telemetry.metrics import LookupCounters
 from tests.party.data.sources.test_sources import as_csv, as_sql
@@ -180,7 +180,7 @@ class Database:
         )
         self.clock = Clock()
         settings = {"entries": 100, "max_age": 30, **options}
-        lookup = PlanLookup("telco", data, features, "m").run()
+        lookup = plan_lookup("telco", data, features, "m")
         assert isinstance(lookup, Lookup)
         self.rows = LookedUpRows(lookup, self.pool, self.counters, **settings, clock=self.clock)
 
@@ -403,7 +403,7 @@ async def test_a_row_on_which_the_query_fails_is_unknown_alone(
     people = [(f"p{age}", age) for age in range(20, 0, -1)] + [("p0", 0)]
     data = as_sql(postgres.url, ("id", "age"), people)
     query = "SELECT id, 60 / (age - 7) AS age FROM people"
-    first = PlanLookup("telco", data, ("age",), "m").run()
+    first = plan_lookup("telco", data, ("age",), "m")
     broken = data.model_copy(update={"query": query})
     source = ServingSource("telco", broken, OnlineSection())
     await source.open()
@@ -446,7 +446,7 @@ def test_whole_numbers_of_64_bits_are_found_and_longer_ones_are_not_asked_for(
             insert = sqlalchemy.text("INSERT INTO people VALUES (:id, :age)")
             connection.execute(insert, {"id": number, "age": age})
     data = DataSection(type="sql", url=str(engine.url), query="SELECT * FROM people", id="id")
-    lookup = PlanLookup("telco", data, ("age",), "m").run()
+    lookup = plan_lookup("telco", data, ("age",), "m")
 
     ids = [str(largest), "7", str(largest + 1), "9" * 20]
     with engine.connect() as connection:
