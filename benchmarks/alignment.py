@@ -29,7 +29,7 @@ from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.data.loading import AlignmentIds, AlignmentTerms
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.telemetry.metrics import Traffic
-from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
+from fedmq.privacy.set_intersection import IdList, blind, blind_ids
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.simulation.calibration import MemoryWatch
@@ -128,10 +128,10 @@ def one_operation() -> dict[str, float]:
     ids = IdList.of(str(number) for number in range(4000))
     timed = {}
     begun = time.process_time()
-    points = BlindIds(os.urandom(32), ids).run()
+    points = blind_ids(os.urandom(32), ids)
     timed["hash and multiply"] = (time.process_time() - begun) / len(ids) * 1e6
     begun = time.process_time()
-    Blind(os.urandom(32), points).run()
+    blind(os.urandom(32), points)
     timed["multiply"] = (time.process_time() - begun) / len(ids) * 1e6
     return {name: round(value, 1) for name, value in timed.items()}
 

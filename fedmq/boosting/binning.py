@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from fedmq.boosting.model.tree import Bools, Float32s
+from fedmq.computation import computation
 
 __all__ = ["BinMatrix", "Cuts", "histograms"]
 
@@ -144,6 +145,7 @@ class BinMatrix:
         return np.equal(self.codes, self.cuts.n_bins)
 
 
+@computation("_SumBins")
 def histograms(
     bins: BinMatrix, gradients: NDArray[np.int64], nodes: Sequence[NDArray[np.integer]]
 ) -> NDArray[np.int64]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,17 +62,6 @@ def checked_pairs(values: Values, name: str, outputs: int = 1) -> NDArray[np.int
     return pairs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SumBins:
-    label: ClassVar[str] = "_SumBins"
-    bins: BinMatrix
-    pairs: NDArray[np.int64]
-    nodes: Sequence[NDArray[np.int32]]
-
-    def run(self) -> NDArray[np.int64]:
-        return histograms(self.bins, self.pairs, self.nodes)
-
-
 class CleartextPassive(PassiveHalf):
     """The passive party's half of an engine that discloses gradients, perturbed or not."""
 
@@ -113,7 +100,7 @@ class CleartextPassive(PassiveHalf):
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
         level = plan_level({node: len(held) for node, held in rows.items()}, self._histograms)
-        step = _SumBins(self._bins, self._pairs, [rows[node] for node in level.summed])
+        step = histograms.bind(self._bins, self._pairs, [rows[node] for node in level.summed])
         [summed] = yield Compute([step])
         self._histograms |= zip(level.summed, summed, strict=True)
         for node, smaller in level.subtracted:

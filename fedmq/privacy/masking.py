@@ -12,8 +12,6 @@ import secrets
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.splits import CandidateTable
+from fedmq.computation import computation
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.cleartext_sums import carried_row_pieces
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit, Sums
@@ -30,15 +29,13 @@ __all__ = [
     "ColumnSpan",
     "Columns",
     "FewColumnsSpan",
-    "HideSplits",
     "OneHotSpan",
     "RowNumbersPassive",
-    "SumHidden",
-    "VectorsOffGradients",
     "ask_hidden",
     "broadcast_row_numbers",
     "check_vector_counts",
     "hide_splits",
+    "hiding_vectors",
     "is_orthonormal",
     "joined_rows",
     "leverages",
@@ -47,6 +44,8 @@ __all__ = [
     "row_pieces",
     "row_ranges",
     "splitting_matrix",
+    "sum_hidden",
+    "vectors_off_gradients",
 ]
 
 _BYTES_PER_ROW = 4
@@ -330,133 +329,104 @@ def splitting_matrix(
     return matrix
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorsOffGradients:
+@computation("VectorsOffGradients")
+def vectors_off_gradients(pairs: NDArray[np.int64], count: int, seed: int) -> Columns:
     """``count`` random orthonormal vectors Z (rows, count) with ``Z^T [g h] = 0`` (Algorithm 1).
 
     Fewer where the node has fewer rows. Gradients that are all alike leave one more.
     """
-
-    label: ClassVar[str] = "VectorsOffGradients"
-    pairs: NDArray[np.int64]
-    count: int
-    seed: int
-
-    def run(self) -> Columns:
-        span = FewColumnsSpan(self.pairs.astype(np.float64))
-        return null_vectors(span, self.count, np.random.default_rng(self.seed))
+    span = FewColumnsSpan(pairs.astype(np.float64))
+    return null_vectors(span, count, np.random.default_rng(seed))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HideSplits:
+@computation("HideSplits")
+def hide_splits(
+    pieces: Sequence[Values],
+    bins: BinMatrix,
+    rows: NDArray[np.int32],
+    candidates: CandidateTable,
+    order: NDArray[np.int64],
+    r: int,
+    r_used: int,
+    seed: int,
+) -> list[Values]:
     """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent.
 
     The result is bit-identical on every machine: ``Z'^T M`` is summed over Z' on a grid, where sums
     are exact in any order. ``W^T g = M^T g`` holds whatever ``Z'^T M`` is rounded to.
     """
-
-    label: ClassVar[str] = "HideSplits"
-    pieces: Sequence[Values]
-    bins: BinMatrix
-    rows: NDArray[np.int32]
-    candidates: CandidateTable
-    order: NDArray[np.int64]
-    r: int
-    r_used: int
-    seed: int
-
-    def run(self) -> list[Values]:
-        vectors = joined_rows("z", self.pieces, len(self.rows))
-        chosen = self._chosen(vectors)
-        # The numbers in a unit vector add up to no more than the root of how many there are.
-        grid_bits = 52 - (len(self.rows).bit_length() + 1) // 2
-        whole = np.rint(np.ldexp(chosen, grid_bits))
-        pieces, weights = [], np.zeros((chosen.shape[1], len(self.order)))
-        for part in row_ranges(len(self.rows), len(self.order)):
-            left = splitting_matrix(self.bins, self.rows[part], self.candidates, self.order)
-            weights += whole[part].T @ left
-            pieces.append((chosen[part], left))
-        weights = np.ldexp(weights, -grid_bits)
-        # M becomes W in place, since it may fill the memory. A matrix product would round as its
-        # library chooses.
-        for parts, left in pieces:
-            for vector, weight in zip(parts.T, weights, strict=True):
-                np.subtract(left, np.multiply.outer(vector, weight), out=left)
-        return [{"w": left} for _, left in pieces]
-
-    def _chosen(self, vectors: Columns) -> Columns:
-        count, rows = vectors.shape[1], len(self.rows)
-        if not min(self.r, max(rows - 2, 0)) <= count <= self.r or not is_orthonormal(vectors):
-            raise Refused(
-                f"{count} vectors for {rows} rows that are not the {self.r} orthonormal ones "
-                "agreed upon: they would hide nothing"
-            )
-        # At most half of the received vectors, so that the active party cannot tell which.
-        used = min(self.r_used, -(-count // 2)) if count < self.r else self.r_used
-        random = np.random.default_rng(self.seed)
-        return vectors[:, random.permutation(count)[:used]]
+    vectors = joined_rows("z", pieces, len(rows))
+    chosen = hiding_vectors(vectors, r, r_used, seed)
+    # The numbers in a unit vector add up to no more than the root of how many there are.
+    grid_bits = 52 - (len(rows).bit_length() + 1) // 2
+    whole = np.rint(np.ldexp(chosen, grid_bits))
+    parts, weights = [], np.zeros((chosen.shape[1], len(order)))
+    for part in row_ranges(len(rows), len(order)):
+        left = splitting_matrix(bins, rows[part], candidates, order)
+        weights += whole[part].T @ left
+        parts.append((chosen[part], left))
+    weights = np.ldexp(weights, -grid_bits)
+    # M becomes W in place, since it may fill the memory. A matrix product would round as its
+    # library chooses.
+    for of_rows, left in parts:
+        for vector, weight in zip(of_rows.T, weights, strict=True):
+            np.subtract(left, np.multiply.outer(vector, weight), out=left)
+    return [{"w": left} for _, left in parts]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SumHidden:
+def hiding_vectors(vectors: Columns, r: int, r_used: int, seed: int) -> Columns:
+    """``r_used`` random ones of the ``vectors`` that came; raises Refused if they hide nothing."""
+    rows, count = vectors.shape
+    if not min(r, max(rows - 2, 0)) <= count <= r or not is_orthonormal(vectors):
+        raise Refused(
+            f"{count} vectors for {rows} rows that are not the {r} orthonormal ones "
+            "agreed upon: they would hide nothing"
+        )
+    # At most half of the received vectors, so that the active party cannot tell which.
+    used = min(r_used, -(-count // 2)) if count < r else r_used
+    random = np.random.default_rng(seed)
+    return vectors[:, random.permutation(count)[:used]]
+
+
+@computation("SumHidden")
+def sum_hidden(
+    pieces: Sequence[Values], pairs: NDArray[np.int64], candidates: int
+) -> NDArray[np.int64]:
     """``W^T g`` and ``W^T h`` on the grid of the fixed point: int64 (candidates, 2).
 
     W is split into whole numbers and a small rest. Sums of whole numbers are exact and only the
     rest is rounded: the result is ``M^T g`` to the last bit, unless rounding adds up to half a
     unit.
     """
-
-    label: ClassVar[str] = "SumHidden"
-    pieces: Sequence[Values]
-    pairs: NDArray[np.int64]
-    candidates: int
-
-    def run(self) -> NDArray[np.int64]:
-        if any(
-            not isinstance(w := piece.get("w"), np.ndarray)
-            or w.dtype != np.float64
-            or w.ndim != 2
-            or w.shape[1] != self.candidates
-            for piece in self.pieces
-        ) or sum(len(piece["w"]) for piece in self.pieces) != len(self.pairs):
-            raise MessageError("an answer W that does not fit the node")
-        high = self.pairs >> _LOW_BITS
-        low = (self.pairs - (high << _LOW_BITS)).astype(np.float64)
-        floats, exact = self.pairs.astype(np.float64), high.astype(np.float64)
-        sums, rest = np.zeros((self.candidates, 2), np.int64), np.zeros((self.candidates, 2))
-        start = 0
-        for piece in self.pieces:
-            part = slice(start, start + len(piece["w"]))
-            whole = np.rint(piece["w"])
-            # Both products are sums of integers below 2**53: exact in float64.
-            sums += (whole.T @ exact[part]).astype(np.int64) << _LOW_BITS
-            sums += (whole.T @ low[part]).astype(np.int64)
-            rest += (piece["w"] - whole).T @ floats[part]
-            start = part.stop
-        return sums + np.rint(rest).astype(np.int64)
+    if any(
+        not isinstance(w := piece.get("w"), np.ndarray)
+        or w.dtype != np.float64
+        or w.ndim != 2
+        or w.shape[1] != candidates
+        for piece in pieces
+    ) or sum(len(piece["w"]) for piece in pieces) != len(pairs):
+        raise MessageError("an answer W that does not fit the node")
+    high = pairs >> _LOW_BITS
+    low = (pairs - (high << _LOW_BITS)).astype(np.float64)
+    floats, exact = pairs.astype(np.float64), high.astype(np.float64)
+    sums, rest = np.zeros((candidates, 2), np.int64), np.zeros((candidates, 2))
+    start = 0
+    for piece in pieces:
+        part = slice(start, start + len(piece["w"]))
+        whole = np.rint(piece["w"])
+        # Both products are sums of integers below 2**53: exact in float64.
+        sums += (whole.T @ exact[part]).astype(np.int64) << _LOW_BITS
+        sums += (whole.T @ low[part]).astype(np.int64)
+        rest += (piece["w"] - whole).T @ floats[part]
+        start = part.stop
+    return sums + np.rint(rest).astype(np.int64)
 
 
 def ask_hidden(pairs: NDArray[np.int64], r: int) -> Plan[Sums]:
     """One exchange of SMM-1 about the rows with the gradients ``pairs`` (rows, 2)."""
-    [vectors] = yield Compute([VectorsOffGradients(pairs, r, secrets.randbits(128))])
+    [vectors] = yield Compute([vectors_off_gradients.bind(pairs, r, secrets.randbits(128))])
     pieces = yield Exchange(row_pieces("z", vectors))
     first = pieces[0].get("w")
     candidates = first.shape[-1] if isinstance(first, np.ndarray) else 0
-    [left] = yield Compute([SumHidden(pieces, pairs, candidates)])
+    [left] = yield Compute([sum_hidden.bind(pieces, pairs, candidates)])
     return Sums(left)
-
-
-def hide_splits(
-    query: Query, bins: BinMatrix, rows: NDArray[np.int32], r: int, r_used: int, seed: int
-) -> HideSplits:
-    """The passive party's answer to :func:`ask_hidden`: ``rows`` of the node carry gradients."""
-    return HideSplits(
-        query.pieces,
-        bins,
-        rows,
-        query.candidates,
-        query.order,
-        r,
-        r_used,
-        seed,
-    )

@@ -16,26 +16,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import gmpy2
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
+from fedmq.computation import computation
 from fedmq.errors import DataError
 
 __all__ = [
     "POINT_BYTES",
-    "Blind",
-    "BlindIds",
     "Common",
     "IdList",
-    "Intersect",
     "Points",
-    "SortPoints",
     "Sorted",
+    "blind",
+    "blind_ids",
     "hash_to_curve",
+    "intersect",
+    "sort_points",
 ]
 
 POINT_BYTES = 32
@@ -114,36 +114,23 @@ def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
     return np.frombuffer(products, np.uint8).reshape(-1, POINT_BYTES)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BlindIds:
+@computation("BlindIds")
+def blind_ids(key: bytes, ids: IdList) -> Points:
     """A piece of a party's own ids, hashed and multiplied by its ``key`` (32 bytes)."""
-
-    label: ClassVar[str] = "BlindIds"
-    key: bytes
-    ids: IdList
-
-    def run(self) -> Points:
-        return _multiplied(self.key, [hash_to_curve(text) for text in self.ids.encoded()])
+    return _multiplied(key, [hash_to_curve(text) for text in ids.encoded()])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Blind:
+@computation("Blind")
+def blind(key: bytes, points: Points) -> Points:
     """A piece of another party's blinded ids, multiplied by this party's ``key`` (32 bytes).
 
     Raises:
         DataError: a point of small order, which no honest party sends.
     """
-
-    label: ClassVar[str] = "Blind"
-    key: bytes
-    points: Points
-
-    def run(self) -> Points:
-        data = self.points.tobytes()
-        return _multiplied(
-            self.key,
-            [data[at : at + POINT_BYTES] for at in range(0, len(data), POINT_BYTES)],
-        )
+    data = points.tobytes()
+    return _multiplied(
+        key, [data[at : at + POINT_BYTES] for at in range(0, len(data), POINT_BYTES)]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,21 +141,16 @@ class Sorted:
     origin: NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SortPoints:
+@computation("SortPoints")
+def sort_points(pieces: Sequence[Points]) -> Sorted:
     """The points of all ``pieces`` by ascending value.
 
     Under a fresh key values are as good as random, so that their order is a shuffle: a party that
     knows the list only under fewer keys cannot match the points.
     """
-
-    label: ClassVar[str] = "SortPoints"
-    pieces: Sequence[Points]
-
-    def run(self) -> Sorted:
-        points = np.concatenate(self.pieces)
-        origin = np.argsort(_values(points), kind="stable")
-        return Sorted(points[origin], origin.astype(np.uint32))
+    points = np.concatenate(pieces)
+    origin = np.argsort(_values(points), kind="stable")
+    return Sorted(points[origin], origin.astype(np.uint32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,36 +165,31 @@ class Common:
         return len(self.places[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Intersect:
+@computation("Intersect")
+def intersect(lists: Sequence[Sequence[Points]]) -> Common:
     """Find the rows that all ``lists`` share; each list comes in pieces under all parties' keys.
 
     Raises:
         DataError: a list holds one point twice, which no honest party sends.
     """
-
-    label: ClassVar[str] = "Intersect"
-    lists: Sequence[Sequence[Points]]
-
-    def run(self) -> Common:
-        common: NDArray[np.bytes_] | None = None
-        values = [_values(np.concatenate(pieces)) for pieces in self.lists]
-        orders = [np.argsort(points, kind="stable") for points in values]
-        for points, order in zip(values, orders, strict=True):
-            ascending = points[order]
-            if (ascending[1:] == ascending[:-1]).any():
-                raise DataError("a list of blinded ids holds one of them twice")
-            if common is None:
-                common = ascending
-            else:
-                common = np.intersect1d(common, ascending, assume_unique=True)
-        assert common is not None
-        return Common(
-            tuple(
-                order[np.searchsorted(points, common, sorter=order)].astype(np.uint32)
-                for points, order in zip(values, orders, strict=True)
-            )
+    common: NDArray[np.bytes_] | None = None
+    values = [_values(np.concatenate(pieces)) for pieces in lists]
+    orders = [np.argsort(points, kind="stable") for points in values]
+    for points, order in zip(values, orders, strict=True):
+        ascending = points[order]
+        if (ascending[1:] == ascending[:-1]).any():
+            raise DataError("a list of blinded ids holds one of them twice")
+        if common is None:
+            common = ascending
+        else:
+            common = np.intersect1d(common, ascending, assume_unique=True)
+    assert common is not None
+    return Common(
+        tuple(
+            order[np.searchsorted(points, common, sorter=order)].astype(np.uint32)
+            for points, order in zip(values, orders, strict=True)
         )
+    )
 
 
 def _values(points: Points) -> NDArray[np.bytes_]:

@@ -56,14 +56,14 @@ async def test_vectors_of_smm2_may_be_rounded_otherwise(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     await daemons.trained(2, "smm2")
     assert daemons.verified().trees == 2
-    honest, made = smm2.VectorsOffSplits.vectors, []
+    honest, made = smm2.vectors_off_splits, []
 
-    def elsewhere(step: smm2.VectorsOffSplits) -> np.ndarray:
-        vectors = honest(step)
+    def elsewhere(*node: Any) -> np.ndarray:
+        vectors = honest(*node)
         made.append(vectors.size)
         return vectors + off * np.cos(np.arange(vectors.size)).reshape(vectors.shape)
 
-    monkeypatch.setattr(smm2.VectorsOffSplits, "vectors", elsewhere)
+    monkeypatch.setattr(smm2, "vectors_off_splits", elsewhere)
     if off < 1e-6:
         assert daemons.verified().trees == 2
     else:

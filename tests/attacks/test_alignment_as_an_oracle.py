@@ -43,7 +43,7 @@ def test_a_list_of_one_id_is_not_blinded(probe: str, monkeypatch: pytest.MonkeyP
     def blind(*_: object) -> None:
         raise AssertionError("the list was blinded")
 
-    monkeypatch.setattr(blinded_lists, "Blind", blind)
+    monkeypatch.setattr(blinded_lists.blind, "bind", blind)
     found = errors({"bank": [probe], "telco": TELCO}, fewest=100)
     assert isinstance(found["telco"], Refused)
     assert str(found["telco"]) == "bank's list holds 1 ids; telco aligns with 100 to 268435456"

@@ -6,7 +6,7 @@ the same way.
 
 from __future__ import annotations
 
-from functools import partialmethod
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.splits import ColumnMark
+from fedmq.computation import computation
 from fedmq.errors import Inconsistent
 from fedmq.messages import training
 from fedmq.messages.array import Array
-from fedmq.privacy.engines import smm2
+from fedmq.privacy.engines import smm1, smm2
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.lattice.passive import LatticePassive
-from fedmq.privacy.masking import HideSplits
 from fedmq.privacy.plan import Ended, Plan, Reply
 from fedmq.protocol.machine import advance, on_message
 from fedmq.protocol.training.claims import ConsistencyCheck
@@ -80,25 +80,25 @@ def a_higher_gain(honest: Any, *args: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("engine", "half", "method", "lie"),
+    ("engine", "liar", "function", "lie"),
     [
         ("lattice", LatticePassive, "answer", shown_for_another),
-        ("smm1", HideSplits, "run", a_hair_off),
-        ("smm2", smm2._ScoreHidden, "run", a_higher_gain),
+        ("smm1", smm1, "hide_splits", a_hair_off),
+        ("smm2", smm2, "_score_hidden", a_higher_gain),
     ],
     ids=["lattice", "smm1", "smm2"],
 )
 async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
     engine: str,
-    half: type,
-    method: str,
+    liar: Any,
+    function: str,
     lie: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
-        lies.setattr(half, method, partialmethod(_lying, lie, getattr(half, method)))
+        lies.setattr(liar, function, _lying(lie, getattr(liar, function)))
         lies.setattr(ConsistencyCheck, "mark", lambda *_: ColumnMark())
         # Else vectors that hide too little by chance have a node asked about as in smm1.
         lies.setattr(smm2, "_LEAST_LEVERAGE", 0.0)
@@ -108,5 +108,11 @@ async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
         daemons.verified()
 
 
-def _lying(half: Any, lie: Any, honest: Any, *args: Any) -> Any:
-    return lie(honest, half, *args)
+def _lying(lie: Any, honest: Any) -> Any:
+    """``lie`` in place of ``honest``, which is a method or a computation."""
+
+    @wraps(honest)
+    def lying(*args: Any) -> Any:
+        return lie(honest, *args)
+
+    return computation(honest.label)(lying) if hasattr(honest, "label") else lying

@@ -9,12 +9,12 @@ import pytest
 
 from fedmq.errors import DataError
 from fedmq.privacy.set_intersection import (
-    Blind,
-    BlindIds,
     IdList,
-    Intersect,
-    SortPoints,
+    blind,
+    blind_ids,
     hash_to_curve,
+    intersect,
+    sort_points,
 )
 
 PRIME = 2**255 - 19
@@ -29,14 +29,12 @@ def is_on_curve(point: bytes) -> bool:
 def test_the_order_of_the_keys_does_not_matter() -> None:
     ids = IdList.of(["anna", "böb", ""])
     one, two = os.urandom(32), os.urandom(32)
-    assert np.array_equal(
-        Blind(two, BlindIds(one, ids).run()).run(), Blind(one, BlindIds(two, ids).run()).run()
-    )
+    assert np.array_equal(blind(two, blind_ids(one, ids)), blind(one, blind_ids(two, ids)))
 
 
 def test_every_hash_and_every_multiple_of_it_lies_on_the_curve_and_not_on_its_twist() -> None:
     names = [str(number) for number in range(100)]
-    blinded = BlindIds(os.urandom(32), IdList.of(names)).run()
+    blinded = blind_ids(os.urandom(32), IdList.of(names))
     assert all(is_on_curve(hash_to_curve(name.encode())) for name in names)
     assert all(is_on_curve(point.tobytes()) for point in blinded)
 
@@ -49,13 +47,13 @@ def test_the_hash_of_an_id_is_fixed_so_that_parties_of_all_versions_agree() -> N
 
 def test_ids_are_found_under_one_key_and_not_under_another() -> None:
     ids = IdList.of(["anna", "bob"])
-    one, two = BlindIds(b"\x01" * 32, ids).run(), BlindIds(b"\x02" * 32, ids).run()
+    one, two = blind_ids(b"\x01" * 32, ids), blind_ids(b"\x02" * 32, ids)
     assert not (one == two).all(axis=1).any()
 
 
 def test_a_point_of_small_order_is_refused() -> None:
     with pytest.raises(DataError, match="small order"):
-        Blind(os.urandom(32), np.zeros((1, 32), np.uint8)).run()
+        blind(os.urandom(32), np.zeros((1, 32), np.uint8))
 
 
 def test_a_list_of_ids_is_cut_into_parts_and_read_back() -> None:
@@ -69,7 +67,7 @@ def test_a_list_of_ids_is_cut_into_parts_and_read_back() -> None:
 
 def test_sorting_remembers_where_each_point_stood() -> None:
     points = np.random.default_rng(0).integers(0, 256, (1000, 32), dtype=np.uint8)
-    ordered = SortPoints([points[:300], points[300:]]).run()
+    ordered = sort_points([points[:300], points[300:]])
     rows = [row.tobytes() for row in ordered.points]
     assert rows == sorted(rows)
     assert np.array_equal(points[ordered.origin], ordered.points)
@@ -80,7 +78,7 @@ def test_the_common_rows_are_those_of_all_lists_in_one_order_whatever_the_rows_o
     points = random.integers(0, 256, (500, 32), dtype=np.uint8)
     points[:20, 31] = 0  # a value may end in zeros
     chosen = [random.permutation(500)[:400] for _ in range(3)]
-    common = Intersect([np.array_split(points[rows], 3) for rows in chosen]).run()
+    common = intersect([np.array_split(points[rows], 3) for rows in chosen])
     expected = set(chosen[0]) & set(chosen[1]) & set(chosen[2])
     found = [rows[places] for rows, places in zip(chosen, common.places, strict=True)]
     assert set(found[0]) == expected and common.count == len(expected)
@@ -89,6 +87,6 @@ def test_the_common_rows_are_those_of_all_lists_in_one_order_whatever_the_rows_o
 
 def test_lists_without_a_common_row_have_none_and_a_repeated_point_is_refused() -> None:
     points = np.arange(64, dtype=np.uint8).reshape(2, 32)
-    assert Intersect([[points[:1]], [points[1:]]]).run().count == 0
+    assert intersect([[points[:1]], [points[1:]]]).count == 0
     with pytest.raises(DataError, match="twice"):
-        Intersect([[points, points[:1]], [points]]).run()
+        intersect([[points, points[:1]], [points]])

@@ -47,7 +47,7 @@ from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.documents import check_unserved, delete_model, keep_column_names
 from fedmq.party.store.group_questions import GroupQuestions
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
-from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, MakeGroupKey
+from fedmq.privacy.homomorphic.group_sums import decrypt_group_sums, encrypt_people, make_group_key
 from fedmq.privacy.homomorphic.paillier import PublicKey, check_public
 from fedmq.privacy.plan import PIECE_BYTES
 from fedmq.protocol.model_request.active import ActiveModelRequest
@@ -138,10 +138,10 @@ class ModelRequestService(Service):
             raise DataError(f"groups of {len(ids):,} people: {MOST_PEOPLE:,} is the most")
         pool = context.pool
         bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
-        key = await pool.run(MakeGroupKey(bits))
+        key = await pool.run(make_group_key.bind(bits))
         ones, selected = (np.array(request[name], np.bool_) for name in ("ones", "selected"))
         score = np.array(request["score"], np.float64)
-        ciphertexts = await pool.run(EncryptPeople(key, ones, selected, score))
+        ciphertexts = await pool.run(encrypt_people.bind(key, ones, selected, score))
         question = ModelGroups(
             model=model,
             column=str(request["column"]),
@@ -162,7 +162,7 @@ class ModelRequestService(Service):
         counts, sums = body.counts.numpy(), body.ciphertexts.numpy()
         if not len(body.groups) == len(counts) == len(sums) or int(counts.sum()) != len(ids):
             raise MessageError(f"{party}: its groups are not those of {len(ids):,} people")
-        figures = await pool.run(DecryptGroupSums(key, sums, len(ids)))
+        figures = await pool.run(decrypt_group_sums.bind(key, sums, len(ids)))
         return [
             {"group": name, "people": count, **asdict(found)}
             for name, count, found in zip(body.groups, counts.tolist(), figures, strict=True)

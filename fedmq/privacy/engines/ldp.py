@@ -21,6 +21,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import computation
 from fedmq.errors import ConfigError
 from fedmq.privacy.cleartext_sums import (
     BYTES_PER_ROW,
@@ -43,7 +44,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Values
 
-__all__ = ["MECHANISMS", "Ldp", "Mechanism", "MechanismName", "PerturbRows"]
+__all__ = ["MECHANISMS", "Ldp", "Mechanism", "MechanismName", "perturb_rows"]
 
 MechanismName = Literal["laplace", "duchi", "piecewise", "hybrid"]
 Floats = NDArray[np.float64]
@@ -264,48 +265,44 @@ class Ldp(Engine):
         return CleartextPassive(bins)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PerturbRows:
+@computation("PerturbRows")
+def perturb_rows(
+    pairs: NDArray[np.int64],
+    scale: FixedPoint,
+    disclosed: FixedPoint,
+    ranges: Sequence[tuple[float, float]],
+    spec: Ldp,
+    seed: np.random.SeedSequence,
+    carried: int,
+) -> NDArray[np.int64]:
     """Perturbed g and h of some rows on the grid ``disclosed``: int64 (rows, 2).
 
     ``pairs`` are the true ones on the grid ``scale``; ``ranges``: lowest and highest of each
     channel that is sent. A constant channel is no secret and gets no noise.
     """
+    random = np.random.Generator(np.random.Philox(seed))
+    floats = scale.to_float(pairs)
+    bits = (disclosed.g_bits, disclosed.h_bits)
+    noisy = np.zeros_like(pairs)
+    for channel, (low, high) in enumerate(ranges):
+        if low == high:
+            noisy[:, channel] = np.rint(np.ldexp(floats[:, channel], bits[channel]))
+            continue
+        scaled = np.ldexp(_within(floats[:, channel], low, high, random, spec), bits[channel])
+        if np.abs(scaled).max(initial=0) * carried >= _LARGEST:
+            raise ConfigError(f"engine ldp: epsilon = {spec.epsilon}: so much noise leaves 62 bits")
+        noisy[:, channel] = np.rint(scaled)
+    return noisy
 
-    label: ClassVar[str] = "PerturbRows"
-    pairs: NDArray[np.int64]
-    scale: FixedPoint
-    disclosed: FixedPoint
-    ranges: Sequence[tuple[float, float]]
-    spec: Ldp
-    seed: np.random.SeedSequence
-    carried: int
 
-    def run(self) -> NDArray[np.int64]:
-        random = np.random.Generator(np.random.Philox(self.seed))
-        floats = self.scale.to_float(self.pairs)
-        bits = (self.disclosed.g_bits, self.disclosed.h_bits)
-        noisy = np.zeros_like(self.pairs)
-        for channel, (low, high) in enumerate(self.ranges):
-            if low == high:
-                noisy[:, channel] = np.rint(np.ldexp(floats[:, channel], bits[channel]))
-                continue
-            scaled = np.ldexp(self._within(floats[:, channel], low, high, random), bits[channel])
-            if np.abs(scaled).max(initial=0) * self.carried >= _LARGEST:
-                raise ConfigError(
-                    f"engine ldp: epsilon = {self.spec.epsilon}: so much noise leaves 62 bits"
-                )
-            noisy[:, channel] = np.rint(scaled)
-        return noisy
-
-    def _within(
-        self, values: NDArray[np.float64], low: float, high: float, random: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """``values`` cut to [low, high] and perturbed as numbers in [-1, 1]."""
-        middle, half = (low + high) / 2, (high - low) / 2
-        unit = np.clip((values - middle) / half, -1, 1)
-        mechanism = MECHANISMS[self.spec.mechanism]
-        return middle + half * mechanism.perturbed(unit, self.spec.epsilon, random)
+def _within(
+    values: NDArray[np.float64], low: float, high: float, random: np.random.Generator, spec: Ldp
+) -> NDArray[np.float64]:
+    """``values`` cut to [low, high] and perturbed as numbers in [-1, 1]."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    unit = np.clip((values - middle) / half, -1, 1)
+    mechanism = MECHANISMS[spec.mechanism]
+    return middle + half * mechanism.perturbed(unit, spec.epsilon, random)
 
 
 class _Active(ActiveHalf):
@@ -331,7 +328,7 @@ class _Active(ActiveHalf):
     ) -> Plan[BroadcastPiece]:
         # A tree that is sent again carries the same noise: a second draw would cost the budget
         # once more.
-        step = PerturbRows(
+        step = perturb_rows.bind(
             gradients.pairs[rows],
             gradients.scale,
             self._disclosed,

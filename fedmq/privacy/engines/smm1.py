@@ -105,10 +105,12 @@ class _Passive(RowNumbersPassive):
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(
             [
-                hide_splits(
-                    query,
+                hide_splits.bind(
+                    query.pieces,
                     self.bins,
                     self.carrying(query.rows),
+                    query.candidates,
+                    query.order,
                     self._r,
                     self._r_used,
                     self.seed(query),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams
 from fedmq.boosting.splits import CandidateTable, best, split_gains
+from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -42,7 +43,6 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.masking import (
     Columns,
-    HideSplits,
     OneHotSpan,
     RowNumbersPassive,
     ask_hidden,
@@ -58,7 +58,7 @@ from fedmq.privacy.masking import (
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 
-__all__ = ["HideGradients", "Smm2", "VectorsOffSplits"]
+__all__ = ["Smm2", "hide_gradients", "pieces_off_splits", "vectors_off_splits"]
 
 WhenExposed = Literal["smm1", "refuse"]
 
@@ -132,32 +132,25 @@ class Smm2(Engine):
 # The active party's half
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HideGradients:
+@computation("HideGradients")
+def hide_gradients(
+    pieces: Sequence[Values], pairs: NDArray[np.int64], r: int, r_used: int, seed: int
+) -> Columns | None:
     """``W = (I - Z' Z'^T) [g h]`` for ``r_used`` random vectors of the Z that came, or None.
 
     None: the vectors would hide too little. They are fewer than agreed, not orthonormal, or zero in
     a row. A row alone in its bin causes a zero; a curious party could also send one to read that
     row's g.
     """
-
-    label: ClassVar[str] = "HideGradients"
-    pieces: Sequence[Values]
-    pairs: NDArray[np.int64]
-    r: int
-    r_used: int
-    seed: int
-
-    def run(self) -> Columns | None:
-        vectors = joined_rows("z", self.pieces, len(self.pairs))
-        if vectors.shape[1] < self.r or not is_orthonormal(vectors):
-            return None
-        chosen = vectors[:, np.random.default_rng(self.seed).permutation(self.r)[: self.r_used]]
-        taken = leverages(chosen)
-        if taken.min() < _LEAST_LEVERAGE * taken.mean():
-            return None
-        gradients = self.pairs.astype(np.float64)
-        return gradients - chosen @ (chosen.T @ gradients)
+    vectors = joined_rows("z", pieces, len(pairs))
+    if vectors.shape[1] < r or not is_orthonormal(vectors):
+        return None
+    chosen = vectors[:, np.random.default_rng(seed).permutation(r)[:r_used]]
+    taken = leverages(chosen)
+    if taken.min() < _LEAST_LEVERAGE * taken.mean():
+        return None
+    gradients = pairs.astype(np.float64)
+    return gradients - chosen @ (chosen.T @ gradients)
 
 
 class _Active(ActiveHalf):
@@ -183,7 +176,7 @@ class _Active(ActiveHalf):
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         spec, pairs = self._spec, self._gradients.pairs[asked.rows]
         vectors = yield Exchange()
-        step = HideGradients(vectors, pairs, spec.r, spec.r_used, secrets.randbits(128))
+        step = hide_gradients.bind(vectors, pairs, spec.r, spec.r_used, secrets.randbits(128))
         [hidden] = yield Compute([step])
         if hidden is not None:
             pieces = row_pieces("w", hidden)
@@ -226,92 +219,90 @@ def _checked_best(pieces: Sequence[Values]) -> SplitOffer:
 # The passive party's half
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorsOffSplits:
-    """r random orthonormal vectors Z with ``Z^T [M M' Y] = 0`` in pieces; none if there are fewer.
+@computation("VectorsOffSplits")
+def pieces_off_splits(
+    bins: BinMatrix, rows: NDArray[np.int32], features: NDArray[np.int32], spec: Smm2, seed: int
+) -> list[Values]:
+    """The `vectors_off_splits` in pieces."""
+    return row_pieces("z", vectors_off_splits(bins, rows, features, spec, seed))
+
+
+def vectors_off_splits(
+    bins: BinMatrix, rows: NDArray[np.int32], features: NDArray[np.int32], spec: Smm2, seed: int
+) -> Columns:
+    """r random orthonormal vectors Z with ``Z^T [M M' Y] = 0``: (rows, r), or (rows, 0) if fewer.
 
     They are orthogonal to the indicator of each bin, of which the columns of M are sums.
     """
-
-    label: ClassVar[str] = "VectorsOffSplits"
-    bins: BinMatrix
-    rows: NDArray[np.int32]
-    features: NDArray[np.int32]
-    r: int
-    l1: int
-    l2: int
-    seed: int
-
-    def run(self) -> list[Values]:
-        return row_pieces("z", self.vectors())
-
-    def vectors(self) -> Columns:
-        """Z: (rows, r), or (rows, 0)."""
-        none, rows = np.empty((len(self.rows), 0)), len(self.rows)
-        if rows <= self.r + self.l1 + self.l2:
-            return none
-        random = np.random.default_rng(self.seed)
-        binary = random.integers(0, 2, (rows, self.l1)).astype(np.float64)
-        numeric = random.standard_normal((rows, self.l2))
-        codes = self.bins.codes[np.ix_(self.rows, self.features)]
-        span = OneHotSpan(codes, np.concatenate((binary, numeric), axis=1))
-        if span.largest_rank > rows - self.r:
-            return none
-        span.factorise()
-        vectors = null_vectors(span, self.r, random)
-        accurate = np.abs(span.products(vectors)).max(initial=0) < 1e-10
-        return vectors if accurate else none
+    count, none = len(rows), np.empty((len(rows), 0))
+    if count <= spec.r + spec.l1 + spec.l2:
+        return none
+    random = np.random.default_rng(seed)
+    binary = random.integers(0, 2, (count, spec.l1)).astype(np.float64)
+    numeric = random.standard_normal((count, spec.l2))
+    codes = bins.codes[np.ix_(rows, features)]
+    span = OneHotSpan(codes, np.concatenate((binary, numeric), axis=1))
+    if span.largest_rank > count - spec.r:
+        return none
+    span.factorise()
+    vectors = null_vectors(span, spec.r, random)
+    accurate = np.abs(span.products(vectors)).max(initial=0) < 1e-10
+    return vectors if accurate else none
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ScoreHidden:
+@computation("_ScoreHidden")
+def _score_hidden(
+    pieces: Sequence[Values],
+    bins: BinMatrix,
+    rows: NDArray[np.int32],
+    candidates: CandidateTable,
+    order: NDArray[np.int64],
+) -> Values:
     """The best of this party's candidates by XGBoost's gain, from W."""
+    terms: Values = {key: pieces[0].get(key) for key in _TERMS}
+    if any(not isinstance(value, int | float) for value in terms.values()):
+        raise MessageError("the terms of a node's score are malformed")
+    # The arithmetic comes from the query: the XGBoost installed here may differ from the active
+    # party's, or from an auditor's.
+    arithmetic = pieces[0].get("xgboost_arithmetic", OLDEST)
+    if not isinstance(arithmetic, str) or arithmetic not in get_args(Arithmetic):
+        raise MessageError("the terms of a node's score name no arithmetic that is known here")
+    hidden = joined_rows("w", pieces, len(rows))
+    if hidden.shape[1] != 2 or np.abs(hidden).max(initial=0) >= 2.0**62:
+        raise MessageError("an answer W that is not one of g and h")
+    left = _left_sums(hidden, bins, rows, candidates, order)
+    total = np.array([terms["g_sum"], terms["h_sum"]], dtype=np.int64)
+    scale = FixedPoint(int(terms["g_bits"]), int(terms["h_bits"]), 0)
+    params = TrainParams(
+        reg_lambda=float(terms["reg_lambda"]),
+        min_child_weight=float(terms["min_child_weight"]),
+        xgboost_arithmetic=cast("Arithmetic", arithmetic),
+    )
+    to_float = scale.to_float
+    gains = split_gains(to_float(left), to_float(total - left), to_float(total), params)
+    gain, tied = best(gains)
+    return {"gain": float(gain), "candidates": tied.astype(np.uint32)}
 
-    label: ClassVar[str] = "_ScoreHidden"
-    pieces: Sequence[Values]
-    bins: BinMatrix
-    rows: NDArray[np.int32]
-    candidates: CandidateTable
-    order: NDArray[np.int64]
 
-    def run(self) -> Values:
-        terms: Values = {key: self.pieces[0].get(key) for key in _TERMS}
-        if any(not isinstance(value, int | float) for value in terms.values()):
-            raise MessageError("the terms of a node's score are malformed")
-        # The arithmetic comes from the query: the XGBoost installed here may differ from the active
-        # party's, or from an auditor's.
-        arithmetic = self.pieces[0].get("xgboost_arithmetic", OLDEST)
-        if not isinstance(arithmetic, str) or arithmetic not in get_args(Arithmetic):
-            raise MessageError("the terms of a node's score name no arithmetic that is known here")
-        hidden = joined_rows("w", self.pieces, len(self.rows))
-        if hidden.shape[1] != 2 or np.abs(hidden).max(initial=0) >= 2.0**62:
-            raise MessageError("an answer W that is not one of g and h")
-        left = self._left_sums(hidden)
-        total = np.array([terms["g_sum"], terms["h_sum"]], dtype=np.int64)
-        scale = FixedPoint(int(terms["g_bits"]), int(terms["h_bits"]), 0)
-        params = TrainParams(
-            reg_lambda=float(terms["reg_lambda"]),
-            min_child_weight=float(terms["min_child_weight"]),
-            xgboost_arithmetic=cast("Arithmetic", arithmetic),
-        )
-        to_float = scale.to_float
-        gains = split_gains(to_float(left), to_float(total - left), to_float(total), params)
-        gain, tied = best(gains)
-        return {"gain": float(gain), "candidates": tied.astype(np.uint32)}
-
-    def _left_sums(self, hidden: Columns) -> NDArray[np.int64]:
-        """``M^T W`` on the grid: whole numbers and their rest are summed apart, both exactly."""
-        whole = np.rint(hidden)
-        rest = np.rint(np.ldexp(hidden - whole, _REST_BITS))
-        sums = []
-        for part in (whole, rest):
-            pairs = np.zeros((self.bins.n_rows, 2), dtype=np.int64)
-            pairs[self.rows] = part.astype(np.int64)
-            [cells] = histograms(self.bins, pairs, [self.rows])
-            sums.append(self.candidates.left_sums(cells)[self.order])
-        rests = np.rint(np.ldexp(sums[1].astype(np.float64), -_REST_BITS))
-        left: NDArray[np.int64] = sums[0] + rests.astype(np.int64)
-        return left
+def _left_sums(
+    hidden: Columns,
+    bins: BinMatrix,
+    rows: NDArray[np.int32],
+    candidates: CandidateTable,
+    order: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """``M^T W`` on the grid: whole numbers and their rest are summed apart, both exactly."""
+    whole = np.rint(hidden)
+    rest = np.rint(np.ldexp(hidden - whole, _REST_BITS))
+    sums = []
+    for part in (whole, rest):
+        pairs = np.zeros((bins.n_rows, 2), dtype=np.int64)
+        pairs[rows] = part.astype(np.int64)
+        [cells] = histograms(bins, pairs, [rows])
+        sums.append(candidates.left_sums(cells)[order])
+    rests = np.rint(np.ldexp(sums[1].astype(np.float64), -_REST_BITS))
+    left: NDArray[np.int64] = sums[0] + rests.astype(np.int64)
+    return left
 
 
 class _Passive(RowNumbersPassive):
@@ -329,17 +320,25 @@ class _Passive(RowNumbersPassive):
         for query, pieces in zip(queries, answers, strict=True):
             yield Reply(query.node, [pieces] if isinstance(pieces, dict) else pieces)
 
-    def _answer(self, query: Query) -> VectorsOffSplits | _ScoreHidden | HideSplits:
+    def _answer(self, query: Query) -> Computation:
         spec, rows = self._spec, self.carrying(query.rows)
         if not query.pieces:
             features = np.unique(query.candidates.feature)
-            numbers = (spec.r, spec.l1, spec.l2, self.seed(query))
-            return VectorsOffSplits(self.bins, rows, features, *numbers)
+            return pieces_off_splits.bind(self.bins, rows, features, spec, self.seed(query))
         if "w" in query.pieces[0]:
-            return _ScoreHidden(query.pieces, self.bins, rows, query.candidates, query.order)
+            return _score_hidden.bind(query.pieces, self.bins, rows, query.candidates, query.order)
         if spec.when_exposed == "refuse":
             raise Refused(
                 f"the active party asks about node {query.node} as in smm1, "
                 'which when_exposed = "refuse" excludes'
             )
-        return hide_splits(query, self.bins, rows, spec.r, spec.r_used, self.seed(query))
+        return hide_splits.bind(
+            query.pieces,
+            self.bins,
+            rows,
+            query.candidates,
+            query.order,
+            spec.r,
+            spec.r_used,
+            self.seed(query),
+        )

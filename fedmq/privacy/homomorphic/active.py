@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
-from fedmq.computation import Computation
+from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, MessageError
 from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, SizeLimit, Sums
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
@@ -38,53 +37,31 @@ _FEWEST_AT_ONCE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Encrypt:
-    label: ClassVar[str] = "_Encrypt"
-    key: PrivateKey
-    layout: SlotLayout
-    pairs: NDArray[np.int64]
-    noise: NDArray[np.uint8]
-
-    # There are many pieces, and no party waits for one as parties wait for a sum.
-    urgency: ClassVar[int] = -1
-
-    def run(self) -> NDArray[np.uint8]:
-        several = self.layout.outputs > 1
-        g, h = (self.pairs[:, turn::2] if several else self.pairs[:, turn] for turn in (0, 1))
-        plaintexts = self.layout.join(g, h)
-        modulus = self.key.public.modulus
-        return to_wire(self.key.encrypt(plaintexts, from_wire(self.noise, modulus)), modulus)
+# There are many pieces, and no party waits for one as parties wait for a sum.
+@computation("_Encrypt", urgency=-1)
+def _encrypt(
+    key: PrivateKey, layout: SlotLayout, pairs: NDArray[np.int64], noise: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    several = layout.outputs > 1
+    g, h = (pairs[:, turn::2] if several else pairs[:, turn] for turn in (0, 1))
+    plaintexts = layout.join(g, h)
+    modulus = key.public.modulus
+    return to_wire(key.encrypt(plaintexts, from_wire(noise, modulus)), modulus)
 
 
-@dataclass(frozen=True, eq=False)
-class _DrawNoise:
-    label: ClassVar[str] = "_DrawNoise"
-    key: PrivateKey
-    count: int
-
-    # For the next tree: work for the current one goes first.
-    urgency: ClassVar[int] = -2
-
-    def run(self) -> NDArray[np.uint8]:
-        return to_wire(self.key.draw_noise(self.count), self.key.public.modulus)
+# For the next tree: work for the current one goes first.
+@computation("_DrawNoise", urgency=-2)
+def _draw_noise(key: PrivateKey, count: int) -> NDArray[np.uint8]:
+    return to_wire(key.draw_noise(count), key.public.modulus)
 
 
-@dataclass(frozen=True, eq=False)
-class _Decrypt:
-    label: ClassVar[str] = "_Decrypt"
-    key: PrivateKey
-    layout: SlotLayout
-    packed: NDArray[np.uint8]
-    count: int
-    vectors: bool
-
-    def run(self) -> NDArray[np.int64]:
-        plaintexts = self.key.decrypt(
-            from_wire(self.packed, self.key.public.modulus), vectors=self.vectors
-        )
-        sums = np.stack(self.layout.unpack(plaintexts, self.count), axis=-1)
-        return sums.reshape(self.count, 2 * self.layout.outputs)
+@computation("_Decrypt")
+def _decrypt(
+    key: PrivateKey, layout: SlotLayout, packed: NDArray[np.uint8], count: int, vectors: bool
+) -> NDArray[np.int64]:
+    plaintexts = key.decrypt(from_wire(packed, key.public.modulus), vectors=vectors)
+    sums = np.stack(layout.unpack(plaintexts, count), axis=-1)
+    return sums.reshape(count, 2 * layout.outputs)
 
 
 class AdditiveActive(ActiveHalf):
@@ -180,7 +157,7 @@ class AdditiveActive(ActiveHalf):
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
         noise = self._take_noise(self._ciphertexts(len(rows)))
-        step = _Encrypt(self._key, layout, pairs[rows], noise)
+        step = _encrypt.bind(self._key, layout, pairs[rows], noise)
         [ciphertexts] = yield Compute([step])
         slots = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
         if layout.rows > 1:
@@ -205,7 +182,7 @@ class AdditiveActive(ActiveHalf):
 
     def _draw_noise(self) -> Plan[None]:
         self._noise_coming += _NOISE_AT_ONCE
-        [noise] = yield Compute([_DrawNoise(self._key, _NOISE_AT_ONCE)])
+        [noise] = yield Compute([_draw_noise.bind(self._key, _NOISE_AT_ONCE)])
         self._noise_coming -= _NOISE_AT_ONCE
         self._noise.append(noise)
 
@@ -228,7 +205,7 @@ class AdditiveActive(ActiveHalf):
         self._sums_of_tree += len(left)
         return Sums(left)
 
-    def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
+    def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[Computation]:
         """Shares of a reply for each core; the last takes what is left of ``count``."""
         parts = self._layout.parts
         share = max(1, -(-len(packed) // self._parallelism))
@@ -238,7 +215,7 @@ class AdditiveActive(ActiveHalf):
         sums = share // parts * self._layout.capacity
         last = max(0, len(packed) - 1) // share
         return [
-            _Decrypt(
+            _decrypt.bind(
                 self._key,
                 self._layout,
                 packed[part * share : (part + 1) * share],

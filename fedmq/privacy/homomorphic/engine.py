@@ -13,13 +13,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.computation import Computation
+from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Traits
 from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
@@ -44,15 +44,9 @@ class Scheme:
     check_public: Callable[[int, int, int, int, str], PublicKey]
 
 
-@dataclass(frozen=True)
-class _MakeKey:
-    label: ClassVar[str] = "_MakeKey"
-    scheme: Scheme
-    bits: int
-    short_noise: bool
-
-    def run(self) -> PrivateKey:
-        return self.scheme.generate(self.bits, short_noise=self.short_noise)
+@computation("_MakeKey")
+def _make_key(scheme: Scheme, bits: int, short_noise: bool) -> PrivateKey:
+    return scheme.generate(bits, short_noise=short_noise)
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class AdditiveEngine(Engine):
 
     def make_key(self) -> Computation:
         """The computation that makes the session's key."""
-        return _MakeKey(self.scheme(), self.key_bits, self.short_noise)
+        return _make_key.bind(self.scheme(), self.key_bits, self.short_noise)
 
     def active(self, parallelism: int) -> ActiveHalf:
         from fedmq.privacy.homomorphic.active import AdditiveActive

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from gmpy2 import mpz, powmod
 from numpy.typing import NDArray
 
+from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.privacy.homomorphic.paillier import PrivateKey, PublicKey, generate
 from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 from fedmq.privacy.homomorphic.scheme import Prime, draw_unit
 
 __all__ = [
-    "DecryptGroupSums",
-    "EncryptPeople",
     "GroupFigures",
-    "MakeGroupKey",
     "add_by_group",
+    "decrypt_group_sums",
     "decrypting",
+    "encrypt_people",
+    "make_group_key",
     "sum_bits",
 ]
 
@@ -45,60 +45,49 @@ class GroupFigures:
     score: float
 
 
-@dataclass(frozen=True)
-class MakeGroupKey:
+@computation("MakeGroupKey")
+def make_group_key(bits: int) -> PrivateKey:
     """A key of ``bits`` bits for one question."""
-
-    label: ClassVar[str] = "MakeGroupKey"
-    bits: int
-
-    def run(self) -> PrivateKey:
-        return generate(self.bits)
+    return generate(bits)
 
 
-@dataclass(frozen=True, eq=False)
-class EncryptPeople:
-    """``ones`` and ``selected`` bool (people,), ``score`` float64 (people,) in [0, 1]."""
+@computation("EncryptPeople")
+def encrypt_people(
+    key: PrivateKey,
+    ones: NDArray[np.bool_],
+    selected: NDArray[np.bool_],
+    score: NDArray[np.float64],
+) -> NDArray[np.uint8]:
+    """One ciphertext a person, as wire bytes: uint8 (people, bytes).
 
-    label: ClassVar[str] = "EncryptPeople"
-    key: PrivateKey
-    ones: NDArray[np.bool_]
-    selected: NDArray[np.bool_]
-    score: NDArray[np.float64]
-
-    def run(self) -> NDArray[np.uint8]:
-        """The ciphertexts as wire bytes: uint8 (people, bytes)."""
-        slot = len(self.ones).bit_length()
-        fixed = np.rint(self.score * 2**SCORE_BITS).astype(np.int64)
-        plaintexts = [
-            (((score << slot | int(one and chosen)) << slot | int(chosen)) << slot) | int(one)
-            for one, chosen, score in zip(
-                self.ones.tolist(), self.selected.tolist(), fixed.tolist(), strict=True
-            )
-        ]
-        return to_wire(self.key.encrypt(plaintexts), self.key.public.modulus)
+    ``ones`` and ``selected`` bool (people,), ``score`` float64 (people,) in [0, 1].
+    """
+    slot = len(ones).bit_length()
+    fixed = np.rint(score * 2**SCORE_BITS).astype(np.int64)
+    plaintexts = [
+        (((whole << slot | int(one and chosen)) << slot | int(chosen)) << slot) | int(one)
+        for one, chosen, whole in zip(ones.tolist(), selected.tolist(), fixed.tolist(), strict=True)
+    ]
+    return to_wire(key.encrypt(plaintexts), key.public.modulus)
 
 
-@dataclass(frozen=True, eq=False)
-class DecryptGroupSums:
-    """The sums over groups of ``people`` people in all: uint8 (groups, bytes)."""
+@computation("DecryptGroupSums")
+def decrypt_group_sums(
+    key: PrivateKey, ciphertexts: NDArray[np.uint8], people: int
+) -> tuple[GroupFigures, ...]:
+    """The figures by group, from the sums over groups of ``people`` people: uint8 (groups, bytes).
 
-    label: ClassVar[str] = "DecryptGroupSums"
-    key: PrivateKey
-    ciphertexts: NDArray[np.uint8]
-    people: int
-
-    def run(self) -> tuple[GroupFigures, ...]:
-        """The figures by group; MessageError if ciphertexts do not fit the key."""
-        public, slot = self.key.public, self.people.bit_length()
-        sums = decrypting(self.key).decrypt(from_wire(self.ciphertexts, public.modulus))
-        found = []
-        for masked in sums:
-            joined = int(masked % public.n) % (1 << sum_bits(self.people))
-            ones, selected, both = (joined >> place * slot & (1 << slot) - 1 for place in range(3))
-            score = (joined >> 3 * slot) / 2**SCORE_BITS
-            found.append(GroupFigures(ones, selected, both, score))
-        return tuple(found)
+    Raises MessageError if ciphertexts do not fit the key.
+    """
+    public, slot = key.public, people.bit_length()
+    sums = decrypting(key).decrypt(from_wire(ciphertexts, public.modulus))
+    found = []
+    for masked in sums:
+        joined = int(masked % public.n) % (1 << sum_bits(people))
+        ones, selected, both = (joined >> place * slot & (1 << slot) - 1 for place in range(3))
+        score = (joined >> 3 * slot) / 2**SCORE_BITS
+        found.append(GroupFigures(ones, selected, both, score))
+    return tuple(found)
 
 
 def decrypting(key: PrivateKey) -> PrivateKey:

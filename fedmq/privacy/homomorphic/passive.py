@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import ROOT, CandidateTable, parent
+from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
@@ -77,75 +78,62 @@ class _SumRows:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Merge:
+@computation("_Merge")
+def _merge(addition: Addition, parts: Sequence[Sums]) -> Sums:
     """Sums over all rows, by place (places, cells), from those over parts of them."""
-
-    label: ClassVar[str] = "_Merge"
-    addition: Addition
-    parts: Sequence[Sums]
-
-    def run(self) -> Sums:
-        return self.addition.merge(self.parts)
+    return addition.merge(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class _Subtract:
-    label: ClassVar[str] = "_Subtract"
-    addition: Addition
-    parent: Sums
-    sibling: Sums
-
-    def run(self) -> Sums:
-        return self.addition.subtract(self.parent, self.sibling)
+@computation("_Subtract")
+def _subtract(addition: Addition, parent: Sums, sibling: Sums) -> Sums:
+    return addition.subtract(parent, sibling)
 
 
-@dataclass(frozen=True, eq=False)
-class _ShowCandidates:
+@computation("_ShowCandidates")
+def _show_candidates(
+    addition: Addition,
+    layout: SlotLayout,
+    sums: Sums,
+    features: NDArray[np.int32],
+    n_bins: NDArray[np.int32],
+    candidates: CandidateTable,
+    order: NDArray[np.int64],
+    random: SeededBytes,
+) -> NDArray[np.uint8]:
     """A node's candidates in their opaque order: packed, re-randomised, ready to travel.
 
     ``order`` may be a part of the node's.
     """
+    runs, places = _runs(features, n_bins, candidates)
+    return addition.show(sums, runs, places[order], layout, random)
 
-    label: ClassVar[str] = "_ShowCandidates"
-    addition: Addition
-    layout: SlotLayout
-    sums: Sums
-    features: NDArray[np.int32]
-    n_bins: NDArray[np.int32]
-    candidates: CandidateTable
-    order: NDArray[np.int64]
-    random: SeededBytes
 
-    def run(self) -> NDArray[np.uint8]:
-        runs, places = self._runs()
-        return self.addition.show(self.sums, runs, places[self.order], self.layout, self.random)
+def _runs(
+    features: NDArray[np.int32], n_bins: NDArray[np.int32], candidates: CandidateTable
+) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
+    """Runs of cells whose running sums are left sums, and each candidate's place there.
 
-    def _runs(self) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
-        """Runs of cells whose running sums are left sums, and each candidate's place there.
-
-        As `CandidateTable.left_sums`.
-        """
-        runs: list[NDArray[np.intp]] = []
-        places = np.empty(len(self.candidates), dtype=np.intp)
-        done, missing_cell = 0, -1
-        for feature in self.features.tolist():
-            first_cell = missing_cell + 1
-            missing_cell = first_cell + int(self.n_bins[feature])
-            for default_left in (False, True):
-                chosen = np.flatnonzero(
-                    (self.candidates.feature == feature)
-                    & (self.candidates.default_left == default_left)
-                )
-                if not len(chosen):
-                    continue
-                # Backward candidates take the missing values first, and only them at bin -1.
-                bins = self.candidates.bin[chosen]
-                cells = first_cell + np.arange(int(bins.max()) + 1)
-                runs.append(np.append([missing_cell], cells) if default_left else cells)
-                places[chosen] = done + bins + default_left
-                done += len(runs[-1])
-        return runs, places
+    As `CandidateTable.left_sums`.
+    """
+    runs: list[NDArray[np.intp]] = []
+    places = np.empty(len(candidates), dtype=np.intp)
+    done, missing_cell = 0, -1
+    for feature in features.tolist():
+        first_cell = missing_cell + 1
+        missing_cell = first_cell + int(n_bins[feature])
+        for default_left in (False, True):
+            chosen = np.flatnonzero(
+                (candidates.feature == feature) & (candidates.default_left == default_left)
+            )
+            if not len(chosen):
+                continue
+            # Backward candidates take the missing values first, and only them at bin -1.
+            bins = candidates.bin[chosen]
+            cells = first_cell + np.arange(int(bins.max()) + 1)
+            runs.append(np.append([missing_cell], cells) if default_left else cells)
+            places[chosen] = done + bins + default_left
+            done += len(runs[-1])
+    return runs, places
 
 
 class AdditivePassive(PassiveHalf):
@@ -309,7 +297,7 @@ class AdditivePassive(PassiveHalf):
         yield from self._sum([rows[node] for node in level.summed], level.summed, self._layout)
         subtracted = yield Compute(
             [
-                _Subtract(self._addition, self._sums[parent(node)], self._sums[sibling])
+                _subtract.bind(self._addition, self._sums[parent(node)], self._sums[sibling])
                 for node, sibling in level.subtracted
             ]
         )
@@ -333,7 +321,7 @@ class AdditivePassive(PassiveHalf):
         }
         if ROOT in partial:
             partial[ROOT] += self._early
-        merged = yield Compute([_Merge(self._addition, partial[node]) for node in nodes])
+        merged = yield Compute([_merge.bind(self._addition, partial[node]) for node in nodes])
         self._sums |= zip(nodes, merged, strict=True)
 
     def _summations(
@@ -369,7 +357,7 @@ class AdditivePassive(PassiveHalf):
         shares = {query.node: self._shares(query, len(queries), layout) for query in queries}
         shown = yield Compute(
             [
-                _ShowCandidates(
+                _show_candidates.bind(
                     self._addition,
                     layout,
                     self._sums[query.node],

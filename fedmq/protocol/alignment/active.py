@@ -11,7 +11,7 @@ from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
+from fedmq.privacy.set_intersection import Common, IdList, Points, intersect
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
 from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
@@ -103,7 +103,7 @@ class ActiveAlignment(Alignment):
             and self._party in self._arriving
         ):
             points_of = [pieces.in_order() for pieces in lists]
-            self._run(COMMON, single(Intersect(points_of)), self._with_common)
+            self._run(COMMON, single(intersect.bind(points_of)), self._with_common)
 
     def _with_common(self, common: Common) -> None:
         self._lists.clear()

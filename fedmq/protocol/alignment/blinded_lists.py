@@ -22,7 +22,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
+from fedmq.privacy.set_intersection import IdList, Points, Sorted, blind, blind_ids, sort_points
 from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, on_message
@@ -98,7 +98,7 @@ class Alignment(Machine, ABC):
         self._lists[self._party] = Pieces(len(ids), _POINTS)
         self._total += len(ids)
         for start in range(0, len(ids), _POINTS):
-            computation = BlindIds(self._key, ids.part(start, start + _POINTS))
+            computation = blind_ids.bind(self._key, ids.part(start, start + _POINTS))
             self._run(OWN_BLINDED, single(computation), partial(self._with_own, start))
 
     def _with_own(self, start: int, points: Points) -> None:
@@ -107,7 +107,7 @@ class Alignment(Machine, ABC):
         self._worked(len(points))
         if own.complete:
             # A sorted list does not disclose the order in which its owner holds the ids.
-            self._run(OWN_SORTED, single(SortPoints(own.in_order())), self._send_own)
+            self._run(OWN_SORTED, single(sort_points.bind(own.in_order())), self._send_own)
 
     def _send_own(self, ordered: Sorted) -> None:
         del self._lists[self._party]
@@ -134,7 +134,7 @@ class Alignment(Machine, ABC):
         if owner == self._party:
             self._with_points(owner, body.start, points)
         else:
-            computation = Blind(self._key, points)
+            computation = blind.bind(self._key, points)
             self._run(BLINDED, single(computation), partial(self._with_product, owner, body.start))
 
     def _announced(self, owner: str, rows: int) -> bool:

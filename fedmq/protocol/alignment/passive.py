@@ -13,7 +13,7 @@ from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
+from fedmq.privacy.set_intersection import IdList, Points, Sorted, sort_points
 from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import (
     IDS,
@@ -149,7 +149,7 @@ class PassiveAlignment(Alignment):
             return
         passing.add(start, points)
         if passing.complete:
-            self._run(LIST_SORTED, single(SortPoints(passing.in_order())), self._pass_sorted)
+            self._run(LIST_SORTED, single(sort_points.bind(passing.in_order())), self._pass_sorted)
 
     def _pass_sorted(self, ordered: Sorted) -> None:
         del self._lists[self._active]

@@ -15,13 +15,14 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import Engine, Query, SplitOffer, Sums
 from fedmq.privacy.engines.smm1 import Smm1
-from fedmq.privacy.engines.smm2 import HideGradients, Smm2, VectorsOffSplits
+from fedmq.privacy.engines.smm2 import Smm2, hide_gradients, vectors_off_splits
 from fedmq.privacy.masking import (
-    HideSplits,
-    SumHidden,
-    VectorsOffGradients,
+    hide_splits,
+    hiding_vectors,
     is_orthonormal,
     splitting_matrix,
+    sum_hidden,
+    vectors_off_gradients,
 )
 from fedmq.privacy.plan import PIECE_BYTES, Reply
 from fedmq.protocol.training.offers import ScoreCandidates
@@ -84,13 +85,12 @@ def test_an_answer_of_smm1_is_the_same_on_every_machine() -> None:
     rows = 50
     bins = table(rows, 3, seed=6)
     candidates = CandidateTable.of(bins.cuts)
-    vectors = VectorsOffGradients(gradients(rows, 7).pairs, 4, 0).run()
-    step = HideSplits(
+    vectors = vectors_off_gradients(gradients(rows, 7).pairs, 4, 0)
+    [piece] = hide_splits(
         [{"z": vectors}], bins, all_rows(rows), candidates, in_order(candidates), 4, 2, 0
     )
-    [piece] = step.run()
     left = splitting_matrix(bins, all_rows(rows), candidates, in_order(candidates))
-    chosen = step._chosen(vectors)
+    chosen = hiding_vectors(vectors, 4, 2, 0)
     for row in range(rows):
         for candidate in range(len(candidates)):
             hidden = float(left[row, candidate])
@@ -104,7 +104,7 @@ def test_an_answer_of_smm1_is_the_same_on_every_machine() -> None:
 
 @pytest.mark.parametrize("rows", [100, 20_000])
 def test_whether_vectors_are_orthonormal_is_decided_on_a_grid(rows: int) -> None:
-    vectors = VectorsOffGradients(gradients(rows, 7).pairs, 16, 0).run()
+    vectors = vectors_off_gradients(gradients(rows, 7).pairs, 16, 0)
     assert is_orthonormal(vectors)
     assert is_orthonormal(vectors * (1 + 4e-5))
     for factor in (1 + 6e-5, 1 - 6e-5, 0.0, 1e300):
@@ -119,10 +119,10 @@ def test_every_piece_fits_a_message() -> None:
     pair = EnginePair(Smm1(), bins)
     pair.start_tree(gradients(3000, 7))
     candidates = CandidateTable.of(bins.cuts)
-    vectors = VectorsOffGradients(gradients(3000, 7).pairs, 16, 0).run()
-    pieces = HideSplits(
+    vectors = vectors_off_gradients(gradients(3000, 7).pairs, 16, 0)
+    pieces = hide_splits(
         [{"z": vectors}], bins, all_rows(3000), candidates, in_order(candidates), 16, 8, 0
-    ).run()
+    )
     assert len(pieces) > 1
     assert max(piece["w"].nbytes for piece in pieces) <= PIECE_BYTES
 
@@ -135,7 +135,7 @@ def test_every_piece_fits_a_message() -> None:
 def test_vectors_that_hide_nothing_are_refused_by_the_passive_party(vectors: np.ndarray) -> None:
     bins = table(30, 2, seed=0)
     candidates = CandidateTable.of(bins.cuts)
-    step = HideSplits(
+    step = hide_splits.bind(
         [{"z": vectors}], bins, all_rows(30), candidates, in_order(candidates), 16, 8, 0
     )
     with pytest.raises((Refused, MessageError)):
@@ -147,7 +147,7 @@ def test_vectors_that_hide_nothing_are_refused_by_the_passive_party(vectors: np.
 )
 def test_an_answer_that_does_not_fit_is_an_error(pieces: list) -> None:
     with pytest.raises(MessageError):
-        SumHidden(pieces, np.ones((10, 2), np.int64), 4).run()
+        sum_hidden(pieces, np.ones((10, 2), np.int64), 4)
 
 
 def scored(left: np.ndarray, held: Gradients) -> SplitOffer:
@@ -201,13 +201,13 @@ def test_the_active_party_refuses_a_null_space_that_bares_a_row(lone: bool) -> N
     if lone:
         vectors[5] = 0
         vectors = np.linalg.qr(vectors)[0]
-    hidden = HideGradients([{"z": vectors}], gradients(200, 0).pairs, 16, 8, 1).run()
+    hidden = hide_gradients([{"z": vectors}], gradients(200, 0).pairs, 16, 8, 1)
     assert (hidden is None) == lone
 
 
 @pytest.mark.parametrize("sparse", [np.eye(200)[:, :16], np.zeros((200, 16)), np.eye(200)[:, :9]])
 def test_the_active_party_refuses_sparse_and_missing_vectors(sparse: np.ndarray) -> None:
-    assert HideGradients([{"z": sparse}], gradients(200, 0).pairs, 16, 8, 1).run() is None
+    assert hide_gradients([{"z": sparse}], gradients(200, 0).pairs, 16, 8, 1) is None
 
 
 def test_a_table_with_a_row_alone_in_a_bin_is_asked_as_in_smm1() -> None:
@@ -215,9 +215,9 @@ def test_a_table_with_a_row_alone_in_a_bin_is_asked_as_in_smm1() -> None:
     bins.codes[:, 0] = 0
     bins.codes[9, 0] = 1
     rows, features = all_rows(2000), np.arange(3, dtype=np.int32)
-    vectors = VectorsOffSplits(bins, rows, features, 16, 8, 8, 0).vectors()
+    vectors = vectors_off_splits(bins, rows, features, Smm2(r=16, l1=8, l2=8), 0)
     assert vectors.shape == (2000, 16)
-    assert HideGradients([{"z": vectors}], gradients(2000, 0).pairs, 16, 8, 1).run() is None
+    assert hide_gradients([{"z": vectors}], gradients(2000, 0).pairs, 16, 8, 1) is None
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.homomorphic.group_sums import (
-    DecryptGroupSums,
-    EncryptPeople,
     add_by_group,
+    decrypt_group_sums,
     decrypting,
+    encrypt_people,
     sum_bits,
 )
 from fedmq.privacy.homomorphic.paillier import PrivateKey, PublicKey, generate
@@ -28,9 +28,9 @@ def test_the_sums_are_those_of_each_group(key: PrivateKey) -> None:
     random = np.random.default_rng(1)
     ones, selected = random.random((2, PEOPLE)) < 0.4
     score, group_of = random.random(PEOPLE), random.integers(3, size=PEOPLE)
-    ciphertexts = EncryptPeople(key, ones, selected, score).run()
+    ciphertexts = encrypt_people(key, ones, selected, score)
     sums = add_by_group(key.public, ciphertexts, group_of)
-    for group, figures in enumerate(DecryptGroupSums(key, sums, PEOPLE).run()):
+    for group, figures in enumerate(decrypt_group_sums(key, sums, PEOPLE)):
         here = group_of == group
         assert figures.ones == ones[here].sum()
         assert figures.selected == selected[here].sum()
@@ -40,9 +40,9 @@ def test_the_sums_are_those_of_each_group(key: PrivateKey) -> None:
 
 def test_the_highest_figures_of_all_people_fit_into_their_bits(key: PrivateKey) -> None:
     everybody = np.ones(PEOPLE, np.bool_)
-    ciphertexts = EncryptPeople(key, everybody, everybody, np.ones(PEOPLE)).run()
+    ciphertexts = encrypt_people(key, everybody, everybody, np.ones(PEOPLE))
     sums = add_by_group(key.public, ciphertexts, np.zeros(PEOPLE, np.intp))
-    [figures] = DecryptGroupSums(key, sums, PEOPLE).run()
+    [figures] = decrypt_group_sums(key, sums, PEOPLE)
     assert (figures.ones, figures.selected, figures.selected_ones) == (PEOPLE,) * 3
     assert figures.score == PEOPLE
 

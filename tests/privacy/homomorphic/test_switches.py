@@ -102,8 +102,9 @@ def test_noise_that_was_made_ahead_is_used_once(monkeypatch: pytest.MonkeyPatch)
         for plan in pair.active.broadcast(gradients(100, tree)):
             step = next(plan)
             [encrypt] = step.computations
-            seen += [noise.tobytes() for noise in encrypt.noise]
-            fresh.append(len(encrypt.pairs) - len(encrypt.noise))
+            *_, pairs, noise = encrypt.args
+            seen += [made.tobytes() for made in noise]
+            fresh.append(len(pairs) - len(noise))
             with pytest.raises(StopIteration):
                 plan.send([encrypt.run()])
         for plan in pair.active.prepare():

@@ -15,7 +15,7 @@ from fedmq.errors import DataError, Refused
 from fedmq.messages.array import Array, pack_payload
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.model_request import ModelGroupPiece, ModelGroups, ModelGroupSums
-from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, add_by_group
+from fedmq.privacy.homomorphic.group_sums import add_by_group, decrypt_group_sums, encrypt_people
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
@@ -62,7 +62,7 @@ def asked(
     link: Link | None = None,
     tap: Callable[[Envelope], None] = lambda _: None,
 ) -> Simulation:
-    ciphertexts = EncryptPeople(key, ONES, SELECTED, SCORE).run()
+    ciphertexts = encrypt_people(key, ONES, SELECTED, SCORE)
     n = np.frombuffer(int(key.public.n).to_bytes(64, "little"), np.uint8)
     question = ModelGroups(
         model="credit", column="gender", people=PEOPLE, public=pack_payload({"n": n})
@@ -95,7 +95,7 @@ def test_sums_come_back_whatever_befalls_the_messages(key: PrivateKey) -> None:
     body = simulation.results["bank"]
     assert isinstance(body, ModelGroupSums)
     assert (body.groups, body.counts.numpy().tolist()) == (("f", "m"), [20, 20])
-    first, second = DecryptGroupSums(key, body.ciphertexts.numpy(), PEOPLE).run()
+    first, second = decrypt_group_sums(key, body.ciphertexts.numpy(), PEOPLE)
     assert first.ones == ONES[::2].sum()
     assert second.selected_ones == (ONES & SELECTED)[1::2].sum()
 
