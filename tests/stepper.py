@@ -85,10 +85,11 @@ class Stepper:
     def _stepped(self, effects: list[Effect]) -> list[Any]:
         stepped: list[Any] = []
         for effect in effects:
-            if isinstance(effect, RunPlan):
-                stepped += self._handed_out(PlanRunner(effect))
-            else:
-                stepped.append(effect)
+            match effect:
+                case RunPlan(ticket, plan, computations):
+                    stepped += self._handed_out(PlanRunner(ticket, plan, computations))
+                case _:
+                    stepped.append(effect)
         return stepped
 
     def _handed_out(self, run: PlanRunner) -> list[RunComputation]:

@@ -9,11 +9,12 @@ Arithmetic is a plan, which runs elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MethodType
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from fedmq.computation import Computation
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages.body import Abort, Body, ConsentPendingMessage, SessionRefuse, SessionUnknown
 from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply
@@ -566,38 +567,32 @@ def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
         value = []
 
 
+@dataclass(slots=True, eq=False)
 class PlanRunner:
-    """Runs a plan from :class:`RunPlan` to :class:`PlanReturned`.
+    """Runs the ``plan`` of a :class:`RunPlan` up to its :class:`PlanReturned`.
 
-    ``computations`` are under way; their results may come in any order.
+    ``computations`` are under way; their ``results`` may come in any order.
     """
 
-    __slots__ = ("_missing", "_plan", "_results", "computations", "ticket")
-
-    def __init__(self, effect: RunPlan) -> None:
-        self.ticket = effect.ticket
-        self.computations = effect.computations
-        self._plan = effect.plan
-        self._missing = len(effect.computations)
-        self._results: list[Any] = [None] * self._missing
+    ticket: int
+    plan: Plan[Any]
+    computations: Sequence[Computation]
+    results: dict[int, Any] = field(default_factory=dict)
 
     def add(self, index: int, result: Any) -> Compute | PlanReturned | ComputationFailed | None:
         """Take the result of computation ``index``; None while other results are missing.
 
         If it returns a :class:`Compute`, the plan's next ``computations`` are under way.
         """
-        self._results[index] = result
-        self._missing -= 1
-        if self._missing:
+        self.results[index] = result
+        if len(self.results) < len(self.computations):
             return None
         try:
-            step = advance(self._plan, self._results)
+            step = advance(self.plan, [self.results[n] for n in range(len(self.computations))])
         except FedmqError as error:
             return ComputationFailed(self.ticket, error)
         if isinstance(step, Compute):
-            self.computations = step.computations
-            self._missing = len(step.computations)
-            self._results = [None] * self._missing
+            self.computations, self.results = step.computations, {}
             return step
         return PlanReturned(self.ticket, step)
 

@@ -323,8 +323,8 @@ class SessionRunner:
                         for see in self._seen.handed_over:
                             see(envelope)
                         self._spawn(self._transmit(envelope, self._kept, again=again))
-                    case RunPlan():
-                        self._run(PlanRunner(effect))
+                    case RunPlan(ticket, plan, computations):
+                        self._run(PlanRunner(ticket, plan, computations))
                     case SetTimer(key, seconds):
                         if (timer := self._timers.get(key)) is not None:
                             timer.cancel()
