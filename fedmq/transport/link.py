@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from fedmq.errors import Oversized
 from fedmq.transport.background_tasks import BackgroundTasks, being_cancelled
@@ -29,7 +29,6 @@ __all__ = [
     "OnDelivery",
     "OnState",
     "PriorityGate",
-    "Settlement",
 ]
 
 log = logging.getLogger(__name__)
@@ -61,20 +60,14 @@ _LONGEST_WAIT_SECONDS = 0.05
 """A training must progress under any load of scoring requests."""
 
 
-class Settlement(Protocol):
-    """The outcome of a delivery, reported to the broker; only the first call counts."""
-
-    async def ack(self) -> None: ...
-
-    async def dead_letter(self, reason: str) -> None: ...
-
-
 @dataclass(frozen=True)
 class Delivery:
     """One message as it arrived.
 
     ``sender`` is the name that the broker authenticated. It is for logs only: the signed body names
-    the sender. ``redelivered`` is set when an earlier delivery was not acknowledged.
+    the sender. ``redelivered`` is set when an earlier delivery was not acknowledged. ``ack`` and
+    ``dead_letter`` settle it: only the first call counts, and none after its connection is lost.
+    The broker then redelivers the message.
     """
 
     body: bytes
@@ -82,21 +75,12 @@ class Delivery:
     sender: str
     lane: Lane
     redelivered: bool
-    settlement: Settlement = field(repr=False, compare=False)
+    ack: Callable[[], Awaitable[None]] = field(repr=False, compare=False)
+    """Tells the broker to forget the message."""
+    dead_letter: Callable[[str], Awaitable[None]] = field(repr=False, compare=False)
+    """Moves the message to its recipient's dead letters, with the reason."""
     sent: float | None = None
     """When the sender published it, in Unix seconds; None where the transport does not know."""
-
-    async def ack(self) -> None:
-        """Tell the broker to forget the message.
-
-        No effect on a settled delivery, or after its connection is lost: the broker then redelivers
-        the message.
-        """
-        await self.settlement.ack()
-
-    async def dead_letter(self, reason: str) -> None:
-        """Move the message to its recipient's dead letters; no effect where `ack` has none."""
-        await self.settlement.dead_letter(reason)
 
 
 @dataclass(frozen=True)

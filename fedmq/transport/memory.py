@@ -164,7 +164,8 @@ class MemoryLink(Link):
                 sender=message.sender,
                 lane=lane,
                 redelivered=message.redelivered,
-                settlement=unacked,
+                ack=unacked.ack,
+                dead_letter=unacked.dead_letter,
             )
         )
 

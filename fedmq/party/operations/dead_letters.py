@@ -203,7 +203,9 @@ class Redelivery:
 
     def delivery(self) -> Delivery:
         """The letter as a delivery."""
-        return Delivery(self.body, self.message_id, self.sender, "training", True, self)
+        return Delivery(
+            self.body, self.message_id, self.sender, "training", True, self.ack, self.dead_letter
+        )
 
     async def ack(self) -> None:
         """Record that the daemon took or dropped the letter."""

@@ -230,6 +230,8 @@ class RabbitMQLink(Link):
 
     async def _receive(self, lane: Lane, workers: LaneWorkers, message: Received) -> None:
         sender, _, _ = message.routing_key.partition(".")
+        on_dead_letter = partial(self._count_dead_letter, message.message_id, sender)
+        settlement = _Settlement(message, on_dead_letter)
         workers.put(
             Delivery(
                 body=message.body,
@@ -237,9 +239,8 @@ class RabbitMQLink(Link):
                 sender=sender,
                 lane=lane,
                 redelivered=message.redelivered,
-                settlement=_Settlement(
-                    message, partial(self._count_dead_letter, message.message_id, sender)
-                ),
+                ack=settlement.ack,
+                dead_letter=settlement.dead_letter,
                 sent=message.sent,
             )
         )

@@ -117,8 +117,8 @@ async def test_what_was_counted_is_shown(client: httpx.AsyncClient, daemon: Daem
     attempt.worked("Given", 0.5)
     inbox = Inbox("demo", "telco", counters=counters)
     sent = datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC).timestamp()
-    body, settlement = encode(message), AsyncMock()
-    await inbox.on_delivery(Delivery(body, "1", "bank", "training", True, settlement, sent))
+    body, settle = encode(message), AsyncMock()
+    await inbox.on_delivery(Delivery(body, "1", "bank", "training", True, settle, settle, sent))
     counters.refused["Untrusted"] += 1
     counters.retries["telco"] += 4
     counters.sessions_ended["training", "finished"] += 1
