@@ -31,7 +31,7 @@ from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking import splitting_matrix
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.training.candidates import NodeCandidates, count_cells, kept_candidates
+from fedmq.protocol.training.candidates import OwnColumns, count_cells, kept_candidates
 
 __all__ = ["bins_from_sums"]
 
@@ -122,7 +122,7 @@ def _shown(
     tree: TreeView,
     pairs: NDArray[np.int64],
 ) -> _ShownTree:
-    drawn = NodeCandidates(bins, view.terms, number // view.terms.folds)
+    drawn = OwnColumns(bins, view.terms).of_tree(number // view.terms.folds)
     candidates = drawn.of_tree
     asked = sorted({node for peer, node in tree.exchanged if peer == party})
     known = _kept(view, party, bins, tree, candidates, asked)

@@ -18,7 +18,7 @@ from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.protocol.training.candidates import NodeCandidates
+from fedmq.protocol.training.candidates import OwnColumns
 from fedmq.protocol.training.terms import Fold, PassiveTable
 from tests.protocol.federation import (
     ACTIVE,
@@ -473,10 +473,9 @@ def test_the_columns_that_a_passive_party_draws_are_not_told_by_the_seed_that_al
     for _ in range(20):
         values = random.normal(size=(60, 5)).astype(np.float32)
         bins = BinMatrix.of(values, Cuts.of(values, 8))
-        candidates = NodeCandidates(bins, params, 0).of_tree
-        assert NodeCandidates(bins, params, 0).of_tree.feature.tolist() == (
-            candidates.feature.tolist()
-        )
+        candidates = OwnColumns(bins, params).of_tree(0).of_tree
+        again = OwnColumns(bins, params).of_tree(0).of_tree
+        assert again.feature.tolist() == candidates.feature.tolist()
         drawn |= set(candidates.feature.tolist())
     assert len(drawn) > 2
 

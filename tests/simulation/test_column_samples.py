@@ -14,7 +14,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
-from fedmq.protocol.training.candidates import NodeCandidates
+from fedmq.protocol.training.candidates import OwnColumns
 from tests.boosting.tables import scattered
 
 pytestmark = pytest.mark.usefixtures("threads")
@@ -50,7 +50,7 @@ def columns_of(
     drawn, before = [], 0
     for part in parts_of(X):
         bins = BinMatrix.of(part, Cuts.of(part, params.max_bin))
-        drawn.append(before + np.unique(NodeCandidates(bins, params, 0).of_node(node).feature))
+        drawn.append(before + np.unique(OwnColumns(bins, params).of_tree(0).of_node(node).feature))
         before += part.shape[1]
     return np.concatenate(drawn)
 

@@ -45,6 +45,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.session_records import ActiveTree, Signing
 from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
+from fedmq.protocol.training.candidates import OwnColumns
 from fedmq.protocol.training.contests import Contests
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
@@ -111,8 +112,8 @@ class Opening(Part):
         return bins, public
 
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
-        self._training.bins, public = made
-        terms = self._training.terms
+        terms, (bins, public) = self._training.terms, made
+        self._training.columns = OwnColumns(bins, terms.params)
         opening = terms.opening(public)
         for peer in terms.peers:
             self._send(peer, self._about_earlier(peer, terms.constraints.opening(peer, opening)))
@@ -372,7 +373,7 @@ class ActiveTraining(Machine):
         else:
             self.model = ModelBuilder(table, params, engine, saved, callbacks)
         self.acceptances = Acceptances(peers)
-        self.bins: BinMatrix
+        self.columns: OwnColumns
         self._earlier = earlier
         self.consents = PeerConsents(self)
         self.earlier_trees = EarlierTrees(self)
@@ -414,7 +415,7 @@ class ActiveTraining(Machine):
             self.engine,
             self.acceptances,
             self.model,
-            self.bins,
+            self.columns,
             gradients,
             self.rounds.end_tree,
         )
@@ -444,7 +445,7 @@ class ActiveTraining(Machine):
             self._send(peer, training.SessionFinished(trees=self.model.next_tree))
         made = self.model.finished(terms.model, terms.parties, self.acceptances.withheld)
         if isinstance(made, ActiveShare):
-            columns = columns_by_sets(terms.table, self.bins.cuts)
+            columns = columns_by_sets(terms.table, self.columns.bins.cuts)
             table = made.lookup_table.model_copy(update={"category_columns": columns})
             made = made.model_copy(update={"lookup_table": table})
         if self._earlier is not None and not isinstance(made, CrossValidated):

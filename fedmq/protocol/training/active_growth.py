@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
@@ -38,7 +37,7 @@ from fedmq.privacy.engine import (
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.session_records import ActiveTree
-from fedmq.protocol.training.candidates import went_left
+from fedmq.protocol.training.candidates import OwnColumns, went_left
 from fedmq.protocol.training.claims import (
     CandidateCategories,
     CandidateConstraints,
@@ -80,7 +79,7 @@ class ActiveGrowth(Part):
         engine: ActiveHalf,
         acceptances: Acceptances,
         model: ModelBuilder | FoldModels,
-        bins: BinMatrix,
+        columns: OwnColumns,
         gradients: Gradients,
         ended: Callable[[ActiveTree, Sequence[str]], None],
     ) -> None:
@@ -119,7 +118,7 @@ class ActiveGrowth(Part):
             terms.first_order,
         )
         self._candidates = OwnCandidates(
-            bins,
+            columns,
             constraints.signs,
             constraints.interactions,
             params,

@@ -27,6 +27,7 @@ __all__ = [
     "ColumnTerms",
     "DisclosureRules",
     "NodeCandidates",
+    "OwnColumns",
     "RootCells",
     "Siblings",
     "count_cells",
@@ -55,48 +56,69 @@ class ColumnTerms(Protocol):
     def seed(self) -> int: ...
 
 
-class NodeCandidates:
-    """The candidates of a party in ``tree``, drawn from its own columns by its own secret.
+class OwnColumns:
+    """A party's own columns, from which each tree draws its candidates by a secret of that party.
 
     A draw by the shared seed would disclose the column of a split to all.
     """
 
-    def __init__(self, bins: BinMatrix, terms: ColumnTerms, tree: int) -> None:
-        self._cuts = bins.cuts
+    def __init__(self, bins: BinMatrix, terms: ColumnTerms) -> None:
+        self.bins = bins
+        self.candidates = CandidateTable.of(bins.cuts)
+        """Those of all columns."""
+        self._terms = terms
         self._columns = [np.array(column, np.int32) for column in bins.cuts.columns]
-        self._sampler = ColumnSampler(
+        self._salt = salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT])
+
+    def of_tree(self, tree: int) -> NodeCandidates:
+        """The candidates of the nodes of ``tree``."""
+        terms = self._terms
+        sampler = ColumnSampler(
             len(self._columns),
             terms.colsample_bytree,
             terms.colsample_bylevel,
             terms.colsample_bynode,
             terms.seed,
             tree,
-            salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
+            self._salt,
         )
-        self.narrows = self._sampler.narrows
+        return NodeCandidates(self, sampler)
+
+    def features(self, columns: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The features of the drawn ``columns``."""
+        held = [self._columns[column] for column in columns.tolist()]
+        return np.concatenate([np.empty(0, np.int32), *held])
+
+
+class NodeCandidates:
+    """The candidates of a party in each node of a tree, which ``sampler`` draws."""
+
+    def __init__(self, columns: OwnColumns, sampler: ColumnSampler) -> None:
+        self._columns = columns
+        self._sampler = sampler
+        self.narrows = sampler.narrows
         """Whether a node may have fewer candidates than its tree."""
-        self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
+        self.of_tree = columns.candidates
+        if sampler.bytree < 1:
+            drawn = columns.features(sampler.of_tree())
+            self.of_tree = CandidateTable.of(columns.bins.cuts, drawn)
         self._places = np.arange(len(self.of_tree))
 
     def of_node(self, node: int) -> CandidateTable:
         """The candidates of the node with this heap number."""
         if not self.narrows:
             return self.of_tree
-        return CandidateTable.of(
-            self._cuts, self._features(self._sampler.of_node(node, depth(node)))
-        )
+        return CandidateTable.of(self._columns.bins.cuts, self._drawn(node))
 
     def places(self, node: int) -> NDArray[np.intp]:
         """The places of the node's candidates among the tree's."""
         if not self.narrows:
             return self._places
-        drawn = self._features(self._sampler.of_node(node, depth(node)))
-        return np.flatnonzero(np.isin(self.of_tree.feature, drawn))
+        return np.flatnonzero(np.isin(self.of_tree.feature, self._drawn(node)))
 
-    def _features(self, columns: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The features of the drawn ``columns``."""
-        held = [self._columns[column] for column in columns.tolist()]
-        return np.concatenate([np.empty(0, np.int32), *held])
+    def _drawn(self, node: int) -> NDArray[np.int32]:
+        """The features of the node."""
+        return self._columns.features(self._sampler.of_node(node, depth(node)))
 
 
 # Merged cells. Between two cuts of a column lies a cell. Cells of fewer than ``smallest_cell`` rows

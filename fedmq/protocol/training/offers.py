@@ -44,7 +44,7 @@ from fedmq.computation import Computation, computation
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan
-from fedmq.protocol.training.candidates import NodeCandidates
+from fedmq.protocol.training.candidates import OwnColumns
 from fedmq.protocol.training.claims import CandidateMarks, ConsistencyCheck
 from fedmq.protocol.training.model import Residuals
 
@@ -234,7 +234,7 @@ def _cover(sums: NDArray[np.float64]) -> float:
 
 
 class OwnCandidates:
-    """The candidates over ``bins`` while the tree of ``builder`` grows.
+    """The candidates of ``columns`` while the tree of ``builder`` grows.
 
     ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
     and the interaction constraints that hold it.
@@ -244,7 +244,7 @@ class OwnCandidates:
 
     def __init__(
         self,
-        bins: BinMatrix,
+        columns: OwnColumns,
         signs: NDArray[np.int8],
         constraints: NDArray[np.uint64],
         params: TrainParams,
@@ -252,13 +252,13 @@ class OwnCandidates:
         first_order: bool,
         turns: int = 1,
     ) -> None:
-        self._bins = bins
+        self._bins = columns.bins
         self._signs = signs
         self._columns = ColumnsInPath(constraints)
         self._params = params
         self._builder = builder
         self._first_order = first_order
-        self._candidates = NodeCandidates(bins, params, builder.gradients.tree // turns)
+        self._candidates = columns.of_tree(builder.gradients.tree // turns)
 
     def of_node(self, node: int) -> CandidateTable:
         """The candidates of a node."""

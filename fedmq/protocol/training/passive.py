@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.continued import continued_passive, places_digest
 from fedmq.boosting.model.share import PassiveShare, Withheld
-from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
@@ -46,7 +45,7 @@ from fedmq.protocol.session_records import (
     all_records,
     most_nodes,
 )
-from fedmq.protocol.training.candidates import DisclosureRules, RootCells
+from fedmq.protocol.training.candidates import DisclosureRules, OwnColumns, RootCells
 from fedmq.protocol.training.passive_growth import (
     OwnSplits,
     PassiveContests,
@@ -297,14 +296,14 @@ class PassiveTraining(Machine):
         yield from self._find_earlier(table)
         learning = ~asked.evaluation.numpy()
         constraints = kept_constraints(self._party, table, asked, spec)
-        columns = tuple(category_places(table).values())
+        of_sets = tuple(category_places(table).values())
         by_sets = asked.max_cat_to_onehot or None
         if by_sets is not None and not spec.shows_exact_sums:
             raise Refused(f"engine {spec.name!r} finds no sets of categories")
         bins = yield from single(
-            bin_table.bind(table.values, learning, asked.max_bin, columns, by_sets)
+            bin_table.bind(table.values, learning, asked.max_bin, of_sets, by_sets)
         )
-        candidates = len(CandidateTable.of(bins.cuts))
+        columns = OwnColumns(bins, asked)
         answered = None if spec.hides_sums else self._answered
         counter = SumLedger(self._party, answered, table.row_set, int(learning.sum()))
         try:
@@ -314,7 +313,9 @@ class PassiveTraining(Machine):
             check_sums_bytes(self._party, engine, asked, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
-        agreed = counter.agree(asked, self._next_tree, candidates, engine.nodes_per_query)
+        agreed = counter.agree(
+            asked, self._next_tree, len(columns.candidates), engine.nodes_per_query
+        )
         setup = yield from engine.setup()
         root = RootCells(int(np.count_nonzero(learning)))
         rules = DisclosureRules(bins, self._secret, self._smallest_cell, learning, root)
@@ -326,8 +327,7 @@ class PassiveTraining(Machine):
             spec,
             engine,
             table,
-            bins,
-            candidates,
+            columns,
             constraints,
             setup,
             rules,
@@ -348,9 +348,9 @@ class PassiveTraining(Machine):
         accept = training.SessionAccept(
             setup_pieces=len(setup),
             trees=self._next_tree,
-            candidates=prepared.candidates,
+            candidates=len(prepared.columns.candidates),
             signed=bool(prepared.constraints.signs.any()),
-            by_sets=bool(prepared.bins.cuts.category_columns),
+            by_sets=bool(prepared.columns.bins.cuts.category_columns),
             smallest_node=self._withheld.smallest_node,
             smallest_cell=self._withheld.smallest_cell,
             commitment=b"" if commitment is None else commitment.root,
@@ -428,7 +428,7 @@ class PassiveTraining(Machine):
             return
         records, places = self._splits.table, self._splits.places
         complete = len(places) == len(records)  # an old checkpoint may lack some
-        columns = columns_by_sets(self.table, self._prepared.bins.cuts)
+        columns = columns_by_sets(self.table, self._prepared.columns.bins.cuts)
         share = PassiveShare(
             model_id=asked.model,
             party=self._party,

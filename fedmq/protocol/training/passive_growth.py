@@ -16,7 +16,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.splits import (
     ROOT,
@@ -56,6 +55,7 @@ from fedmq.protocol.training.candidates import (
     CandidateOrders,
     DisclosureRules,
     NodeCandidates,
+    OwnColumns,
     Siblings,
     merge_cells,
     recorded,
@@ -111,8 +111,7 @@ class PreparedTraining:
     spec: Engine
     engine: PassiveHalf
     table: PassiveTable
-    bins: BinMatrix
-    candidates: int
+    columns: OwnColumns
     constraints: KeptConstraints
     setup: Sequence[Values]
     rules: DisclosureRules
@@ -166,8 +165,8 @@ class PassiveGrowth(Part):
         self.splits = splits
         self.records_before = len(splits)
         self.tree = tree
-        asked, bins = terms.asked, prepared.bins
-        self.candidates = NodeCandidates(bins, asked, tree // asked.folds)
+        asked = terms.asked
+        self.candidates = prepared.columns.of_tree(tree // asked.folds)
         self._marks = ColumnMarks(prepared.constraints)
         self._sums_per_candidate = self.engine.nodes_per_query * asked.outputs
         """The sums that an answered query counts per candidate."""
