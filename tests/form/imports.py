@@ -6,11 +6,11 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-__all__ = ["COMMANDS", "Started", "slowness", "started"]
+__all__ = ["COMMANDS", "imported", "seconds", "slowness"]
 
 COMMANDS: Mapping[str, float] = {
     "import fedmq": 0.15,
@@ -19,50 +19,48 @@ COMMANDS: Mapping[str, float] = {
 }
 """What people start all day, and the seconds of processor time that it may take."""
 
-_LOOP = "sum(number * number for number in range(2_000_000))"
-_LOOP_SECONDS = 0.2
-"""The processor time of the loop where the seconds of ``COMMANDS`` hold."""
+_LIBRARIES = "import asyncio, click, pydantic, pydantic.types, rich.console, rich.text"
+_LIBRARIES_SECONDS = 0.25
+"""The processor time of importing these where the seconds of ``COMMANDS`` hold."""
 
 
-class Started(NamedTuple):
-    """A new interpreter that has done something."""
-
-    modules: tuple[str, ...]
-    """The modules that it imported."""
-    seconds: float
-    """Its processor time, from start to end."""
-
-    @property
-    def of_fedmq(self) -> tuple[str, ...]:
-        """The modules of fedmq among them."""
-        return tuple(module for module in self.modules if module.partition(".")[0] == "fedmq")
-
-
-def started(command: str) -> Started:
-    """One of ``COMMANDS`` in a new interpreter. No daemon answers ``fedmq status``."""
-    with tempfile.TemporaryDirectory() as folder:
-        if command == "import fedmq":
-            program = ["-c", command]
-        else:
-            program = ["-c", "from fedmq.cli.main import main; main()", *command.split()[1:]]
-        if command == "fedmq status":
-            program.append(str(_party_file(Path(folder))))
-        said, seconds = _run("-X", "importtime", *program)
+def imported(command: str) -> set[str]:
+    """The modules that one of ``COMMANDS`` imports. No daemon answers ``fedmq status``."""
+    with _arguments(command) as arguments:
+        said, _ = _run("-X", "importtime", *arguments)
     lines = [line for line in said.splitlines() if line.startswith("import time:")]
-    modules = (line.rpartition("|")[2].strip() for line in lines)
-    return Started(tuple(sorted(set(modules))), seconds)
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+def seconds(command: str) -> float:
+    """The processor time of one of ``COMMANDS`` in a new interpreter, from start to end."""
+    with _arguments(command) as arguments:
+        return _run(*arguments)[1]
 
 
 def slowness() -> float:
     """How many times slower this machine is now than where the seconds hold; at least 1."""
-    return max(1.0, min(_run("-c", _LOOP)[1] for _ in range(3)) / _LOOP_SECONDS)
+    return max(1.0, min(_run("-c", _LIBRARIES)[1] for _ in range(5)) / _LIBRARIES_SECONDS)
 
 
-def _run(*program: str) -> tuple[str, float]:
+@contextmanager
+def _arguments(command: str) -> Iterator[list[str]]:
+    """The arguments with which an interpreter carries out ``command``."""
+    with tempfile.TemporaryDirectory() as folder:
+        if command == "import fedmq":
+            yield ["-c", command]
+            return
+        arguments = ["-c", "from fedmq.cli.main import main; main()", *command.split()[1:]]
+        if command == "fedmq status":
+            arguments.append(str(_party_file(Path(folder))))
+        yield arguments
+
+
+def _run(*arguments: str) -> tuple[str, float]:
     """What a new interpreter says to standard error, and its processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, *program], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=60
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.form import source
 from tests.form.figures import ALLOWED, WALKS, of_imports, of_source, walks
-from tests.form.imports import COMMANDS, slowness, started
+from tests.form.imports import COMMANDS, imported, seconds, slowness
 
 SLACK = 1.02
 """Threads take turns as they like: one walk has a few moves and calls more than another."""
@@ -40,22 +40,22 @@ def test_levels_are_steps_of_inheritance_between_classes_of_fedmq() -> None:
 
 
 def test_commands_import_no_more_modules_than_before() -> None:
-    imported = of_imports()
+    today = of_imports()
     for command, allowed in ALLOWED["modules imported"].items():
-        assert imported[command] <= allowed, command
+        assert today[command] <= allowed, command
 
 
 def test_no_command_of_every_day_imports_arithmetic() -> None:
     for command in COMMANDS:
-        imported = {module.partition(".")[0] for module in started(command).modules}
-        assert not imported & {"numpy", "scipy", "aio_pika", "fastapi"}, command
+        packages = {module.partition(".")[0] for module in imported(command)}
+        assert not packages & {"numpy", "scipy", "aio_pika", "fastapi"}, command
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_take_no_more_processor_time_than_people_wait_for(command: str) -> None:
     taken: list[float] = []
     for _ in range(ATTEMPTS):
-        taken.append(started(command).seconds)
+        taken.append(seconds(command))
         if min(taken) <= COMMANDS[command]:
             return
     assert min(taken) <= COMMANDS[command] * slowness(), f"{taken}"
