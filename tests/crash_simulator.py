@@ -134,6 +134,12 @@ class CrashSimulation:
 
     def run(self) -> None:
         """Run until every party has its result on disk, and nothing is left to happen."""
+        self.play()
+        for name, party in self.parties.items():
+            assert party.disk.ended, f"{name} ended with {party.disk.error!r}"
+
+    def play(self) -> None:
+        """Run until nothing is left to happen."""
         for when, who, away in self.faults.crashes:
             self._at(when, lambda who=who, away=away: self._crash(who, away))
         self._attempt(self.active, 1)
@@ -145,8 +151,6 @@ class CrashSimulation:
         else:
             states = {name: party.session for name, party in self.parties.items()}
             raise AssertionError(f"no end after {_MOST_EVENTS} events: {states}")
-        for name, party in self.parties.items():
-            assert party.disk.ended, f"{name} ended with {party.disk.error!r}"
 
     # A party's lives
 
@@ -228,6 +232,8 @@ class CrashSimulation:
                 self._attempt(name, party.disk.attempt + 1)
             case Decision.END:
                 party.disk.error = "given up"
+                if header.sequence:
+                    self._outside(name, header.sender, header.attempt, SessionUnknown())
             case Decision.REFUSE:
                 self._outside(name, header.sender, header.attempt, Abort(reason="failed"))
             case Decision.REPLY_UNKNOWN:

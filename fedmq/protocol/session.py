@@ -174,6 +174,8 @@ class _Peer:
     """Sequences that the link has taken and not yet published."""
     confirmed: dict[int, tuple[float, int]] = field(default_factory=dict)
     """Time of the broker's confirm and size in bytes, by unacknowledged sequence."""
+    given_up: list[int] = field(default_factory=list)
+    """Sequences of unacknowledged messages whose bodies this attempt no longer sends."""
     round_trip: RoundTrip = field(default_factory=RoundTrip)
 
 
@@ -208,10 +210,14 @@ class Mailbox:
     def send(self, recipient: str, body: Body) -> list[Effect]:
         """Send ``body`` to ``recipient``, and resend it until it is acknowledged."""
         peer = self._peers[recipient]
+        timed = bool(peer.unacknowledged)
+        # The recipient takes nothing beyond a gap, so probes fill the numbers of what was given up.
+        peer.unacknowledged.update((sequence, Probe()) for sequence in peer.given_up)
+        peer.given_up.clear()
         peer.sent += 1
         peer.unacknowledged[peer.sent] = body
         effects = self._transmit(recipient, peer, peer.sent, body)
-        if len(peer.unacknowledged) == 1:
+        if not timed:
             effects.append(self._resend_timer(recipient, peer))
         if self._probing:
             effects.append(SetTimer(Probing(recipient), self.policy.probe))
@@ -308,9 +314,9 @@ class Mailbox:
         peer = self._peers[sender]
         return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
-    def tell_unknown(self, sender: str) -> list[Effect]:
-        """Send "session unknown" to ``sender``, which aborted but still sends."""
-        return self._transmit(sender, self._peers[sender], 0, SessionUnknown())
+    def answer(self, sender: str, body: Abort | SessionUnknown) -> list[Effect]:
+        """Send ``body`` outside the order and once: ``sender`` repeats its message without it."""
+        return self._transmit(sender, self._peers[sender], 0, body)
 
     def stop_resending(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``, and resend nothing to it."""
@@ -322,8 +328,9 @@ class Mailbox:
     def stop_waiting(self) -> list[Effect]:
         """Stop waiting for all peers: only a new attempt can continue."""
         effects = self.stop_probing()
-        for peer in self._peers:
-            effects += self.stop_resending(peer)
+        for recipient, peer in self._peers.items():
+            peer.given_up += peer.unacknowledged
+            effects += self.stop_resending(recipient)
         return effects
 
     def stop_probing(self) -> list[Effect]:
@@ -445,6 +452,8 @@ class Session:
         """Whether the machine has finished, failed, or waits for another attempt."""
         self._moved = False
         self._gave_up: set[str] = set()
+        self._told: dict[str, Abort] = {}
+        """By peer, in which words it was told that this party gives up."""
 
     @property
     def closed(self) -> bool:
@@ -511,7 +520,7 @@ class Session:
         header, ends = envelope.header, isinstance(envelope.body, Abort | SessionUnknown)
         if header.sender not in self._gave_up or header.sequence == 0 or ends:
             return []
-        return self.mailbox.tell_unknown(header.sender)
+        return self.mailbox.answer(header.sender, SessionUnknown())
 
     def _ended(self, event: Received) -> list[Effect]:
         """A peer has ended the session, or knows nothing of it."""
@@ -523,6 +532,10 @@ class Session:
                 return [Interrupted(sender, "gave up"), *self.mailbox.stop_waiting()]
             # It needs no further messages.
             return self._drive(event) + self.mailbox.stop_resending(sender)
+        if sender in self._told:
+            # Its "session unknown" may be about earlier messages, and the end lost on the way.
+            end = self.mailbox.answer(sender, self._told[sender])
+            return [*self.mailbox.stop_resending(sender), *end]
         if self.machine.is_done_with(sender):
             return self.mailbox.stop_resending(sender)
         if not self.over:
@@ -540,8 +553,10 @@ class Session:
         effects: list[Effect] = []
         for effect in wanted:
             if isinstance(effect, Send):
-                if isinstance(effect.body, Abort) and self.mailbox.is_stranger(effect.recipient):
-                    continue  # it knows nothing of the session, and would not answer
+                if isinstance(effect.body, Abort):
+                    if self.mailbox.is_stranger(effect.recipient):
+                        continue  # it knows nothing of the session, and would not answer
+                    self._told[effect.recipient] = effect.body
                 effects += self.mailbox.send(effect.recipient, effect.body)
             else:
                 effects.append(effect)
@@ -572,7 +587,7 @@ class Decision(Enum):
     DROP = "an older attempt, or nothing that anybody waits for"
     JOIN = "a session, or a new attempt at one, opens here"
     GO_ON = "a party was restarted: the session needs a new attempt"
-    END = "the active party has given the session up"
+    END = "another party has given the session up: it ends here, and the sender may forget it"
     REFUSE = "the session has failed here: its sender is told, with the reason"
     REPLY_UNKNOWN = "the sender is told that its attempt is unknown here"
 
@@ -603,7 +618,10 @@ def decide(
         case Acknowledge():
             return Decision.DROP
         case Abort():
-            return Decision.DROP if drives or standing is None or failed else Decision.END
+            if not drives and not failed:
+                return Decision.END
+            # A numbered message is resent until somebody answers.
+            return Decision.REPLY_UNKNOWN if header.sequence else Decision.DROP
         case SessionUnknown():
             if not drives:
                 return Decision.DROP

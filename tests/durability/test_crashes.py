@@ -16,6 +16,7 @@ from fedmq.party.data.held_out import folds_of
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.events import Cancelled
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
@@ -289,6 +290,37 @@ def test_owners_are_asked_through_crashes_and_the_model_is_that_of_a_calm_run(se
     assert shares(simulation) == shares(calm)
     assert simulation.ended > max(owners.values())
     assert simulation.trees_begun == sorted(simulation.trees_begun)
+
+
+class CancelledBeforeTheNextAttempt(CrashSimulation):
+    """The active party's owner cancels when a new attempt is due, and before it opens."""
+
+    last_sent = 0.0
+
+    def _interrupted(self, name: str, life: int) -> None:
+        if name == self.active:
+            self._later(name, 0.01, Cancelled("bank cancelled the session"))
+        else:
+            super()._interrupted(name, life)
+
+    def _send(self, recipient: str, data: bytes) -> None:
+        self.last_sent = self.now
+        super()._send(recipient, data)
+
+
+@each_seed(20)
+def test_a_training_cancelled_between_two_attempts_ends_everywhere_within_minutes(
+    seed: int,
+) -> None:
+    params = TrainParams(num_boost_round=TREES, max_depth=3, max_bin=8)
+    crashed = 2.0 + np.random.default_rng([seed, 4]).random() * 8.0
+    faults = Faults(drop=0.2 * (seed % 2), crashes=[(crashed, "telco", 5.0)])
+    simulation = CancelledBeforeTheNextAttempt(builds(params, Plain()), faults, seed)
+    simulation.play()
+    errors = {name: party.disk.error for name, party in simulation.parties.items()}
+    assert all(errors.values()), errors
+    assert simulation.attempts == 1
+    assert simulation.last_sent < crashed + 300
 
 
 class PartiesWithoutStore(CrashSimulation):

@@ -59,8 +59,7 @@ def test_a_daemon_told_to_stop_ends_within_five_seconds_and_is_waited_for(
     demo.daemons[ACTIVE].wait_until_says(f"session {session}: waiting for telco (last seen")
     demo.start("telco")
     demo.daemons[ACTIVE].wait_until_says("telco was restarted, a new attempt is due")
-    # A process that is no fork takes a second to begin; the new attempt has been opened by then.
-    assert command("cancel", demo.config(ACTIVE), session, PYTHONUNBUFFERED="1").code == 0
+    assert command("cancel", demo.config(ACTIVE), session).code == 0  # before it opens, or after
     demo.daemons["telco"].wait_until_says("bank gave up: bank cancelled the session")
     assert sessions(demo, ACTIVE, session) == "failed"
 

@@ -272,6 +272,25 @@ def test_nobody_is_probed_while_something_is_under_way_or_after_the_end() -> Non
     )
 
 
+def test_what_follows_messages_that_were_given_up_arrives_although_they_were_lost() -> None:
+    bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
+    bank.send("telco", numbered(1))
+    bank.send("telco", numbered(2))
+    bank.stop_waiting()
+    assert bank.idle
+    effects = bank.send("telco", Abort(reason="enough"))
+    [last] = sent(effects)
+    assert telco.receive(last)[0] == []  # two are missing before it
+    assert any(isinstance(effect, SetTimer) for effect in effects)
+    _, again = bank.timer(Resend("telco"))
+    taken = [telco.receive(envelope) for envelope in sent(again)]
+    assert [body for bodies, _ in taken for body in bodies] == [Abort(reason="enough")]
+    for _, answers in taken:
+        for answer in sent(answers):
+            bank.receive(answer)
+    assert bank.idle
+
+
 def test_an_abort_outside_the_order_is_delivered_and_nothing_else_is() -> None:
     bank = mailbox("bank", "telco")
     [envelope] = sent(mailbox("telco", "bank").send("bank", numbered(1)))

@@ -111,7 +111,7 @@ class UnexpectedMessages:
                 self._resumption.resume(stored)
             case Decision.END:
                 assert isinstance(body, Abort)
-                await self._end(header, body)
+                await self._end(header, body, stored)
             case Decision.REFUSE:
                 await self._refuse(header, stored)
             case Decision.REPLY_UNKNOWN:
@@ -132,13 +132,18 @@ class UnexpectedMessages:
         await self._consent.audit.until_recordable(self._disk_troubles.another())
         return (await opening(envelope)).runner
 
-    async def _end(self, header: Header, body: Abort) -> None:
+    async def _end(self, header: Header, body: Abort, stored: StoredSession | None) -> None:
         reason = f"{header.sender} gave up: {body.reason}"
         await self._resumption.end(header.session, reason)
         earlier = self._sessions.running.get(header.session)
         if earlier is not None:
             earlier.runner.cancel(reason)
             earlier.runner.stop_resending(header.sender)
+        elif stored is not None:
+            about = {"session": stored.id}
+            log.warning("session %s of %s ended: %s", stored.id, stored.model, reason, extra=about)
+        if header.sequence:  # it is resent until somebody answers
+            await self._sender.reply(header, SessionUnknown())
 
     async def _refuse(self, header: Header, stored: StoredSession | None) -> None:
         earlier = self._sessions.running.get(header.session)

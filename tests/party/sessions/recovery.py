@@ -71,6 +71,8 @@ class RestartedParty:
         broker = MemoryBroker()
         self.party = party
         self.heard: asyncio.Queue[Envelope] = asyncio.Queue()
+        self.withdrawn: list[str] = []
+        """Sessions about which the owner is no longer asked."""
         self.database = Database(folder / "fedmq.sqlite")
         self.store = SessionStore(self.database)
         self.link = MemoryLink(broker, party)
@@ -107,16 +109,15 @@ class RestartedParty:
         broker.declare(party)
         broker.declare(self._peer.party)
 
-    @staticmethod
-    async def _withdraw(_: str) -> None:
-        """No owner was asked."""
+    async def _withdraw(self, session: str) -> None:
+        self.withdrawn.append(session)
 
     @property
     def peer(self) -> str:
         """Who hears what the party sends."""
         return self._peer.party
 
-    def envelope(self, body: Body, attempt: int = 1) -> Envelope:
+    def envelope(self, body: Body, attempt: int = 1, sequence: int = 0) -> Envelope:
         """``body`` as the peer sends it, about ``SESSION``."""
         header = Header.unsequenced(
             "1",
@@ -127,7 +128,7 @@ class RestartedParty:
             recipient=self.party,
             kind=body.kind,
         )
-        return Envelope(header, body)
+        return Envelope(header.model_copy(update={"sequence": sequence}), body)
 
     async def reply(self) -> Body:
         """What the peer hears next."""

@@ -42,6 +42,30 @@ async def test_a_session_that_the_active_party_gives_up_has_failed_here_too(
         assert await telco.resumption.idle() == []
 
 
+async def test_who_gives_up_by_a_numbered_message_is_answered_so_that_it_stops_resending_it(
+    tmp_path: Path,
+) -> None:
+    async with RestartedParty(tmp_path, "telco") as telco:
+        await telco.store.begin(SESSION)
+        given_up = telco.envelope(Abort(reason="enough"), sequence=7)
+        for _ in range(2):  # the first answer may be lost
+            await telco.unexpected_messages.take(given_up)
+            assert isinstance(await telco.reply(), SessionUnknown)
+        assert await telco.state() == ("failed", "bank gave up: enough")
+    async with RestartedParty(tmp_path, "bank", Trainings()) as bank:
+        await bank.unexpected_messages.take(bank.envelope(Abort(reason="enough"), sequence=7))
+        assert isinstance(await bank.reply(), SessionUnknown)
+
+
+async def test_the_owner_is_no_longer_asked_about_a_session_that_was_given_up_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """Alignments are not stored, but the question to the owner is."""
+    async with RestartedParty(tmp_path, "telco") as telco:
+        await telco.unexpected_messages.take(telco.envelope(Abort(reason="enough")))
+        assert telco.withdrawn == ["s1"]
+
+
 async def test_a_failed_session_is_refused_with_its_reason(tmp_path: Path) -> None:
     async with RestartedParty(tmp_path, "telco") as telco:
         await telco.store.begin(SESSION)
