@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,9 @@ from xdist.remote import Producer
 from tests.left_behind import watch
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
 from tests.schedule import LongestFirst, Stopwatch
+
+if TYPE_CHECKING:
+    from tests.party.daemons_in_memory import DaemonsInMemory
 
 # How long an example takes depends on what else the machine does; where time matters, tests
 # measure it.
@@ -66,6 +71,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleBroker]:
     node.start()
     yield node
     node.discard()
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    """Three daemons in this process, which have trained nothing yet."""
+    from tests.party.daemons_in_memory import DaemonsInMemory  # most tests need no daemon
+
+    async with DaemonsInMemory(tmp_path, monkeypatch) as daemons:
+        yield daemons
 
 
 @pytest.fixture(scope="module")

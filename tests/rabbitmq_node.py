@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aio_pika
 
@@ -97,6 +97,13 @@ class RabbitNode:
         """End the node at once, for its data will not be needed again."""
         self.kill()
         self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
 
     def remember_queues(self) -> None:
         """Write to the disk which queues there are: the node itself takes its time with it."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.gradients import first_margins
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare, read_document
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.xgboost_comparison.export import to_booster
@@ -418,14 +418,7 @@ class ModelFile(BaseModel):
         Raises:
             DataError: this fedmq cannot read it; the text begins with ``where``, a file.
         """
-        try:
-            return cls.model_validate_json(text)
-        except ConfigError as error:
-            raise DataError(f"{where}: params: {error}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"]) or "document"
-            raise DataError(f"{where}: not a model: {key}: {first['msg']}") from None
+        return read_document(cls, text, where, "model")
 
     @staticmethod
     def counted(traffic: Traffic) -> tuple[Sent, ...]:

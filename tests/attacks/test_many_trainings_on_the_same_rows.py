@@ -40,10 +40,8 @@ CANDIDATES = 14  # two columns of eight bins
 async def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 25\n")
-    await federation.start()
-    yield federation
-    await federation.stop()
+    async with DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 25\n") as daemons:
+        yield daemons
 
 
 async def answered(federation: DaemonsInMemory) -> float:

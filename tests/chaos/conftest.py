@@ -13,10 +13,8 @@ from tests.rabbitmq_node import RabbitNode
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"), parties=PARTIES)
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path_factory.mktemp("rabbitmq"), parties=PARTIES) as node:
+        yield node
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -37,7 +37,10 @@ async def _deliver(_: str, __: str, ___: str) -> bool:
 
 
 class DaemonsInMemory:
-    """Three parties. ``hold`` sees every message before it leaves; ``keys`` seal and sign."""
+    """Three parties, which run for as long as ``async with`` lasts.
+
+    ``hold`` sees every message before it leaves; ``keys`` seal and sign.
+    """
 
     def __init__(
         self,
@@ -118,6 +121,14 @@ class DaemonsInMemory:
         for party in parties or tuple(self.daemons):
             self.daemons.pop(party).stop()
             await self._running.pop(party)
+
+    async def __aenter__(self) -> Self:
+        """Start all; they stop at the end."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def ask(self, party: str, do: str, **request: Any) -> Any:
         """What the daemon of ``party`` answers to its owner."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +10,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import TrainingJob
 from tests.party.daemons_in_memory import DaemonsInMemory
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 def training(model: str, rounds: int, **wanted: Any) -> dict[str, Any]:

@@ -74,10 +74,8 @@ def test_the_daemons_have_the_figures_of_one_process_bit_for_bit(demo: ExampleFe
 async def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch, "most_trees = 30\n")
-    await federation.start()
-    yield federation
-    await federation.stop()
+    async with DaemonsInMemory(tmp_path, monkeypatch, "most_trees = 30\n") as daemons:
+        yield daemons
 
 
 def job(nfold: int = 3, **params: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,6 @@ from fedmq.party.sessions.sessions import attempt_after_restart
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 Run = Callable[..., Awaitable[Any]]
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 def job(trees: int = 3, **changes: Any) -> dict[str, Any]:

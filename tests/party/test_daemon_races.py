@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,6 @@ from fedmq.protocol.session_records import Checkpoint
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 LONG = 400  # trees: more than a test waits for
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 class SlowStore:

@@ -6,8 +6,6 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,6 @@ def asking(demo: DaemonsInMemory, *parties: str, more: str = "") -> None:
     for party in parties:
         path = demo.folder / party / "party.toml"
         path.write_text(path.read_text() + f'consent = "ask"\n{more}')
-
-
-@asynccontextmanager
-async def running(demo: DaemonsInMemory) -> AsyncIterator[None]:
-    await demo.start()
-    try:
-        yield
-    finally:
-        await demo.stop()
 
 
 async def waiting(demo: DaemonsInMemory, party: str) -> dict[str, Any]:
@@ -89,7 +78,7 @@ async def test_a_training_waits_for_the_consent_of_two_owners(
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco", "retail")
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         await says(demo, "bank", "waits for telco's consent")
         await says(demo, "bank", "waits for retail's consent")
@@ -113,7 +102,7 @@ async def test_a_refusal_ends_the_training_with_the_owners_reason(
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco")
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         request = (await waiting(demo, "telco"))["request"]
         await demo.ask("telco", "refuse", request=request, reason="ask in May", by="olga")
@@ -127,7 +116,7 @@ async def test_who_does_not_answer_in_time_has_refused(
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco", more="consent_within = 0.0001\n")
-    async with running(demo):
+    async with demo:
         with pytest.raises(DaemonError, match=r"telco did not answer within 0\.0001 hours"):
             await demo.train("m", 2)
         [request] = await demo.ask("telco", "inbox")
@@ -139,7 +128,7 @@ async def test_what_the_active_party_gives_up_is_asked_no_more(
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco")
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         asked = await waiting(demo, "telco")
         await demo.ask("bank", "cancel", session=asked["session"])
@@ -161,7 +150,7 @@ async def test_a_training_waits_through_a_restart(
     settings = "[retry]\nfirst = 0.1\nceiling = 0.2\nprobe = 0.2\n"
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco", more=settings)
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         asked = await waiting(demo, "telco")
         await demo.stop(restarted)
@@ -190,7 +179,7 @@ async def test_an_alignment_waits_and_one_that_the_active_party_asks_for_again_i
 ) -> None:
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco")
-    async with running(demo):
+    async with demo:
         first = asyncio.create_task(align(demo, "people"))
         asked = await waiting(demo, "telco")
         assert asked["terms"]["parties"] == ["bank", "telco", "retail"]
@@ -218,7 +207,7 @@ async def test_an_alignment_waits_through_a_restart_of_who_is_asked(
     asking(demo, "telco")
     bank = demo.folder / "bank" / "party.toml"
     bank.write_text(bank.read_text() + "[retry]\nprobe = 0.2\n")
-    async with running(demo):
+    async with demo:
         aligning = asyncio.create_task(align(demo, "people"))
         asked = await waiting(demo, "telco")
         await demo.stop("telco")
@@ -233,7 +222,7 @@ async def test_alike_is_written_into_the_policy_and_asks_no_more(
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco", more="# who asks me is asked back\n")
     path = demo.folder / "telco" / "party.toml"
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         request = (await waiting(demo, "telco"))["request"]
         before = path.read_text()
@@ -264,7 +253,7 @@ async def test_a_daemon_that_may_not_write_its_file_says_what_to_write_by_hand(
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco")
     path = demo.folder / "telco" / "party.toml"
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         request = (await waiting(demo, "telco"))["request"]
         before = path.read_text()
@@ -287,7 +276,7 @@ async def test_a_policy_that_asks_no_more_agrees_to_what_waits(
     demo = DaemonsInMemory(tmp_path, monkeypatch)
     asking(demo, "telco")
     path = demo.folder / "telco" / "party.toml"
-    async with running(demo):
+    async with demo:
         training = asyncio.create_task(demo.train("m", 2))
         await waiting(demo, "telco")
         path.write_text(path.read_text().replace('consent = "ask"', 'consent = "policy"'))

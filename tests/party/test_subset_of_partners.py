@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +11,6 @@ from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from tests.party.daemons_in_memory import DaemonsInMemory
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 def training(model: str, **wanted: Any) -> dict[str, Any]:

@@ -197,16 +197,22 @@ def test_another_model_comes_of_categories_one_by_one(model: fedmq.SimulatedMode
     assert model.metrics["train-logloss"] < alone.metrics["train-logloss"]
 
 
-def test_the_booster_scores_and_explains_alike(model: fedmq.SimulatedModel) -> None:
-    bank = BANK.copy()
-    bank.loc[:20, "town"] = "nowhere"  # no training row has it: it goes left
-    given: dict[str, Any] = {"active": bank, "passive": {"telco": TELCO}}
+def the_same_in_xgboost(model: fedmq.SimulatedModel, given: dict[str, Any]) -> tuple[Any, Any]:
+    """The model as a booster, and the rows ``given``, which it scores as the model does."""
     booster = model.to_xgboost()
     values = model.joined_values(**given)
     rows = labelled(values, LABEL.astype(np.float32), types=booster.feature_types)
     rows.feature_names = booster.feature_names
     ours = model.predict(**given, output_margin=True)
     np.testing.assert_array_equal(booster.predict(rows, output_margin=True), ours)
+    return booster, rows
+
+
+def test_the_booster_scores_and_explains_alike(model: fedmq.SimulatedModel) -> None:
+    bank = BANK.copy()
+    bank.loc[:20, "town"] = "nowhere"  # no training row has it: it goes left
+    given: dict[str, Any] = {"active": bank, "passive": {"telco": TELCO}}
+    booster, rows = the_same_in_xgboost(model, given)
     explained = booster.predict(rows, pred_contribs=True)
     np.testing.assert_allclose(
         model.predict(**given, pred_contribs=True), explained, rtol=1e-5, atol=1e-6
@@ -230,13 +236,7 @@ def test_trees_of_sets_follow_trees_of_single_categories() -> None:
         engine="plain",
         continue_from=first,
     )
-    given: dict[str, Any] = {"active": BANK, "passive": {"telco": TELCO}}
-    booster = model.to_xgboost()
-    values = model.joined_values(**given)
-    rows = labelled(values, LABEL.astype(np.float32), types=booster.feature_types)
-    rows.feature_names = booster.feature_names
-    ours = model.predict(**given, output_margin=True)
-    np.testing.assert_array_equal(booster.predict(rows, output_margin=True), ours)
+    the_same_in_xgboost(model, {"active": BANK, "passive": {"telco": TELCO}})
 
 
 def test_a_saved_model_keeps_its_sets(model: fedmq.SimulatedModel, tmp_path: Path) -> None:

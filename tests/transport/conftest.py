@@ -17,10 +17,8 @@ numbers = itertools.count()
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
     """A broker of our own, with the federation ``demo`` of bank and telco."""
-    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
+        yield node
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ A share is a versioned JSON document. None of them predicts alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -15,7 +15,15 @@ from fedmq.boosting.model.tree import LABEL_HOLDER, LookupTable, Tree
 from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 
-__all__ = ["WITHHELD_NOTHING", "ActiveShare", "PassiveShare", "Withheld", "departures_in_words"]
+__all__ = [
+    "WITHHELD_NOTHING",
+    "ActiveShare",
+    "PassiveShare",
+    "Withheld",
+    "departures_in_words",
+    "first_fault",
+    "read_document",
+]
 
 
 class Withheld(BaseModel):
@@ -53,6 +61,30 @@ def departures_in_words(departures: Sequence[str]) -> str:
     return f"no: {', '.join(departures)}"
 
 
+Document = TypeVar("Document", bound=BaseModel)
+
+
+def first_fault(error: ValidationError, whole: str) -> str:
+    """The key of the first fault in a document, or ``whole``, and the reason."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or whole
+    return f"{key}: {first['msg']}"
+
+
+def read_document(kind: type[Document], text: str | bytes, where: str, what: str) -> Document:
+    """The document in ``text``, JSON of a ``kind`` that may hold parameters.
+
+    Raises:
+        DataError: it is no ``what``; the text begins with ``where``, a file.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ConfigError as error:
+        raise DataError(f"{where}: params: {error}") from None
+    except ValidationError as error:
+        raise DataError(f"{where}: not a {what}: {first_fault(error, 'document')}") from None
+
+
 _TreeNumber = Annotated[int, Field(ge=0)]
 _Node = Annotated[int, Field(ge=1, lt=2**62)]
 
@@ -77,14 +109,7 @@ class _Share(BaseModel):
         Raises:
             DataError: it is no share that this fedmq reads; the text begins with ``where``, a file.
         """
-        try:
-            return cls.model_validate_json(text)
-        except ConfigError as error:
-            raise DataError(f"{where}: params: {error}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"]) or "document"
-            raise DataError(f"{where}: not a model share: {key}: {first['msg']}") from None
+        return read_document(cls, text, where, "model share")
 
     @model_validator(mode="before")
     @classmethod

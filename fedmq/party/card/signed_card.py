@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare, first_fault
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.fields import PartyName
 from fedmq.party.atomic_file import write_atomically
@@ -159,9 +159,7 @@ class CardFile(BaseModel):
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
         except ValidationError as error:
-            found = error.errors()[0]
-            key = ".".join(map(str, found["loc"])) or "file"
-            raise DataError(f"{path}: not a model card: {key}: {found['msg']}") from None
+            raise DataError(f"{path}: not a model card: {first_fault(error, 'file')}") from None
         except ValueError:
             raise DataError(f"{path}: not a model card: it is no text in UTF-8") from None
 

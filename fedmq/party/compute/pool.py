@@ -17,7 +17,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from types import TracebackType
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -115,12 +114,7 @@ class _SingleThread:
                 self._limit = _libraries().limit(limits=1, user_api="blas")
             self._inside += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare, first_fault
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.fields import ModelId
 
@@ -82,9 +82,7 @@ def read_share(path: Path, party: str, is_active: bool) -> ActiveShare | Passive
     try:
         heading = _Heading.model_validate_json(first)
     except ValidationError as error:
-        found = error.errors()[0]
-        key = ".".join(str(part) for part in found["loc"]) or "heading"
-        raise DataError(f"{path}: not a share file: {key}: {found['msg']}") from None
+        raise DataError(f"{path}: not a share file: {first_fault(error, 'heading')}") from None
     document = rest.removesuffix(b"\n")
     if hashlib.sha256(document).hexdigest() != heading.sha256:
         raise DataError(f"{path}: damaged: its checksum does not fit; export the share again")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from types import TracebackType
 
 from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -282,12 +281,7 @@ class TemporaryTopology:
         finally:
             await connection.close()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # The broker may have restarted meanwhile, so open a new connection.
         connection = await BrokerConnection.open(self._address, self._name)
         try:

@@ -41,10 +41,8 @@ def fedmq(*words: object, code: int = 0) -> Any:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
+        yield node
 
 
 @pytest.fixture

@@ -37,10 +37,10 @@ RETRY = "[retry]\nfirst = 0.2\nfactor = 1.0\nresends = 100\nprobe = 1.0\n"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"), parties=("bank", "telco", "retail"))
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(
+        tmp_path_factory.mktemp("rabbitmq"), parties=("bank", "telco", "retail")
+    ) as node:
+        yield node
 
 
 class Parties:

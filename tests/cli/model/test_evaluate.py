@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.party.configuration.job import TrainingJob
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 async def train(federation: DaemonsInMemory, **changes: Any) -> None:

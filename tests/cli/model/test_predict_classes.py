@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.party.configuration.job import TrainingJob
 from tests.cli.command import fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])

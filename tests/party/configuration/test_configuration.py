@@ -55,6 +55,16 @@ def replaced(text: str, before: str, after: str) -> str:
     return text.replace(before, after)
 
 
+def fault_in(path: Path, kind: type[PartyFile | Federation | TrainingJob]) -> str:
+    """The one line with which ``kind`` refuses the file, after the file's name."""
+    with pytest.raises(ConfigError) as caught:
+        kind.read(path)
+    name, _, fault = str(caught.value).partition(f"{path}: ")
+    assert not name
+    assert "\n" not in fault
+    return fault
+
+
 def test_paths_are_relative_to_the_folder_of_the_file(folder: Path) -> None:
     party, federation = PartyFile.read(written(folder, "party.toml", PARTY))
     assert party.data.path == folder / "data.csv"
@@ -140,10 +150,7 @@ def test_a_wrong_party_file_is_one_line_that_names_file_and_key(
     folder: Path, before: str, after: str, line: str
 ) -> None:
     path = written(folder, "party.toml", replaced(PARTY, before, after))
-    with pytest.raises(ConfigError) as caught:
-        PartyFile.read(path)
-    assert str(caught.value).startswith(f"{path}: {line.format(folder=folder)}")
-    assert "\n" not in str(caught.value)
+    assert fault_in(path, PartyFile).startswith(line.format(folder=folder))
 
 
 @pytest.mark.parametrize(
@@ -160,10 +167,7 @@ def test_a_wrong_federation_file_is_one_line_that_names_file_and_key(
     folder: Path, before: str, after: str, line: str
 ) -> None:
     path = written(folder, "federation.toml", replaced(FEDERATION, before, after))
-    with pytest.raises(ConfigError) as caught:
-        Federation.read(path)
-    assert str(caught.value).startswith(f"{path}: {line}")
-    assert "\n" not in str(caught.value)
+    assert fault_in(path, Federation).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -208,10 +212,7 @@ def test_a_wrong_job_is_one_line_that_names_file_and_key(
     folder: Path, before: str, after: str, line: str
 ) -> None:
     path = written(folder, "train.toml", replaced(JOB, before, after))
-    with pytest.raises(ConfigError) as caught:
-        TrainingJob.read(path)
-    assert str(caught.value).startswith(f"{path}: {line}")
-    assert "\n" not in str(caught.value)
+    assert fault_in(path, TrainingJob).startswith(line)
 
 
 def test_a_file_of_another_kind_is_said_to_be_one(folder: Path) -> None:

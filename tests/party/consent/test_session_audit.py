@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,6 @@ from tests.party.consent.test_policy_consent import HEADER, consent, terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 SLOW = 0.3
-
-
-@pytest.fixture
-async def federation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch)
-    await federation.start()
-    yield federation
-    await federation.stop()
 
 
 class LoopThread:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+import pyarrow
 
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import predict_router
@@ -16,6 +17,15 @@ from tests.party.online.serving_harness import ACTIVE, ServingHarness
 TOKEN = "a-token-of-sixteen-characters"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 PREDICT = "/v1/models/production/predict"
+
+
+def arrow_stream(rows: pyarrow.Table | pyarrow.RecordBatch) -> bytes:
+    """``rows`` as the body of a request."""
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from fedmq.boosting.model.tree import Agreed, ShownColumns
 from fedmq.client import ScoreList
 from fedmq.party.http.predict import ARROW
 from fedmq.protocol.online.options import Mode
-from tests.party.http.serving import PREDICT, TOKEN, serving
+from tests.party.http.serving import PREDICT, TOKEN, arrow_stream, serving
 from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
@@ -66,12 +66,9 @@ async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
         assert [row["reasons"] for row in few[:2]] == [row["reasons"][:2] for row in scores[:2]]
 
         table = pyarrow.table({"id": ["P5", "P3"]})
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
         answer = await served.post(
             PREDICT + "?explain=2",
-            content=sink.getvalue().to_pybytes(),
+            content=arrow_stream(table),
             headers={"Content-Type": ARROW, "Accept": ARROW},
         )
         reasons = pyarrow.ipc.open_stream(answer.content).read_all().column("reasons").to_pylist()

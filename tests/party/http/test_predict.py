@@ -20,7 +20,7 @@ from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, PredictRequest, RequestError
 from fedmq.party.online.rows import Rows, ServedRows
-from tests.party.http.serving import PREDICT, TOKEN, serving
+from tests.party.http.serving import PREDICT, TOKEN, arrow_stream, serving
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 
@@ -79,13 +79,10 @@ async def test_arrow_in_and_out(served: httpx.AsyncClient, world: World) -> None
                for place, name in enumerate(names)},
         }
     )  # fmt: skip
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
 
     answer = await served.post(
         PREDICT + "?output=margin",
-        content=sink.getvalue().to_pybytes(),
+        content=arrow_stream(table),
         headers={"Content-Type": ARROW, "Accept": ARROW},
     )
 
@@ -169,10 +166,7 @@ async def test_bad_input_in_arrow_names_the_field(
     served: httpx.AsyncClient, columns: dict[str, Any], query: str, status: int, text: str
 ) -> None:
     table = pyarrow.table(columns)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    body, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+    body, kind = arrow_stream(table), {"Content-Type": ARROW}
 
     answer = await served.post(PREDICT + query, content=body, headers=kind)
 
@@ -191,10 +185,7 @@ async def test_arrow_that_cannot_be_read_is_no_error_of_ours(
     served: httpx.AsyncClient, names: list[str], ids: pyarrow.Array, status: int, text: str
 ) -> None:
     batch = pyarrow.RecordBatch.from_arrays([ids, pyarrow.array([1.0])], names)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    body, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+    body, kind = arrow_stream(batch), {"Content-Type": ARROW}
 
     answer = await served.post(PREDICT, content=body, headers=kind)
 

@@ -15,6 +15,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
+from tests.party.http.serving import arrow_stream
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 
@@ -80,11 +81,8 @@ async def test_rows_start_at_a_margin_for_each_class(
 
 async def test_in_arrow_a_score_is_a_list(served: httpx.AsyncClient, world: World) -> None:
     table = pyarrow.table({"id": [*IDS, "nobody"]})
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     headers = {"Content-Type": ARROW, "Accept": ARROW}
-    answer = await served.post(PREDICT, content=sink.getvalue().to_pybytes(), headers=headers)
+    answer = await served.post(PREDICT, content=arrow_stream(table), headers=headers)
     assert answer.status_code == 200, answer.text
     *scores, nobody = pyarrow.ipc.open_stream(answer.content).read_all().column("score").to_pylist()
     np.testing.assert_array_equal(np.array(scores, np.float32), probabilities(world))

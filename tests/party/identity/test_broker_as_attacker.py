@@ -162,10 +162,8 @@ async def test_without_seals_the_same_forger_would_succeed() -> None:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
     """A real node, whose user ``admin`` may do all that a broker's operator may."""
-    node = RabbitNode(tmp_path_factory.mktemp("attacked"), parties=PARTIES)
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path_factory.mktemp("attacked"), parties=PARTIES) as node:
+        yield node
 
 
 @pytest.fixture

@@ -22,10 +22,8 @@ async def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[DaemonsInMemory]:
     keys = {party: PrivateKeys.generate() for party in PARTIES}
-    federation = DaemonsInMemory(tmp_path, monkeypatch, keys=keys)
-    await federation.start()
-    yield federation
-    await federation.stop()
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=keys) as daemons:
+        yield daemons
 
 
 async def test_a_newcomer_is_let_in_by_the_fingerprint_it_reads_out(

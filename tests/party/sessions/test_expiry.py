@@ -25,10 +25,8 @@ DAY = 24 * 3600.0
 async def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 700\n")
-    await federation.start()
-    yield federation
-    await federation.stop()
+    async with DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 700\n") as daemons:
+        yield daemons
 
 
 def store_of(federation: DaemonsInMemory, party: str) -> SessionStore:

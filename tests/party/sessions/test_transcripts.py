@@ -24,10 +24,8 @@ TREES = 3
 async def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[DaemonsInMemory]:
-    federation = DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS)
-    await federation.start()
-    yield federation
-    await federation.stop()
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS) as daemons:
+        yield daemons
 
 
 def kept(federation: DaemonsInMemory, party: str, kind: str) -> list[list[Any]]:

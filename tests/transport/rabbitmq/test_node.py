@@ -73,10 +73,8 @@ def test_a_stopped_node_leaves_no_process_and_starts_on_the_same_port(node: Rabb
 @pytest.fixture
 def own_node(tmp_path: Path) -> Iterator[RabbitNode]:
     """A node that a test may take parties from."""
-    node = RabbitNode(tmp_path, parties=("bank", "telco", "retail"))
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path, parties=("bank", "telco", "retail")) as node:
+        yield node
 
 
 async def test_who_is_no_longer_in_the_definitions_loses_login_and_queues(

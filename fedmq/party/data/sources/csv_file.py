@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from fedmq.errors import DataError, SourceAway
@@ -54,12 +53,7 @@ class CsvFile(Source):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from fedmq.errors import ConfigError, DataError, SourceAway
@@ -41,12 +40,7 @@ class ParquetFile(Source):
         self.rows = self._file.metadata.num_rows
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def _why(self, error: BaseException) -> str:

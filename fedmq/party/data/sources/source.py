@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
@@ -62,12 +61,7 @@ class Source(ABC):
     def __enter__(self) -> Self: ...
 
     @abstractmethod
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     @abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
@@ -86,12 +80,7 @@ class Fetched(Source):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:

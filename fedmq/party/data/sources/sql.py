@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from fedmq.errors import ConfigError, DataError, SourceAway
@@ -61,12 +60,7 @@ class SqlQuery(Source):
             raise DataError(f"{self.name}: column {twice[0]!r} appears more than once")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:

@@ -29,10 +29,8 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
-    node.start()
-    yield node
-    node.discard()
+    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
+        yield node
 
 
 async def until(holds: Callable[[], bool]) -> None:
