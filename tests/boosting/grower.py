@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint
-from fedmq.boosting.model.tree import GrowingTree, LookupTable, Tree
+from fedmq.boosting.model.tree import LookupTable, Tree, TreeArrays
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
@@ -51,7 +51,7 @@ def _grow_tree(
     scale = FixedPoint.of(gradients)
     encoded = scale.encode(gradients)
     candidates = CandidateTable.of(bins.cuts)
-    tree = GrowingTree()
+    tree = TreeArrays()
     level = [(0, np.arange(bins.n_rows))]
     sums = histograms(bins, encoded, [rows for _, rows in level])
     for depth in range(params.max_depth + 1):

@@ -38,13 +38,13 @@ __all__ = [
     "Directions",
     "Float32s",
     "Forest",
-    "GrowingTree",
     "Int16s",
     "Int32s",
     "Leaves",
     "LookupTable",
     "ShownColumns",
     "Tree",
+    "TreeArrays",
     "text_of",
     "walk",
 ]
@@ -421,7 +421,7 @@ class Tree(BaseModel):
         return np.equal(self.owner, LEAF)
 
 
-class GrowingTree:
+class TreeArrays:
     """A tree under construction: every node is made a split or a leaf, once.
 
     A leaf has ``outputs`` numbers.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint, Gradients
-from fedmq.boosting.model.tree import LABEL_HOLDER, GrowingTree, Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, Tree, TreeArrays
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import (
     ROOT,
@@ -187,7 +187,7 @@ class NodeRows:
         If leaves are vectors: float32 (rows, outputs).
         """
         outputs = self.gradients.pairs.shape[1] // 2
-        tree, place = GrowingTree(outputs), {ROOT: 0}
+        tree, place = TreeArrays(outputs), {ROOT: 0}
         # Level by level from left to right, whichever owner's split came in first.
         for node, split in sorted(self._splits.items()):
             places = tree.split(

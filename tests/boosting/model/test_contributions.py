@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.contributions import TreeShap, expected_margin
-from fedmq.boosting.model.tree import GrowingTree, Tree
+from fedmq.boosting.model.tree import Tree, TreeArrays
 
 
 def grown(random: np.random.Generator, depth: int) -> Tree:
     """A tree with covers and weights at random, in which some nodes above ``depth`` are leaves."""
-    tree = GrowingTree()
+    tree = TreeArrays()
     waiting = [(0, 0, 2**20)]  # whole numbers, so that covers of children add up
     while waiting:
         node, level, cover = waiting.pop()
@@ -82,7 +82,7 @@ def test_who_splits_nothing_adds_nothing() -> None:
 
 
 def test_a_tree_that_is_a_leaf_is_all_bias() -> None:
-    tree = GrowingTree()
+    tree = TreeArrays()
     tree.leaf(0, 0.5, cover=10.0)
     alone = tree.finished()
     assert expected_margin(alone) == 0.5
@@ -116,7 +116,7 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_side_that_no_cover_went_has_values_that_add_up() -> None:
-    tree = GrowingTree()
+    tree = TreeArrays()
     left, right = tree.split(0, 0, 0, gain=1.0, cover=4.0)
     inner = tree.split(left, 0, 1, gain=1.0, cover=4.0)
     for node, weight, cover in ((inner[0], 1.0, 4.0), (inner[1], 2.0, 0.0), (right, 5.0, 0.0)):

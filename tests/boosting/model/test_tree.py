@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedmq.boosting.model.tree import LEAF, GrowingTree, LookupTable, Tree, walk
+from fedmq.boosting.model.tree import LEAF, LookupTable, Tree, TreeArrays, walk
 from fedmq.errors import DataError
 
 
 def small_tree() -> Tree:
     """Root asks owner 0; its right child asks owner 1."""
-    growing = GrowingTree()
+    growing = TreeArrays()
     left, right = growing.split(0, owner=0, record=0, gain=2.0, cover=3.0)
     growing.leaf(left, -1.0, cover=1.0)
     pair = growing.split(right, owner=1, record=0, gain=1.0, cover=2.0)
@@ -31,7 +31,7 @@ def test_nodes_stand_in_order_of_insertion() -> None:
 
 
 def test_a_node_is_settled_once_and_all_must_be() -> None:
-    growing = GrowingTree()
+    growing = TreeArrays()
     growing.split(0, owner=0, record=0, gain=1.0, cover=1.0)
     with pytest.raises(ValueError, match="node 0 is settled already"):
         growing.leaf(0, 1.0, cover=1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model.tree import GrowingTree, LookupTable
+from fedmq.boosting.model.tree import LookupTable, TreeArrays
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost_comparison.export import to_booster
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree, pooled_feature_names
@@ -52,7 +52,7 @@ def test_a_booster_of_real_data_gives_our_margins_bit_for_bit() -> None:
 def test_thresholds_part_the_same_values(
     threshold: float, default_left: bool, expected: list[float]
 ) -> None:
-    growing = GrowingTree()
+    growing = TreeArrays()
     for node, weight in zip(growing.split(0, 0, 0, gain=1.0, cover=2.0), (1, 2), strict=True):
         growing.leaf(node, weight, cover=1.0)
     table = LookupTable.empty(("x",)).appended(0, threshold, default_left)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.tree import GrowingTree, LookupTable
+from fedmq.boosting.model.tree import LookupTable, TreeArrays
 from fedmq.errors import Aborted, DataError, Refused, SourceAway
 from fedmq.messages.body import SessionUnknown
 from fedmq.party.sessions import recovery
@@ -115,7 +115,7 @@ class TestSameTable:
         )
 
     def tree(self) -> ActiveTree:
-        growing = GrowingTree()
+        growing = TreeArrays()
         growing.leaf(0, 0.1, cover=4.0)
         records = LookupTable(
             feature_names=("a",),

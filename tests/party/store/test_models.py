@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import GrowingTree, LookupTable
+from fedmq.boosting.model.tree import LookupTable, TreeArrays
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.store.documents import ModelStore
@@ -18,7 +18,7 @@ def passive_share(model: str = "credit") -> PassiveShare:
 
 
 def active_share(model: str = "credit") -> ActiveShare:
-    tree = GrowingTree()
+    tree = TreeArrays()
     left, right = tree.split(0, 1, 0, gain=3.5, cover=10)
     tree.leaf(left, 0.1, cover=4)
     tree.leaf(right, -0.2, cover=6)

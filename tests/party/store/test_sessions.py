@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.model.share import Withheld
-from fedmq.boosting.model.tree import GrowingTree, LookupTable
+from fedmq.boosting.model.tree import LookupTable, TreeArrays
 from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.database import Database
@@ -36,7 +36,7 @@ def records(count: int) -> LookupTable:
 
 
 def active_tree(number: int) -> ActiveTree:
-    tree = GrowingTree()
+    tree = TreeArrays()
     left, right = tree.split(0, 1, 0, gain=1 / 3, cover=7.1)
     tree.leaf(left, 0.1, cover=3.0)
     tree.leaf(right, float("inf"), cover=4.1)
