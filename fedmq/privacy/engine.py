@@ -2,7 +2,7 @@
 
 A half does no arithmetic itself: each of its operations is a plan (see `fedmq.privacy.plan`). An
 `ActiveHalf` learns of each candidate its sums, or which ones are the best. The halves `HidesSums`
-and `PassiveHidesSums` show neither: they decide each node in a contest, by circuits.
+and `PassiveHidesSums` show neither: they decide each node by a comparison, in circuits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "Answer",
     "AskedNode",
     "BroadcastPiece",
-    "Contest",
+    "Comparison",
     "Directions",
     "Engine",
     "HiddenSums",
@@ -66,7 +66,7 @@ class Place:
 
     @property
     def is_last(self) -> bool:
-        """Whether its contest tells the active party the winner."""
+        """Whether its comparison tells the active party the winner."""
         return self.number == self.parties
 
 
@@ -74,7 +74,7 @@ ALONE = Place(1, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contest:
+class Comparison:
     """Nodes of a level with equally many candidates of a peer, and the gains to beat.
 
     Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
@@ -150,7 +150,7 @@ class SplitOffer:
 
 @dataclass(frozen=True, slots=True)
 class HiddenSums:
-    """An answer for ``candidates`` candidates that shows no sum; see `Contest`."""
+    """An answer for ``candidates`` candidates that shows no sum; see `Comparison`."""
 
     candidates: int
 
@@ -318,18 +318,18 @@ class ActiveHalf(ABC):
 
 
 class HidesSums(ActiveHalf):
-    """An active half that learns no sum: its answers are `HiddenSums`, and contests decide nodes.
+    """An active half that learns no sum: it answers `HiddenSums`, and comparisons decide nodes.
 
     Several passive parties form a chain; each hands the best candidate so far to the next. The
     active party runs one plan per passive party; the last plan announces the winner.
     """
 
     @abstractmethod
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """The most bytes that a passive half sends about nodes with ``candidates`` each."""
 
     @abstractmethod
-    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
+    def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
 
         `Reply` sends a parcel to the passive half. `Exchange` sends its pieces, if any, and then
@@ -415,17 +415,17 @@ class PassiveHidesSums(PassiveHalf):
     """The passive half that faces `HidesSums`."""
 
     @abstractmethod
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         """The most bytes that the active half sends about nodes with ``candidates`` each."""
 
     @abstractmethod
-    def find_winners(
+    def compare(
         self, nodes: Sequence[int], place: Place
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
 
         Candidates are counted in the order of the answers. The other side of
-        `HidesSums.find_winners`; it begins when the first parcel has come.
+        `HidesSums.compare`; it begins when the first parcel has come.
         """
 
 

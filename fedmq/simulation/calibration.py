@@ -201,7 +201,7 @@ class Calibration:
         return self._splits(share)
 
     def _splits(self, share: ActiveShare) -> float:
-        """Splits of an average tree; with hidden sums, its contested nodes."""
+        """Splits of an average tree; with hidden sums, its compared nodes."""
         if self._engine.hides_sums:
             depth = self._params.max_depth
             return float(np.mean([_nodes_above(tree, depth) for tree in share.trees]))

@@ -132,11 +132,11 @@ def named(body: training.SplitDecision) -> Body:
     return body.model_copy(update={"candidates": Array.of(np.zeros(1, np.uint32))})
 
 
-def contested_twice(body: training.CircuitPiece) -> Body:
+def compared_twice(body: training.CircuitPiece) -> Body:
     return body.model_copy(update={"level": (*body.level, *body.level)}) if body.level else body
 
 
-def contested_unasked(body: training.CircuitPiece) -> Body:
+def compared_unasked(body: training.CircuitPiece) -> Body:
     return body.model_copy(update={"level": (*body.level, 7)}) if body.level else body
 
 
@@ -149,14 +149,14 @@ def too_long(body: training.CircuitPiece) -> Body:
     ("kind", "sender", "change", "why"),
     [
         (training.SplitDecision, ACTIVE, named, "which this party has not won"),
-        (training.CircuitPiece, ACTIVE, contested_twice, "a contest of node 1, which is not next"),
-        (training.CircuitPiece, ACTIVE, contested_unasked, "a contest of node 7, which is not"),
+        (training.CircuitPiece, ACTIVE, compared_twice, "comparison of node 1, which is not due"),
+        (training.CircuitPiece, ACTIVE, compared_unasked, "comparison of node 7, which is not due"),
         (training.CircuitPiece, ACTIVE, too_long, "bytes or more about node 1, they take"),
         (training.CircuitPiece, "telco", too_long, "sums that no rows of the node have"),
     ],
-    ids=["named", "contested twice", "contested unasked", "too long", "too long an answer"],
+    ids=["named", "compared twice", "compared unasked", "too long", "too long an answer"],
 )
-def test_who_breaks_the_protocol_of_contests_ends_the_session(
+def test_who_breaks_the_protocol_of_comparisons_ends_the_session(
     kind: type[Body], sender: str, change: Callable[[Any], Body], why: str
 ) -> None:
     def rewrite(envelope: Envelope) -> Body:

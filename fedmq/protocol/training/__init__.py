@@ -12,7 +12,7 @@
 ``offers``          the rows of each node, and what each party's best split of it is worth
 ``candidates``      which candidates a node has, and how their owner shows them
 ``claims``          what a party says of its candidates, and can it be true?
-``contests``        how winners are found where sums are hidden
+``comparisons``     how winners are found where sums are hidden
 ``transcripts``     what a passive party commits to, and which messages are signed
 ==================  ==============================================================================
 """

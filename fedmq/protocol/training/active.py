@@ -46,7 +46,7 @@ from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.session_records import ActiveTree, Signing
 from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
 from fedmq.protocol.training.candidates import OwnColumns
-from fedmq.protocol.training.contests import Contests
+from fedmq.protocol.training.comparisons import Comparisons
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.states import (
@@ -326,7 +326,7 @@ class ActiveTraining(Machine):
     """
 
     TABLE = ACTIVE_TRAINING
-    PARTS = (Opening, PeerConsents, EarlierTrees, Rounds, ActiveGrowth, Contests)
+    PARTS = (Opening, PeerConsents, EarlierTrees, Rounds, ActiveGrowth, Comparisons)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
     ends_everywhere = True
@@ -420,8 +420,8 @@ class ActiveTraining(Machine):
             self.rounds.end_tree,
         )
         self._attach(self._growth)
-        if self._growth.contests is not None:
-            self._attach(self._growth.contests)
+        if self._growth.comparisons is not None:
+            self._attach(self._growth.comparisons)
         self._growth.begin()
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:

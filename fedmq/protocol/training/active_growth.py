@@ -46,7 +46,7 @@ from fedmq.protocol.training.claims import (
     ConsistencyCheck,
     RecordNumbers,
 )
-from fedmq.protocol.training.contests import Contests
+from fedmq.protocol.training.comparisons import Comparisons
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.offers import AnswerScorer, NodeRows, OwnCandidates
@@ -129,10 +129,10 @@ class ActiveGrowth(Part):
         self._choice = Winners(params)
         self._to_broadcast = 0
         self._level = LevelRequests(self.tree, (), 0)
-        self.contests: Contests | None = None
+        self.comparisons: Comparisons | None = None
         """Finds the winners among hidden sums; None if sums are shown."""
         if isinstance(engine, HidesSums):
-            self.contests = Contests(machine, engine, terms.owners, self._with_offers)
+            self.comparisons = Comparisons(machine, engine, terms.owners, self._with_offers)
 
     def begin(self) -> None:
         """Broadcast the gradients, and ask about the root."""
@@ -167,8 +167,8 @@ class ActiveGrowth(Part):
     def _ask_level(self) -> None:
         nodes = self._builder.level
         self._level = LevelRequests(self.tree, nodes, 1 + len(self._asked))
-        if self.contests is not None:
-            self.contests.begin(nodes, self._asked, self._builder, self._terms.params)
+        if self.comparisons is not None:
+            self.comparisons.begin(nodes, self._asked, self._builder, self._terms.params)
         if self._asked:
             level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
             for question in self._engine.ask_level(level):
@@ -185,9 +185,9 @@ class ActiveGrowth(Part):
             about = ConsistencyCheck(peer, self.tree, nodes[0])
             plan: Plan[object] = self._answers.scored(question, peer, limit)
             then = partial(self._with_offers, nodes, owner)
-            if self.contests is not None:
+            if self.comparisons is not None:
                 plan = self._answers.counted(question, peer, limit)
-                then = partial(self.contests.answered, peer, nodes)
+                then = partial(self.comparisons.answered, peer, nodes)
             self._run(OFFER, plan, then, partial(self._on_exchange, peer, rows), about)
         for node, parts in question.parts().items():
             for number, part in enumerate(parts):
@@ -233,8 +233,8 @@ class ActiveGrowth(Part):
 
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         self._level.add_offers(nodes, owner, offers)
-        if owner == LABEL_HOLDER and self.contests is not None:
-            self.contests.offered(nodes, offers)
+        if owner == LABEL_HOLDER and self.comparisons is not None:
+            self.comparisons.offered(nodes, offers)
         self._split_when_scored()
 
     # Splits: ask the owner of a node's best offer which rows go left.
@@ -295,8 +295,8 @@ class ActiveGrowth(Part):
         if best.left is not None:
             sums = self._builder.left_totals(node, left)
             column = ConsistencyCheck(peer, self.tree, node).mark(sums, best)
-        if self.contests is not None:
-            gain = self.contests.gain(peer, node, left)
+        if self.comparisons is not None:
+            gain = self.comparisons.gain(peer, node, left)
         self._split(node, self._terms.owners[peer], record, left, column, gain)
         self._go_on_when_split()
 

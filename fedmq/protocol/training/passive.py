@@ -11,7 +11,7 @@ of a session:
     BETWEEN_TREES    EarlierDirections  where rows go in the trees of a model that is continued
     RECEIVING        PassiveGrowth      takes the gradients of a tree
     GROWING          PassiveGrowth      answers sums, and splits nodes that it wins;
-                     PassiveContests    finds the winners where sums are hidden
+                     PassiveComparisons compares candidates whose sums are hidden
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from fedmq.protocol.session_records import (
 from fedmq.protocol.training.candidates import DisclosureRules, OwnColumns, RootCells
 from fedmq.protocol.training.passive_growth import (
     OwnSplits,
-    PassiveContests,
+    PassiveComparisons,
     PassiveGrowth,
     PassiveTerms,
     PreparedTraining,
@@ -179,7 +179,7 @@ class PassiveTraining(Machine):
     """
 
     TABLE = PASSIVE_TRAINING
-    PARTS = (OwnConsent, EarlierDirections, PassiveGrowth, PassiveContests)
+    PARTS = (OwnConsent, EarlierDirections, PassiveGrowth, PassiveComparisons)
     SPEAKERS: ClassVar[Mapping[type[Body], Speaker]] = {
         **dict.fromkeys(
             (
@@ -388,7 +388,7 @@ class PassiveTraining(Machine):
             self, self._terms, self._prepared, self._splits, body.tree, body.pieces
         )
         self._attach(self._growth)
-        self._attach(self._growth.contests)
+        self._attach(self._growth.comparisons)
 
     def _rewind(self, tree: int) -> None:
         """Keep the saved trees of earlier attempts before ``tree``."""

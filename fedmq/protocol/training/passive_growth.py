@@ -1,9 +1,9 @@
 """What does a passive party do while a tree grows?
 
-`PassiveGrowth` takes the gradients, answers sums and splits nodes; `PassiveContests` finds winners
-among hidden sums. Each checks a question against the party's state of the tree: the rows by node
-(`PassiveNodeRows`), the permitted nodes (`AskedNodes`), the due sums (`HistogramRequests`), and the
-disclosed candidates (`CandidateDisclosure`).
+`PassiveGrowth` takes the gradients, answers sums and splits nodes; `PassiveComparisons` compares
+candidates whose sums are hidden. Each checks a question against the party's state of the tree: the
+rows by node (`PassiveNodeRows`), the permitted nodes (`AskedNodes`), the due sums
+(`HistogramRequests`), and the disclosed candidates (`CandidateDisclosure`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from fedmq.protocol.training.candidates import (
     went_left,
 )
 from fedmq.protocol.training.claims import ColumnMarks, shown_categories
-from fedmq.protocol.training.contests import Circuits, HandedOn
+from fedmq.protocol.training.comparisons import Circuits, HandedOn
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
     PIECE_TAKEN,
@@ -79,7 +79,7 @@ __all__ = [
     "HistogramRequest",
     "HistogramRequests",
     "OwnSplits",
-    "PassiveContests",
+    "PassiveComparisons",
     "PassiveGrowth",
     "PassiveNodeRows",
     "PassiveTerms",
@@ -146,7 +146,7 @@ class OwnSplits:
 class PassiveGrowth(Part):
     """The growth of tree number ``tree``, whose gradients arrive in ``pieces`` pieces.
 
-    If the engine hides sums, decisions name no candidate: ``contests`` knows the winners.
+    If the engine hides sums, decisions name no candidate: ``comparisons`` knows the winners.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PassiveGrowth(Part):
         self._requests = HistogramRequests(tree)
         self._one_order = spec.traits.keeps_numbers and not self.candidates.narrows
         """Whether a candidate has one number in all nodes."""
-        self.contests = PassiveContests(machine, self)
+        self.comparisons = PassiveComparisons(machine, self)
         self._to_arrive = pieces
         self._to_take = pieces
         """Pieces of the broadcast that the engine has not processed."""
@@ -363,7 +363,7 @@ class PassiveGrowth(Part):
         """
         order = self.order(body.node)
         if isinstance(self.engine, PassiveHidesSums):
-            return self.contests.winner(body, order)
+            return self.comparisons.winner(body, order)
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
         together = np.concatenate(named)
         if order is None or not len(together) or int(together.max()) >= len(order):
@@ -417,7 +417,7 @@ class PassiveGrowth(Part):
         return self._prepared.counter.end_tree(self.tree, shown)
 
 
-class PassiveContests(Part):
+class PassiveComparisons(Part):
     """Finds, with the active party, the winners among hidden sums for the nodes of ``growth``."""
 
     def __init__(self, machine: Machine, growth: PassiveGrowth) -> None:
@@ -438,24 +438,24 @@ class PassiveContests(Part):
         nodes, engine = body.level, self._growth.engine
         candidates = self._candidates(nodes)
         if not isinstance(engine, PassiveHidesSums):
-            raise ProtocolError("a contest of nodes whose sums are shown")
+            raise ProtocolError("a comparison of nodes whose sums are shown")
         place = self._place(body.chain)
-        limit = engine.contest_bytes(len(nodes), candidates, place)
+        limit = engine.comparison_bytes(len(nodes), candidates, place)
         self._circuits.begin(peer, body.tree, nodes, limit)
         follow = partial(self._follow, body.chain, body.node)
         then = partial(self._with_winners, nodes)
-        self._run(WINNERS, engine.find_winners(nodes, place), then, follow)
+        self._run(WINNERS, engine.compare(nodes, place), then, follow)
 
     def _candidates(self, nodes: Sequence[int]) -> int:
-        """The number of candidates of each of the contested ``nodes``.
+        """The number of candidates of each of the compared ``nodes``.
 
         Raises:
             ProtocolError: it is not their turn, or they have no such candidates.
         """
-        self._growth.asked.contest(nodes)
+        self._growth.asked.compare(nodes)
         counts = {0 if order is None else len(order) for order in map(self._growth.order, nodes)}
         if len(counts) > 1:
-            raise ProtocolError("a contest of nodes that have other candidates")
+            raise ProtocolError("a comparison of nodes that have other candidates")
         return counts.pop()
 
     def _place(self, chain: tuple[str, ...]) -> Place:
@@ -485,7 +485,7 @@ class PassiveContests(Part):
 
     @on_message(training.BestSoFar)
     def _on_best_so_far(self, peer: str, body: training.BestSoFar) -> None:
-        """Take the best so far of a contest, which may not have begun here."""
+        """Take the best so far of a comparison, which may not have begun here."""
         if body.tree != self._growth.tree or peer == self._growth.terms.active:
             raise ProtocolError(f"shares of node {body.node}, out of place")
         self._handed.take(peer, body.node, [unpack_payload(body.payload)])
@@ -560,7 +560,7 @@ class AskedNodes:
         """Rounds of questions by node."""
         self._splits: set[int] = set()
         self._decoys: set[int] = set()
-        self._contested: set[int] = set()
+        self._compared: set[int] = set()
         self._nodes_per_question = 2 * nodes_per_query
         self._may_split: Counter[int] = Counter()
         """The number of asked nodes, by depth."""
@@ -580,19 +580,19 @@ class AskedNodes:
         self._add_splits(parent(node))
         self._may_split[here] += self._nodes_per_question if first else 0
 
-    def contest(self, nodes: Sequence[int]) -> None:
-        """Note a contest for ``nodes``, whose sums are hidden.
+    def compare(self, nodes: Sequence[int]) -> None:
+        """Note a comparison for ``nodes``, whose sums are hidden.
 
         Raises:
-            ProtocolError: there are no nodes, or one was not asked about, or was contested before.
+            ProtocolError: there are no nodes, or one was not asked about or was compared before.
         """
         for node in nodes:
             asked = node in self._rounds or (node > ROOT and sibling(node) in self._rounds)
-            if not asked or node in self._contested:
-                raise ProtocolError(f"a contest of node {node}, which is not next")
-            self._contested.add(node)
+            if not asked or node in self._compared:
+                raise ProtocolError(f"a comparison of node {node}, which is not due")
+            self._compared.add(node)
         if not nodes:
-            raise ProtocolError("a contest of no nodes")
+            raise ProtocolError("a comparison of no nodes")
 
     def split(self, node: int) -> None:
         """Note that this party splits ``node``.

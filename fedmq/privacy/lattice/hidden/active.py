@@ -14,7 +14,7 @@ from fedmq.privacy.engine import (
     Answer,
     AskedNode,
     BroadcastPiece,
-    Contest,
+    Comparison,
     Directions,
     HidesSums,
     Place,
@@ -110,21 +110,22 @@ class HiddenActive(HidesSums):
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
         return self._source.read_directions(peer, tree, node, rows)
 
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         return garbler_bytes(HiddenLevel(self._field, nodes, candidates, place))
 
-    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
-        inputs = NodeInputs.of(contest.totals, contest.best, self._scale, self._params, self._field)
+    def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
+        totals, best = comparison.totals, comparison.best
+        inputs = NodeInputs.of(totals, best, self._scale, self._params, self._field)
         evaluator = LevelEvaluator(
             self._field,
-            np.stack([self._source.shares(peer, node) for node in contest.nodes]),
+            np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
             inputs,
             self._receivers[peer],
             self._permutation,
             self._tweaks[peer],
-            contest.place,
+            comparison.place,
         )
-        first, level = contest.nodes[0], evaluator.level
+        first, level = comparison.nodes[0], evaluator.level
         yield Reply(first, pieces_of())  # both sides take tweaks in this order
         evaluator, made = yield from computed(choose_carries, evaluator)
         for step in (choose_squares, choose_labels):

@@ -109,10 +109,10 @@ class HiddenPassive(PassiveHidesSums):
     def forget_tree(self) -> None:
         self._source.forget_tree()
 
-    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         return evaluator_bytes(HiddenLevel(self._field, nodes, candidates, place))
 
-    def find_winners(
+    def compare(
         self, nodes: Sequence[int], place: Place
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         garbler = LevelGarbler(

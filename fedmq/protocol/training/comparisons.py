@@ -1,10 +1,11 @@
 """How are winners found where sums are hidden?
 
-The active party contests the nodes of a level with each peer (`Contests`), once it knows all
-about them (`LevelContests`). The two halves of the engine find the winner by circuits: parcels, one
-after the other, each in pieces that are messages (`Circuits`, of both parties). A half sends and
-waits as its plan says. The pieces of a parcel stay in memory until the half reads it. If several
-parties compete, each hands the best so far on to the next in the chain (`HandedOn`).
+The active party compares the best candidates of a level's nodes with those of each peer
+(`Comparisons`), once it knows all about the nodes (`LevelComparisons`). The two halves of the
+engine compare by circuits: parcels, one after the other, each in pieces that are messages
+(`Circuits`, of both parties). A half sends and waits as its plan says. The pieces of a parcel stay
+in memory until the half reads it. If several parties compete, each hands the best so far on to the
+next in the chain (`HandedOn`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
-from fedmq.privacy.engine import Contest, HidesSums, Place, SplitOffer
+from fedmq.privacy.engine import Comparison, HidesSums, Place, SplitOffer
 from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Handed, HandOn, Reply, Values
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.training.claims import ConsistencyCheck
 from fedmq.protocol.training.offers import NodeRows
 from fedmq.protocol.training.states import WINNERS
 
-__all__ = ["Circuits", "Contests", "HandedOn", "LevelContests"]
+__all__ = ["Circuits", "Comparisons", "HandedOn", "LevelComparisons"]
 
 
-class Contests(Part):
-    """Contests the nodes of a level with each peer, if sums are hidden.
+class Comparisons(Part):
+    """Compares the best candidates of a level's nodes with those of each peer, if sums are hidden.
 
     ``add_offers`` takes the offers of an owner for some nodes.
     """
@@ -50,7 +51,7 @@ class Contests(Part):
         self._engine = engine
         self._owners = owners
         self._add_offers = add_offers
-        self._level: LevelContests
+        self._level: LevelComparisons
         self._circuits = Circuits(self._send, self._resume, opens=True)
         self._handed = HandedOn(self._resume)
 
@@ -58,38 +59,38 @@ class Contests(Part):
         self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
     ) -> None:
         """Begin a level: the ``nodes`` of the tree of ``builder``."""
-        self._level = LevelContests(nodes, peers, builder, params)
+        self._level = LevelComparisons(nodes, peers, builder, params)
 
     def offered(self, nodes: Sequence[int], offers: Sequence[SplitOffer]) -> None:
         """Take the active party's own best offers for ``nodes``, which peers must beat."""
         self._level.own_gains |= zip(nodes, (offer.gain for offer in offers), strict=True)
-        self._contest()
+        self._compare()
 
     def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
         """``peer`` has answered for so many candidates in each of ``nodes``."""
         self._level.answered(peer, nodes, candidates)
-        self._contest()
+        self._compare()
 
-    def _contest(self) -> None:
-        """Find the winners of all nodes that are ready for a contest."""
-        for nodes, contests in self._level.next():
-            for peer in self._level.peers - set(contests):
+    def _compare(self) -> None:
+        """Find the winners of all nodes that are ready to be compared."""
+        for nodes, comparisons in self._level.next():
+            for peer in self._level.peers - set(comparisons):
                 self._with_winners(peer, nodes, np.zeros(len(nodes), np.bool_))
-            chain = tuple(contests)
-            for peer, (candidates, contest) in contests.items():
-                self._begin_contest(peer, chain, candidates, contest)
+            chain = tuple(comparisons)
+            for peer, (candidates, comparison) in comparisons.items():
+                self._begin(peer, chain, candidates, comparison)
 
-    def _begin_contest(
-        self, peer: str, chain: tuple[str, ...], candidates: int, contest: Contest
+    def _begin(
+        self, peer: str, chain: tuple[str, ...], candidates: int, comparison: Comparison
     ) -> None:
-        nodes, tree = contest.nodes, self._level.tree
-        limit = self._engine.contest_bytes(len(nodes), candidates, contest.place)
+        nodes, tree = comparison.nodes, self._level.tree
+        limit = self._engine.comparison_bytes(len(nodes), candidates, comparison.place)
         self._circuits.begin(peer, tree, nodes, limit, chain if len(chain) > 1 else ())
         self._run(
             WINNERS,
-            self._engine.find_winners(peer, contest),
+            self._engine.compare(peer, comparison),
             partial(self._circuits_end, peer, nodes),
-            partial(self._follow_circuits, peer, chain[contest.place.number - 2], nodes[0]),
+            partial(self._follow_circuits, peer, chain[comparison.place.number - 2], nodes[0]),
             ConsistencyCheck(peer, tree, nodes[0]),
         )
 
@@ -127,12 +128,12 @@ class Contests(Part):
         return self._level.gain(peer, node, left)
 
 
-class LevelContests:
-    """Decides which ``nodes`` are contested with ``peers``, and when, if sums are hidden.
+class LevelComparisons:
+    """Decides which ``nodes`` are compared with ``peers``, and when, if sums are hidden.
 
-    Contests begin once all nodes were asked about. A contest takes nodes with the same number of
-    candidates: a whole level, or single nodes if nodes draw their columns. It also takes the active
-    party's own best of each node.
+    Comparisons begin once all nodes were asked about. A comparison takes nodes with the same
+    number of candidates: a whole level, or single nodes if nodes draw their columns. It also takes
+    the active party's own best of each node.
     """
 
     def __init__(
@@ -158,8 +159,8 @@ class LevelContests:
         """``peer`` has answered for so many candidates in each of ``nodes``."""
         self._candidates[peer] |= zip(nodes, candidates, strict=True)
 
-    def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Contest]]]]:
-        """Groups of nodes, once the level is known: by peer, candidates per node and contest.
+    def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Comparison]]]]:
+        """Groups of nodes, once the level is known: by peer, candidates per node and comparison.
 
         Peers come in the order of the chain; peers without a candidate are left out.
         """
@@ -174,7 +175,7 @@ class LevelContests:
             yield (
                 group,
                 {
-                    peer: (counted[peer], self._contest(group, Place(number, len(chain))))
+                    peer: (counted[peer], self._comparison(group, Place(number, len(chain))))
                     for number, peer in enumerate(chain, start=1)
                 },
             )
@@ -186,10 +187,10 @@ class LevelContests:
         claim.check_count(max(counts), min(counts))
         return counts[0]
 
-    def _contest(self, nodes: tuple[int, ...], place: Place) -> Contest:
+    def _comparison(self, nodes: tuple[int, ...], place: Place) -> Comparison:
         best = [self.own_gains[node] for node in nodes]
         totals = np.stack([self._builder.totals(node) for node in nodes])
-        return Contest(nodes, totals, np.array(best, np.float32), place)
+        return Comparison(nodes, totals, np.array(best, np.float32), place)
 
     def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.
@@ -202,7 +203,7 @@ class LevelContests:
         return gain
 
 
-_MOST_UNREAD = 2**10  # contests; one at a time is begun unless nodes draw their columns
+_MOST_UNREAD = 2**10  # comparisons; one begins at a time unless nodes draw their columns
 
 
 @dataclass(slots=True)
@@ -322,7 +323,7 @@ class Circuits:
 
 
 Key = tuple[str, int]
-"""The party that hands on, and the first node of a contest."""
+"""The party that hands on, and the first node of a comparison."""
 
 
 class HandedOn:
