@@ -65,8 +65,8 @@ class ActiveTree:
     metrics of the model without the tree. ``margin`` float32 (rows,): the margins of all rows with
     the tree; None once a later tree supersedes it. With ``adds_alone`` the margin holds this tree's
     contribution alone, and no later tree supersedes it: DART weighs trees anew. ``table``: the
-    digest of the table on which the tree grew; empty if none was taken. ``turns``: the number of
-    models that grow in turns, a tree each, each from the margin of its own last tree.
+    digest of the table on which the tree grew; empty if none was taken. ``folds``: the number of
+    models of a cross-validation; each grows a tree in turn, from its own last margin.
     """
 
     number: int
@@ -76,7 +76,7 @@ class ActiveTree:
     margin: NDArray[np.float32] | None
     table: str = ""
     adds_alone: bool = False
-    turns: int = 1
+    folds: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

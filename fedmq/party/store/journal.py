@@ -310,7 +310,7 @@ class SessionStore:
             tree, data, margin = row_of(checkpoint, first=bool(first))
             needless = tree - _MARGINS
             if isinstance(checkpoint, ActiveTree):
-                needless = -1 if checkpoint.adds_alone else needless - (checkpoint.turns - 1)
+                needless = -1 if checkpoint.adds_alone else needless - (checkpoint.folds - 1)
             connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
             connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
@@ -405,8 +405,8 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
     data["before"] = dict(checkpoint.before)
     if checkpoint.adds_alone:
         data["adds_alone"] = True
-    if checkpoint.turns > 1:
-        data["turns"] = checkpoint.turns
+    if checkpoint.folds > 1:
+        data["turns"] = checkpoint.folds
     margin = None if checkpoint.margin is None else checkpoint.margin.astype("<f4").tobytes()
     return checkpoint.number, json.dumps(data), margin
 

@@ -124,7 +124,7 @@ class ActiveGrowth(Part):
             params,
             self._builder,
             terms.first_order,
-            terms.turns,
+            terms.folds,
         )
         self._choice = Winners(params)
         self._to_broadcast = 0

@@ -46,12 +46,12 @@ class FoldModels:
         saved: Sequence[ActiveTree] = (),
     ) -> None:
         self.saved = tuple(saved)
-        self.turns = len(table.folds)
+        self.folds = len(table.folds)
         self._table = table
         self._params = params
         alone = params.model_copy(update={"early_stopping_rounds": None})
         self._models = [
-            ModelBuilder(table.of_fold(fold), alone, engine, saved[number :: self.turns])
+            ModelBuilder(table.of_fold(fold), alone, engine, saved[number :: self.folds])
             for number, fold in enumerate(table.folds)
         ]
         self.next_tree = 0
@@ -64,21 +64,21 @@ class FoldModels:
     @property
     def total_trees(self) -> int:
         """The trees of all models together."""
-        return self._params.total_trees * self.turns
+        return self._params.total_trees * self.folds
 
     @property
     def trees_alone(self) -> int:
         """The number of first trees that are the active party's alone."""
-        return self._params.trees_alone * self.turns
+        return self._params.trees_alone * self.folds
 
     @property
     def _model(self) -> ModelBuilder:
         """The model whose turn it is."""
-        return self._models[self.next_tree % self.turns]
+        return self._models[self.next_tree % self.folds]
 
     @property
     def _round_trees(self) -> int:
-        return self._params.trees_per_round * self.turns
+        return self._params.trees_per_round * self.folds
 
     def start(self) -> Plan[None]:
         """Find the prediction before the first tree of each model, and begin without trees."""
@@ -89,7 +89,7 @@ class FoldModels:
     def rewind(self, trees: int) -> None:
         """Go back to the first ``trees`` saved trees; to none if any of their margins are lost."""
         for fold, model in enumerate(self._models):
-            model.rewind(len(range(fold, trees, self.turns)))
+            model.rewind(len(range(fold, trees, self.folds)))
         if sum(model.next_tree for model in self._models) < trees:
             self.rewind(0)
             return
@@ -97,7 +97,7 @@ class FoldModels:
         self._rounds, self._stopping = [], None
         complete = trees // self._round_trees
         for number in range(1, complete):
-            self._remember([self._before(fold, number) for fold in range(self.turns)])
+            self._remember([self._before(fold, number) for fold in range(self.folds)])
         begun = [tree < trees for tree in self._first_trees(complete)]
         self._metrics = [
             self._before(fold, complete) if known else None for fold, known in enumerate(begun)
@@ -105,7 +105,7 @@ class FoldModels:
 
     def _first_trees(self, number: int) -> range:
         """The first tree of each fold in round ``number``, from 0."""
-        return range(number * self._round_trees, number * self._round_trees + self.turns)
+        return range(number * self._round_trees, number * self._round_trees + self.folds)
 
     def _before(self, fold: int, number: int) -> Metrics:
         """The metrics of a fold before round ``number``, saved with the round's first tree."""
@@ -113,14 +113,14 @@ class FoldModels:
 
     def derive(self) -> Plan[tuple[Gradients, dict[str, float]]]:
         """The gradients of the next tree, and the figures of the last round."""
-        turn, gradients = self.next_tree % self.turns, None
+        due, gradients = self.next_tree % self.folds, None
         for fold, model in enumerate(self._models):
-            if fold != turn and self._metrics[fold] is not None:
+            if fold != due and self._metrics[fold] is not None:
                 continue
             derived, metrics = yield from model.derive()
             if self._metrics[fold] is None:
                 self._metrics[fold] = metrics
-            if fold == turn:
+            if fold == due:
                 gradients = replace(derived, tree=self.next_tree)
         assert gradients is not None
         return gradients, {name: figures[-1] for name, figures in self._figures(self._known)}
@@ -135,8 +135,8 @@ class FoldModels:
         """Add the metrics of the last round, unless known; the next tree begins with them."""
         if len(self._rounds) < self.next_tree // self._round_trees:
             self._remember(self._known[0])
-        metrics = self._metrics[self.next_tree % self.turns]
-        within_round = self.next_tree % self._round_trees >= self.turns
+        metrics = self._metrics[self.next_tree % self.folds]
+        within_round = self.next_tree % self._round_trees >= self.folds
         self._model.before = {} if within_round or metrics is None else metrics
 
     def _remember(self, metrics: Sequence[Metrics]) -> None:
@@ -193,10 +193,10 @@ class FoldModels:
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
         """Add a finished tree and its ``increments`` of the margins; returns its checkpoint."""
         checkpoint = self._model.add(tree, increments)
-        checkpoint = replace(checkpoint, number=self.next_tree, turns=self.turns)
+        checkpoint = replace(checkpoint, number=self.next_tree, folds=self.folds)
         self.next_tree += 1
         if self.next_tree % self._round_trees == 0:
-            self._metrics = [None] * self.turns
+            self._metrics = [None] * self.folds
         return checkpoint
 
     def finished(
@@ -208,7 +208,7 @@ class FoldModels:
         return CrossValidated(
             name=name,
             parties=parties,
-            folds=self.turns,
+            folds=self.folds,
             params=self._params,
             figures=dict(self._figures(self._rounds[:end])),
             rounds=len(self._rounds),

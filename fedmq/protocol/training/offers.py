@@ -238,7 +238,7 @@ class OwnCandidates:
 
     ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
     and the interaction constraints that hold it.
-    ``first_order``: whether g alone scores them, as it scores the others'. ``turns``: the number of
+    ``first_order``: whether g alone scores them, as it scores the others'. ``folds``: the number of
     models that grow a tree each, with the same columns drawn.
     """
 
@@ -250,7 +250,7 @@ class OwnCandidates:
         params: TrainParams,
         builder: NodeRows,
         first_order: bool,
-        turns: int = 1,
+        folds: int = 1,
     ) -> None:
         self._bins = columns.bins
         self._signs = signs
@@ -258,7 +258,7 @@ class OwnCandidates:
         self._params = params
         self._builder = builder
         self._first_order = first_order
-        self._candidates = columns.of_tree(builder.gradients.tree // turns)
+        self._candidates = columns.of_tree(builder.gradients.tree // folds)
 
     def of_node(self, node: int) -> CandidateTable:
         """The candidates of a node."""

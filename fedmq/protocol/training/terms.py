@@ -117,8 +117,8 @@ class ActiveTable:
             )
 
     @property
-    def turns(self) -> int:
-        """The number of models that grow on the table in turns."""
+    def fold_count(self) -> int:
+        """The number of models that grow on the table: at least 1."""
         return max(1, len(self.folds))
 
     def of_fold(self, fold: Fold) -> Self:
@@ -448,8 +448,8 @@ class TrainingTerms:
     hides_sums: bool
     first_order: bool
     """Whether g alone scores candidates."""
-    turns: int
-    """The number of models that grow a tree each in turns."""
+    folds: int
+    """The number of models; each grows a tree in turn."""
     category_sets: bool
     """Whether peers that agree split columns of categories by sets."""
     decoys: bool
@@ -482,12 +482,12 @@ class TrainingTerms:
             ColumnConstraints(party, peers, table, params, engine),
             parties,
             {name: number for number, name in enumerate(parties)},
-            params.total_trees * table.turns,
-            params.trees_alone * table.turns,
+            params.total_trees * table.fold_count,
+            params.trees_alone * table.fold_count,
             engine.traits.hides_rows,
             engine.hides_sums,
             engine.first_order,
-            table.turns,
+            table.fold_count,
             category_sets and params.max_cat_to_onehot is not None,
             decoys,
         )
@@ -517,7 +517,7 @@ class TrainingTerms:
             outputs=params.vector_outputs,
             colsample_bylevel=params.colsample_bylevel,
             colsample_bynode=params.colsample_bynode,
-            folds=table.turns,
+            folds=table.fold_count,
             max_cat_to_onehot=by_sets or 0,
             decoys=self.decoys,
         )

@@ -164,9 +164,9 @@ async def test_models_that_grow_in_turns_keep_their_last_margins_and_one_more(
 ) -> None:
     await store.begin(SESSION)
     for number in range(6):
-        await store.save("one", replace(active_tree(number), turns=3))
+        await store.save("one", replace(active_tree(number), folds=3))
     saved = await store.checkpoints("one")
-    assert [tree.turns for tree in saved if isinstance(tree, ActiveTree)] == [3] * 6
+    assert [tree.folds for tree in saved if isinstance(tree, ActiveTree)] == [3] * 6
     kept = [isinstance(tree, ActiveTree) and tree.margin is not None for tree in saved]
     assert kept == [False, False, True, True, True, True]
 
