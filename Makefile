@@ -22,7 +22,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
-.PHONY: bench-reading bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: bench-console bench-console-day chromium screenshots
 
 help: ## this list
@@ -123,8 +123,8 @@ bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, 
 	$(data)
 	@$(BIN)/python -m benchmarks.merged_cells "$(DATA)" --page docs/measured/merged-cells.md
 
-bench-told-columns: $(VENV)/bench.stamp ## what sums and directions tell of another party's columns, by engine
-	@$(BIN)/python -m benchmarks.told_columns --page docs/measured/told-columns.md
+bench-disclosed-columns: $(VENV)/bench.stamp ## what sums and directions tell of another party's columns, by engine
+	@$(BIN)/python -m benchmarks.disclosed_columns --page docs/measured/disclosed-columns.md
 
 bench-reading: $(VENV)/bench.stamp postgresql ## how long a million rows take to read, and ids to look up
 	@$(BIN)/python -m benchmarks.reading --page docs/measured/reading.md

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LABEL_HOLDER, ShownColumns, Tree, text_of
+from fedmq.boosting.model.tree import LABEL_HOLDER, DisclosedColumns, Tree, text_of
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import ConfigError
 
@@ -227,11 +227,12 @@ class Explainer:
     def of(
         cls,
         served: ServedForest,
-        shown: Mapping[str, ShownColumns],
+        disclosed: Mapping[str, DisclosedColumns],
         texts: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make the explainer; ``shown`` is by party, and an owner that shows nothing is one player.
+        """Make the explainer.
 
+        ``disclosed``: by party; an owner that discloses nothing is one player.
         ``texts``: the active party's own reasons, by name of a column.
 
         Raises:
@@ -249,7 +250,7 @@ class Explainer:
         player[own] = table.column_of[table.feature[served.forest.record[own]]]
         for owner, party in served.asked.items():
             nodes = np.flatnonzero(served.forest.owner == owner)
-            first, columns = len(players), shown.get(party)
+            first, columns = len(players), disclosed.get(party)
             if columns is None:
                 player[nodes] = first
                 players.append(Player(party, None))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, LookupTable, ShownColumns, Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, DisclosedColumns, LookupTable, Tree
 from fedmq.errors import ConfigError, DataError
 
 __all__ = [
@@ -75,7 +75,7 @@ def importance(
 def owned_importance(
     share: ActiveShare,
     kind: ImportanceKind,
-    shared: Mapping[str, ShownColumns] = MappingProxyType({}),
+    shared: Mapping[str, DisclosedColumns] = MappingProxyType({}),
 ) -> dict[tuple[str, str], float]:
     """By party and column what the active party sees: its own columns by name, others as "".
 
@@ -130,7 +130,7 @@ def _splits(tree: Tree) -> Iterator[int]:
 
 
 def shown(
-    share: ActiveShare | PassiveShare, shared: Mapping[str, ShownColumns] | None = None
+    share: ActiveShare | PassiveShare, shared: Mapping[str, DisclosedColumns] | None = None
 ) -> dict[str, Any]:
     """The view of the owner of ``share``: its own columns by name, others' as ``shared``."""
     table = share.lookup_table

@@ -36,13 +36,13 @@ __all__ = [
     "Agreed",
     "Bools",
     "Directions",
+    "DisclosedColumns",
     "Float32s",
     "Forest",
     "Int16s",
     "Int32s",
     "Leaves",
     "LookupTable",
-    "ShownColumns",
     "Tree",
     "TreeArrays",
     "text_of",
@@ -302,8 +302,10 @@ class LookupTable(BaseModel):
         return left
 
 
-class ShownColumns(BaseModel):
-    """``column`` int32 (records,): the number of each record's column, in the order of first use.
+class DisclosedColumns(BaseModel):
+    """The columns of records that an owner discloses, by number.
+
+    ``column`` int32 (records,): the number of each record's column, in the order of first use.
 
     ``texts`` by column: the reason that its owner publishes, or "".
     """
@@ -340,13 +342,13 @@ class ShownColumns(BaseModel):
 class Agreed(BaseModel):
     """The owners' agreement at a model's activation.
 
-    ``columns`` of the owners that show them. While any owner is ``refusing``, no score has reasons.
-    Owners not named here are one player each.
+    ``columns`` of the owners that disclose them. Owners not named here are one player each. While
+    any owner is ``refusing``, no score has reasons.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    columns: Mapping[str, ShownColumns] = {}
+    columns: Mapping[str, DisclosedColumns] = {}
     refusing: tuple[str, ...] = ()
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import Chains, RecordPlaces, is_below
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.tree import ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns
 from fedmq.boosting.splits import ROOT
 from fedmq.computation import computation
 from fedmq.errors import DaemonError, ProtocolError, RateLimited, Refused, RowsUnavailable
@@ -223,9 +223,9 @@ class LoadedShare:
     chains: Chains
     rows: Rows | Lookup
 
-    def columns(self, texts: Mapping[str, str]) -> ShownColumns:
+    def columns(self, texts: Mapping[str, str]) -> DisclosedColumns:
         """The columns of the records that trees use; ``texts``: the published texts, by name."""
-        return ShownColumns.of(self.share.lookup_table, len(self.chains), texts)
+        return DisclosedColumns.of(self.share.lookup_table, len(self.chains), texts)
 
     def hosted(self, source: ServingSource) -> HostedShare:
         """The share with its rows from ``source``."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.envelope import Envelope
@@ -62,7 +62,7 @@ class InferenceService(Service):
             if explain != "column":
                 return None
             texts = self.context.config.data.reasons
-            return record_columns(ShownColumns.of(share.lookup_table, records, texts))
+            return record_columns(DisclosedColumns.of(share.lookup_table, records, texts))
 
         machine = PassiveInference(header.sender, load, lambda _: agreed.result(), columns)
         running = self.context.sessions.open(

@@ -19,7 +19,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.tree import ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns
 from fedmq.errors import DaemonError, DataError, FedmqError, MessageError, ProtocolError, Refused
 from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.messages.body import Body
@@ -115,12 +115,12 @@ class ModelRequestService(Service):
             if "columns" in (answer := answers.get(party, {})):
                 records = sum(int((tree.owner == owner).sum()) for tree in share.trees)
                 try:
-                    shown = columns_of(party, answer.pop("columns"), records)
+                    columns = columns_of(party, answer.pop("columns"), records)
                 except ProtocolError as error:
                     answer["refused"] = str(error)
                 else:
-                    assert shown is not None
-                    shared[party] = shown
+                    assert columns is not None
+                    shared[party] = columns
         await asyncio.to_thread(keep_column_names, state, model, shared)
         return answers
 
@@ -268,8 +268,8 @@ def _delete(context: PartyContext, _: Header, asked: ModelDelete) -> ModelDelete
 def _name_columns(context: PartyContext, _: Header, asked: ModelColumns) -> ModelColumnNames:
     table = _share(context, asked.model).lookup_table
     names = {name: name[:_LONGEST_NAME] for name in table.columns}
-    shown = ShownColumns.of(table, len(table), names)
-    return ModelColumnNames(columns=record_columns(shown))
+    disclosed = DisclosedColumns.of(table, len(table), names)
+    return ModelColumnNames(columns=record_columns(disclosed))
 
 
 def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
@@ -431,22 +431,22 @@ def keep_share(state: Path, table: Callable[[], PassiveTable], share: PassiveSha
 # Statements about a model, from others and for others
 
 
-_NAMES: Format[dict[str, ShownColumns]] = json_of(dict[str, ShownColumns])
+_NAMES: Format[dict[str, DisclosedColumns]] = json_of(dict[str, DisclosedColumns])
 
 
-def column_names(state: Path) -> Documents[dict[str, ShownColumns]]:
+def column_names(state: Path) -> Documents[dict[str, DisclosedColumns]]:
     """By model and party, the column names that other parties have disclosed."""
     return Documents(
         state / "columns", _NAMES, "is damaged; delete it, and ask for the names again"
     )
 
 
-def read_column_names(state: Path, model: str) -> dict[str, ShownColumns]:
+def read_column_names(state: Path, model: str) -> dict[str, DisclosedColumns]:
     """Column names by party; DataError if the file is damaged."""
     return column_names(state).find(model) or {}
 
 
-def keep_column_names(state: Path, model: str, shared: Mapping[str, ShownColumns]) -> None:
+def keep_column_names(state: Path, model: str, shared: Mapping[str, DisclosedColumns]) -> None:
     """Add these to earlier disclosures of other parties; ConfigError if the disk refuses."""
     column_names(state).keep(model, {**read_column_names(state, model), **shared})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
@@ -41,7 +41,7 @@ class ActiveDeployment(Machine):
         self._mode = mode
         self._only_asks = only_asks
         self._waiting: set[str] = set()
-        self._columns: dict[str, ShownColumns] = {}
+        self._columns: dict[str, DisclosedColumns] = {}
         self._refusing: list[str] = []
 
     def is_done_with(self, peer: str) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import Forest, ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns, Forest
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
@@ -202,7 +202,7 @@ class ExplainedInference(ActiveInference):
         self._served = ServedForest.of(share)
         self._owners = {party: owner for owner, party in self._served.asked.items()}
         self._texts = dict(texts or {})
-        self._columns: dict[str, ShownColumns] = {}
+        self._columns: dict[str, DisclosedColumns] = {}
         self._parts: list[ShownRows] = []
         self._open: set[tuple[str, int]] = set()
         """The owners and parts without an answer yet."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.contributions import Explainer, Player
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import Forest, ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns, Forest
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import computation
@@ -76,7 +76,7 @@ def explain_rows(
     served: ServedForest,
     values: NDArray[np.float32],
     parts: tuple[ShownRows, ...],
-    columns: Mapping[str, ShownColumns],
+    columns: Mapping[str, DisclosedColumns],
     texts: Mapping[str, str],
     unknown: Mapping[str, NDArray[np.bool_]],
     base_margin: NDArray[np.float32] | None = None,

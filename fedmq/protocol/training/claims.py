@@ -33,7 +33,7 @@ __all__ = [
     "ColumnMarks",
     "ConsistencyCheck",
     "RecordNumbers",
-    "shown_categories",
+    "disclosed_categories",
     "shown_constraints",
     "shown_signs",
 ]
@@ -176,7 +176,7 @@ class CandidateConstraints:
 # Sets of categories: the candidates of each column, in their owner's order.
 
 
-def shown_categories(table: CandidateTable, order: NDArray[np.int64]) -> tuple[Array, ...]:
+def disclosed_categories(table: CandidateTable, order: NDArray[np.int64]) -> tuple[Array, ...]:
     """The field of the first piece of a reply; ``order``: the shown candidates of ``table``."""
     positions = np.full(len(table), -1, np.int64)
     positions[order] = np.arange(len(order))

@@ -61,7 +61,7 @@ from fedmq.protocol.training.candidates import (
     recorded,
     went_left,
 )
-from fedmq.protocol.training.claims import ColumnMarks, shown_categories
+from fedmq.protocol.training.claims import ColumnMarks, disclosed_categories
 from fedmq.protocol.training.comparisons import Circuits, HandedOn
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
@@ -300,7 +300,7 @@ class PassiveGrowth(Part):
             candidates = self.candidates.of_node(step.node)
             disclosed = self._marks.shown(step.node, candidates.columns[order])
             if candidates.categories:
-                disclosed["categories"] = shown_categories(candidates, order)
+                disclosed["categories"] = disclosed_categories(candidates, order)
         for index, values in enumerate(step.pieces):
             self._send(
                 self.terms.active,

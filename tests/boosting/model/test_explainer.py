@@ -15,7 +15,7 @@ from pydantic import ValidationError
 import fedmq
 from fedmq.boosting.model.contributions import Explainer, Player
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LEAF, LookupTable, ShownColumns, text_of
+from fedmq.boosting.model.tree import LEAF, DisclosedColumns, LookupTable, text_of
 from tests.boosting.tables import scattered
 
 ROWS = 250
@@ -50,10 +50,10 @@ def directions(model: fedmq.SimulatedModel, served: ServedForest) -> NDArray[np.
     return served.directions(TABLES["active"], bitmaps)
 
 
-def shown(model: fedmq.SimulatedModel, served: ServedForest) -> dict[str, ShownColumns]:
+def shown(model: fedmq.SimulatedModel, served: ServedForest) -> dict[str, DisclosedColumns]:
     tables = {party: share.lookup_table for party, share in model.passive_shares.items()}
     return {
-        party: ShownColumns.of(tables[party], len(served.node_of[owner]), {})
+        party: DisclosedColumns.of(tables[party], len(served.node_of[owner]), {})
         for owner, party in served.asked.items()
     }
 
@@ -90,7 +90,7 @@ def test_where_all_show_their_columns_the_values_are_xgboost_s(params: dict[str,
 
 
 def _name(
-    model: fedmq.SimulatedModel, columns: dict[str, ShownColumns], player: Player
+    model: fedmq.SimulatedModel, columns: dict[str, DisclosedColumns], player: Player
 ) -> str | int | None:
     if player.party == "active":
         return player.column
@@ -176,13 +176,13 @@ def test_columns_have_numbers_in_the_order_of_their_first_use_and_their_owner_s_
     table = LookupTable.empty(("city=Ulm", "income", "born.age", "city=Bonn"))
     table = table.appended([2, 0, 2, 3, 1], [0.0] * 5, [True] * 5)
     words = {"born": "young", "city": "where they live", "income": "little income"}
-    columns = ShownColumns.of(table, 4, words)
+    columns = DisclosedColumns.of(table, 4, words)
     assert columns.column.tolist() == [0, 1, 0, 2]
     assert columns.texts == ("young", "where they live", "where they live")
     assert text_of("income", {}) == ""
     assert text_of("income=low", {"income=low": "low", "income": "income"}) == "low"
     assert text_of("incomes", words) == ""
     with pytest.raises(ValidationError, match="not numbered from 0 in the order"):
-        ShownColumns(column=[1, 0], texts=("a", "b"))
+        DisclosedColumns(column=[1, 0], texts=("a", "b"))
     with pytest.raises(ValidationError, match="not numbered from 0 in the order"):
-        ShownColumns(column=[0, 0], texts=("a", "b"))
+        DisclosedColumns(column=[0, 0], texts=("a", "b"))

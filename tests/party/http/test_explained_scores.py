@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 from fedmq import Client
-from fedmq.boosting.model.tree import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.client import ScoreList
 from fedmq.party.http.predict import ARROW
 from fedmq.protocol.online.options import Mode
@@ -28,7 +28,7 @@ def agreed(world: World) -> Agreed:
     telco = world.shares["telco"]
     table, records = telco.share.lookup_table, len(telco.chains)
     words = {table.feature_names[table.feature[0]]: "short time as a customer"}
-    return Agreed(columns={"telco": ShownColumns.of(table, records, words)})
+    return Agreed(columns={"telco": DisclosedColumns.of(table, records, words)})
 
 
 async def test_scores_come_with_their_strongest_reasons(world: World) -> None:

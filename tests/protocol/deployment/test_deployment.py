@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.model.tree import Agreed, ShownColumns
+from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.computation import Given
 from fedmq.errors import Aborted, DataError, Refused
 from fedmq.messages.array import Array
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_a_partys_data_stays_at_home(world: World) -> None:
 
 def test_the_active_party_keeps_to_which_reasons_the_others_agreed(world: World) -> None:
     share = world.shares["telco"]
-    columns = ShownColumns.of(share.share.lookup_table, len(share.chains), {})
+    columns = DisclosedColumns.of(share.share.lookup_table, len(share.chains), {})
     readies = {
         "telco": ModelReady(columns=record_columns(columns)),
         "retail": ModelReady(explain=False),
@@ -111,7 +111,7 @@ def test_the_active_party_keeps_to_which_reasons_the_others_agreed(world: World)
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ([0], "telco shows the columns of 1 records"),
+        ([0], "telco discloses the columns of 1 records"),
         (None, "telco numbers columns otherwise than from 0"),
     ],
     ids=["too few", "numbered wrong"],

@@ -12,6 +12,9 @@ import xgboost
 from fedmq.boosting.model.tree import ShownColumns
 from fedmq.boosting.xgboost_comparison.export import to_booster
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree, pooled_feature_names
+from fedmq.boosting.model.tree import DisclosedColumns
+from fedmq.boosting.xgboost.export import to_booster
+from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.computation import Given
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.inference import HopReply, InferenceAccept, InferenceHop, InferenceRows
@@ -49,7 +52,7 @@ def explaining(
         def columns(share: Any, records: int, peer: str = peer) -> Any:
             if peer not in showing:
                 return None
-            return record_columns(ShownColumns.of(share.lookup_table, records, {}))
+            return record_columns(DisclosedColumns.of(share.lookup_table, records, {}))
 
         machines[peer] = PassiveInference(ACTIVE, Given(rows), lambda _: None, columns)
     return machines

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns
 from fedmq.computation import Given
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceAccept
@@ -35,7 +35,7 @@ def test_no_message_of_reasons_tells_a_secret_but_which_records_share_a_column()
 
         def shown(share: Any, records: int, peer: str = peer) -> Any:
             known = texts.get(peer, {})
-            return record_columns(ShownColumns.of(share.lookup_table, records, known))
+            return record_columns(DisclosedColumns.of(share.lookup_table, records, known))
 
         machines[peer] = PassiveInference(ACTIVE, Given(rows), lambda _: None, shown)
     envelopes: list[Envelope] = []
@@ -74,7 +74,7 @@ def test_no_message_of_an_activation_tells_more_than_which_records_share_a_colum
     machines: dict[str, Machine] = {ACTIVE: ActiveDeployment("production", served, "bitmap")}
     for owner, peer in served.asked.items():
         table, records = shares[peer].lookup_table, len(served.node_of[owner])
-        columns = ShownColumns.of(table, records, {})
+        columns = DisclosedColumns.of(table, records, {})
         ready = ModelReady(columns=record_columns(columns))
         machines[peer] = PassiveDeployment(ACTIVE, Given(None), "", lambda _, held=ready: held)
     envelopes: list[Envelope] = []

@@ -13,7 +13,7 @@ from fedmq.errors import FedmqError, Inconsistent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.training import HistogramReply
 from fedmq.protocol.training.candidates import count_cells, kept_candidates
-from fedmq.protocol.training.claims import CandidateCategories, shown_categories
+from fedmq.protocol.training.claims import CandidateCategories, disclosed_categories
 
 
 def numbers(*values: int) -> Array:
@@ -71,9 +71,9 @@ TABLE = CandidateTable.of(BINS.cuts)
 
 def test_an_owner_shows_its_categories_in_its_own_order() -> None:
     order = np.array([5, 2, 0, 4, 1, 3])
-    [shown] = shown_categories(TABLE, order)
+    [shown] = disclosed_categories(TABLE, order)
     assert shown.numpy().tolist() == [2, 4, 1]
-    assert shown_categories(TABLE, np.array([5, 2, 0])) == ()  # a category is hidden
+    assert disclosed_categories(TABLE, np.array([5, 2, 0])) == ()  # a category is hidden
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""How much is the active party told of another party's columns, by sums and by directions?
+"""How much is disclosed to the active party of another party's columns, by sums and by directions?
 
 ::
 
-    python -m benchmarks.told_columns [--page FILE]
+    python -m benchmarks.disclosed_columns [--page FILE]
 
 The same trees under each engine, or nearly: rounded gradients and merged cells change them. What
 sums tell is what the audit's attack *bins from sums* reads; where no sum is shown it finds nothing
@@ -34,11 +34,12 @@ CASES: dict[str, dict[str, Any]] = {
     '`lattice`, `sums = "hidden"`': {"engine": "lattice", "engine_options": {"sums": "hidden"}},
 }
 HEAD = (
-    f"What an honest active party is told of another party's four columns in {TREES} trees of "
-    f"depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows. *Placed* and *candidate bits* are as "
-    "in [Merged cells](merged-cells.md), read from sums. *Directions*: of how many splits of the "
-    "other party a row's side is told, in all trees together. What sums tell is more: [exact sums "
-    "show the columns](../privacy/attacks.md#exact-sums-solved-together)."
+    "What is disclosed to an honest active party of another party's four columns in "
+    f"{TREES} trees of depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows. *Placed* and "
+    "*candidate bits* are as in [Merged cells](merged-cells.md), read from sums. *Directions*: of "
+    "how many splits of the other party a row's side is disclosed, in all trees together. What "
+    "sums tell is more: [exact sums show the columns]"
+    "(../privacy/attacks.md#exact-sums-solved-together)."
 )
 
 
@@ -63,14 +64,16 @@ def line_of(title: str, case: dict[str, Any]) -> str:
     model, found = audited(params, **settings)
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
     values = made_up()[:2]
-    told = sum(directions(tree, walk_pooled(tree, tables, values)) for tree in model.share.trees)
+    disclosed = sum(
+        directions(tree, walk_pooled(tree, tables, values)) for tree in model.share.trees
+    )
     placed = found.get("passive's cells between two cuts")
     read = found.get("passive's candidate bits, all links known")
     cells = (
         f"{placed.value:.2%}" if placed else "no sum",
         f"{read.value:.1%}" if read else "no sum",
         f"{read.chance:.1%}" if read else "",
-        f"{told:.1f}",
+        f"{disclosed:.1f}",
     )
     return f"| {title} | {' | '.join(cells)} |"
 
@@ -88,7 +91,13 @@ def main() -> None:
         lines.append(line_of(title, case))
         print(lines[-1], flush=True)
     if options.page:
-        write_page(options.page, "Columns told", "make bench-told-columns", HEAD, "\n".join(lines))
+        write_page(
+            options.page,
+            "Disclosed columns",
+            "make bench-disclosed-columns",
+            HEAD,
+            "\n".join(lines),
+        )
 
 
 if __name__ == "__main__":
