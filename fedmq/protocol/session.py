@@ -3,7 +3,7 @@
 The transport may lose, repeat, delay and reorder messages; the machine gets each once and in order.
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
 without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and the
-mailbox probes a peer that has been quiet for long. A message on its way to the broker is not
+mailbox probes a peer that has been silent for long. A message on its way to the broker is not
 resent; a confirmed one is resent only when its acknowledgement is overdue on this link. Early
 messages are kept packed, up to a limit in bytes; beyond the limit a message counts as lost, and its
 sender resends it. A broker with confirmed publishing rarely needs this; a link that breaks does.
@@ -136,7 +136,7 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """The timer after which a quiet ``peer`` is probed."""
+    """The timer after which a silent ``peer`` is probed."""
 
     peer: str
 
@@ -478,7 +478,7 @@ class Session:
                     effects += self._ended(received) if ends else self._drive(received)
                 if self.over:  # no later message will carry it
                     mail += self.mailbox.acknowledge(envelope.header.sender)
-                    mail += self._told_unknown(envelope)
+                    mail += self._tell_unknown(envelope)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
                 return effects + [effect for effect in mail if isinstance(effect, Transmit)]
             case TimerFired(Stall()):
@@ -515,7 +515,7 @@ class Session:
         )
         return self._drive(Cancelled(silent))
 
-    def _told_unknown(self, envelope: Envelope) -> list[Effect]:
+    def _tell_unknown(self, envelope: Envelope) -> list[Effect]:
         """A peer that aborted but still sends gets "session unknown"."""
         header, ends = envelope.header, isinstance(envelope.body, Abort | SessionUnknown)
         if header.sender not in self._gave_up or header.sequence == 0 or ends:

@@ -66,7 +66,7 @@ async def test_the_next_training_is_refused_at_its_opening_also_after_a_restart(
     assert await answered(federation) > spent
 
 
-async def test_of_two_trainings_at_once_one_is_refused_by_what_it_is_foretold(
+async def test_of_two_trainings_at_once_one_is_refused_by_what_it_is_expected_to_answer(
     federation: DaemonsInMemory,
 ) -> None:
     ends = await asyncio.gather(
@@ -78,12 +78,12 @@ async def test_of_two_trainings_at_once_one_is_refused_by_what_it_is_foretold(
     assert await answered(federation) <= 25
 
 
-async def test_consent_records_what_was_foretold(federation: DaemonsInMemory) -> None:
+async def test_consent_records_what_was_expected(federation: DaemonsInMemory) -> None:
     await federation.train("m", 2)
     log = federation.daemons["telco"].parts.context.consent.audit.log
-    [foretold] = [entry for entry in log.entries() if entry["event"] == "foretold"]
-    assert foretold["sums_per_row"] == round(2 * 3 * CANDIDATES / 40, 1)
-    assert (foretold["before"], foretold["most"]) == (0.0, 25)
+    [expected] = [entry for entry in log.entries() if entry["event"] == "foretold"]
+    assert expected["sums_per_row"] == round(2 * 3 * CANDIDATES / 40, 1)
+    assert (expected["before"], expected["most"]) == (0.0, 25)
     events = [entry["event"] for entry in log.entries()]
     assert events[:3] == ["asked", "agreed", "foretold"]
 
@@ -140,7 +140,7 @@ def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
     assert running.answer(1, [1], 200)[0].sums == 200
 
 
-def test_trees_of_the_active_party_alone_and_those_on_disk_are_not_foretold() -> None:
+def test_trees_of_the_active_party_alone_and_those_on_disk_are_not_expected() -> None:
     asked: TrainingOpen = terms(trees=10, active_only_trees=1, rows=100, max_depth=2)
     [agreed] = counter(100).agree(asked, trees=4, candidates=50)
     assert agreed.expected == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
@@ -172,11 +172,11 @@ async def test_a_daemon_divides_by_those_who_learn(federation: DaemonsInMemory) 
     job = TrainingJob(model="m", engine="plain", params=params, evaluation=0.5)
     await federation.ask("bank", "train", job=job.model_dump(mode="json"))
     log = federation.daemons["telco"].parts.context.consent.audit.log
-    [foretold] = [entry for entry in log.entries() if entry["event"] == "foretold"]
-    assert foretold["sums_per_row"] > 1.5 * 3 * CANDIDATES / 40
+    [expected] = [entry for entry in log.entries() if entry["event"] == "foretold"]
+    assert expected["sums_per_row"] > 1.5 * 3 * CANDIDATES / 40
 
 
-def test_trees_that_were_foretold_as_the_active_partys_own_are_not_answered() -> None:
+def test_trees_that_were_expected_as_the_active_partys_own_are_not_answered() -> None:
     def rewrite(envelope: Envelope) -> Body:
         body = envelope.body
         if not isinstance(body, TrainingOpen):
@@ -243,7 +243,7 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await store.database.close()
 
 
-async def test_what_an_open_training_was_foretold_is_reserved_until_it_ends(
+async def test_what_an_open_training_was_expected_to_answer_is_reserved_until_it_ends(
     sessions: SessionStore,
 ) -> None:
     store, people = AnsweredSumsStore(sessions.database), RowSet.of(PEOPLE)
@@ -260,7 +260,7 @@ async def test_what_an_open_training_was_foretold_is_reserved_until_it_ends(
     await store.reserve("three", people, 8.0, 10.0)
 
 
-async def test_two_that_both_answer_more_than_foretold_stay_below_the_bound_together(
+async def test_two_that_both_answer_more_than_expected_stay_below_the_bound_together(
     sessions: SessionStore,
 ) -> None:
     store, people = AnsweredSumsStore(sessions.database), RowSet.of(PEOPLE)

@@ -149,7 +149,7 @@ def test_a_session_takes_anything_in_any_order(events: list[Any]) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_every_stray_message_has_a_fate(
+def test_every_unexpected_message_has_a_fate(
     envelope: Envelope, standing: StoredState | None, opens: bool, drives: bool
 ) -> None:
     decided = decide(envelope.header, envelope.body, standing, opens=opens, drives=drives)

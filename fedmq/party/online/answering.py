@@ -388,11 +388,11 @@ class BatchLedger:
         numbers = persons << _RECORD_BITS | records
         fresh = ~batch.was_answered(numbers)
         trees, nodes = places.tree[records], places.node[records]
-        strays = fresh & ~is_below(nodes, batch.standing[persons, trees])
+        unexpected = fresh & ~is_below(nodes, batch.standing[persons, trees])
         chosen = np.zeros_like(batch.standing)
         chosen[persons[fresh], trees[fresh]] = records[fresh]
         twice = fresh & (chosen[persons, trees] != records)
-        if twice.any() or strays.any():
+        if twice.any() or unexpected.any():
             for name in ids:
                 if batch.places_of[name] >= before:
                     del batch.places_of[name]

@@ -340,8 +340,8 @@ def test_answers_that_nobody_asked_for_change_nothing(world: World) -> None:
     )
     none = Array.of(np.empty(0, np.uint32))
 
-    stray = OnlineExits(batch=0, hop=999, exits=none, unknown=none)
-    assert batch.handle(Received("telco", stray)) == []
+    unexpected = OnlineExits(batch=0, hop=999, exits=none, unknown=none)
+    assert batch.handle(Received("telco", unexpected)) == []
     for wrong in (
         OnlineExits(batch=0, hop=hop.hop, exits=none, unknown=none),
         OnlineExits(
