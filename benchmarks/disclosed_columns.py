@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.merged_cells import MADE_UP_ROWS, audited, made_up
 from benchmarks.page import write_page
 from fedmq import TrainParams
-from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
+from fedmq.boosting.model.tree import ACTIVE_PARTY, Tree
 from fedmq.boosting.params import OLDEST
 from fedmq.boosting.xgboost_comparison.pooled_tree import walk_pooled
 
@@ -47,7 +47,7 @@ def directions(tree: Tree, leaves: NDArray[np.int32]) -> float:
     """Splits of others that a row meets on its way to its leaf, on the average."""
     met = np.zeros(len(tree), np.int64)
     for node in np.flatnonzero(~tree.is_leaf):  # the root first
-        met[[tree.left[node], tree.right[node]]] = met[node] + (tree.owner[node] != LABEL_HOLDER)
+        met[[tree.left[node], tree.right[node]]] = met[node] + (tree.owner[node] != ACTIVE_PARTY)
     return float(met[leaves].mean())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.tree import LABEL_HOLDER, Forest, LookupTable
+from fedmq.boosting.model.tree import ACTIVE_PARTY, Forest, LookupTable
 from fedmq.computation import computation
 from fedmq.messages.array import Array
 from fedmq.messages.inference import InferenceHop
@@ -68,19 +68,19 @@ def walk_on(
     """
     trees = len(forest.roots)
     nodes = nodes.copy() if left is None else forest.below(nodes, left).copy()
-    walking = np.flatnonzero(forest.owner[nodes] == LABEL_HOLDER)
+    walking = np.flatnonzero(forest.owner[nodes] == ACTIVE_PARTY)
     while len(walking):
         here = nodes[walking]
         rows = pairs[walking] // trees
         nodes[walking] = forest.below(here, table.directions(values, rows, forest.record[here]))
-        walking = walking[forest.owner[nodes[walking]] == LABEL_HOLDER]
+        walking = walking[forest.owner[nodes[walking]] == ACTIVE_PARTY]
     return Walked(pairs, nodes, tuple(_hops(nodes, forest, pairs)))
 
 
 def _hops(nodes: NDArray[np.int32], forest: Forest, pairs: NDArray[np.int64]) -> list[Hop]:
     owners = forest.owner[nodes]
     hops = []
-    for owner in np.unique(owners[owners > LABEL_HOLDER]).tolist():
+    for owner in np.unique(owners[owners > ACTIVE_PARTY]).tolist():
         waiting = np.flatnonzero(owners == owner)
         records = forest.record[nodes[waiting]]
         waiting = waiting[np.argsort(records, kind="stable")]

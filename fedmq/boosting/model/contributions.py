@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LABEL_HOLDER, DisclosedColumns, Tree, text_of
+from fedmq.boosting.model.tree import ACTIVE_PARTY, DisclosedColumns, Tree, text_of
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import ConfigError
 
@@ -246,7 +246,7 @@ class Explainer:
             Player(share.parties[0], name, text_of(name, texts or {})) for name in table.columns
         ]
         player = np.zeros(len(served.forest.owner), np.intp)
-        own = np.flatnonzero(served.forest.owner == LABEL_HOLDER)
+        own = np.flatnonzero(served.forest.owner == ACTIVE_PARTY)
         player[own] = table.column_of[table.feature[served.forest.record[own]]]
         for owner, party in served.asked.items():
             nodes = np.flatnonzero(served.forest.owner == owner)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, Forest, LookupTable
+from fedmq.boosting.model.tree import ACTIVE_PARTY, LEAF, Forest, LookupTable
 from fedmq.boosting.objectives.objective import FirstMargin, Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.splits import ROOT
@@ -184,18 +184,18 @@ class ServedForest:
     @cached_property
     def asked(self) -> dict[int, str]:
         """The other parties whose records the trees use, by index of the owner."""
-        owners = np.unique(self.forest.owner[self.forest.owner > LABEL_HOLDER]).tolist()
+        owners = np.unique(self.forest.owner[self.forest.owner > ACTIVE_PARTY]).tolist()
         return {owner: self.share.parties[owner] for owner in owners}
 
     @cached_property
     def rounds(self) -> int:
         """The most times that a path from a root to a leaf enters another party."""
         entered = np.zeros(len(self.forest.owner), np.int32)
-        entered[self.forest.roots] = self.forest.owner[self.forest.roots] > LABEL_HOLDER
+        entered[self.forest.roots] = self.forest.owner[self.forest.roots] > ACTIVE_PARTY
         for node in np.flatnonzero(self.forest.owner != LEAF).tolist():  # parents come first
             for child in (self.forest.left[node], self.forest.right[node]):
                 owner = self.forest.owner[child]
-                enters = owner > LABEL_HOLDER and owner != self.forest.owner[node]
+                enters = owner > ACTIVE_PARTY and owner != self.forest.owner[node]
                 entered[child] = entered[node] + enters
         return int(entered.max(initial=0))
 
@@ -235,10 +235,10 @@ class ServedForest:
         """
         left = np.zeros((len(values), len(self.forest.owner)), np.bool_)
         rows = np.arange(len(values))
-        for owner in (LABEL_HOLDER, *self.asked):
+        for owner in (ACTIVE_PARTY, *self.asked):
             nodes = np.flatnonzero(self.forest.owner == owner)
             records = self.forest.record[nodes]
-            if owner == LABEL_HOLDER:
+            if owner == ACTIVE_PARTY:
                 left[:, nodes] = self.share.lookup_table.directions(
                     values, np.repeat(rows, len(nodes)), np.tile(records, len(rows))
                 ).reshape(len(rows), len(nodes))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedmq.boosting.model.tree import LABEL_HOLDER, LookupTable, Tree
+from fedmq.boosting.model.tree import ACTIVE_PARTY, LookupTable, Tree
 from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 
@@ -172,7 +172,7 @@ class ActiveShare(_Share):
         for index, tree in enumerate(self.trees):
             if (tree.owner >= len(self.parties)).any():
                 raise ValueError(f"tree {index} names an owner beyond the parties")
-            if (tree.record[tree.owner == LABEL_HOLDER] >= len(self.lookup_table)).any():
+            if (tree.record[tree.owner == ACTIVE_PARTY] >= len(self.lookup_table)).any():
                 raise ValueError(f"tree {index} names a record beyond the lookup table")
         for owner, party in enumerate(self.parties):
             of_trees = [tree.record[tree.owner == owner] for tree in self.trees]
@@ -246,7 +246,7 @@ class ActiveShare(_Share):
     @property
     def asked(self) -> tuple[str, ...]:
         """The other parties that split a node of these trees; every score needs them."""
-        owners = [tree.owner[tree.owner > LABEL_HOLDER] for tree in self.used_trees]
+        owners = [tree.owner[tree.owner > ACTIVE_PARTY] for tree in self.used_trees]
         found = np.unique(np.concatenate([np.empty(0, np.int16), *owners]))
         return tuple(self.parties[owner] for owner in found.tolist())
 

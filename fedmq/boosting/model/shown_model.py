@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, DisclosedColumns, LookupTable, Tree
+from fedmq.boosting.model.tree import ACTIVE_PARTY, LEAF, DisclosedColumns, LookupTable, Tree
 from fedmq.errors import ConfigError, DataError
 
 __all__ = [
@@ -86,10 +86,10 @@ def owned_importance(
     names, column_of = tuple(table.columns), table.column_of
     features = [
         np.where(
-            tree.owner == LABEL_HOLDER,
+            tree.owner == ACTIVE_PARTY,
             # Leaves and other owners' splits are not of this table: any number will do.
             np.append(column_of[table.feature], 0)[
-                np.where(tree.owner == LABEL_HOLDER, tree.record, -1)
+                np.where(tree.owner == ACTIVE_PARTY, tree.record, -1)
             ],
             len(names) + tree.owner - 1,
         )
@@ -98,7 +98,7 @@ def owned_importance(
     columns = [(share.parties[0], name) for name in names]
     columns += [(party, "") for party in share.parties[1:]]
     for owner, party in enumerate(share.parties):
-        if party in shared and owner != LABEL_HOLDER:
+        if party in shared and owner != ACTIVE_PARTY:
             first, numbers = len(columns), np.append(shared[party].column, 0)
             columns += [(party, name) for name in shared[party].texts]
             for tree, feature in zip(share.used_trees, features, strict=True):
@@ -245,7 +245,7 @@ def tree_nodes(share: ActiveShare, number: int) -> list[dict[str, Any]]:
                 "right": int(tree.right[node]),
                 "gain": float(tree.gain[node]),
                 "cover": cover,
-                **(_own(table, record) if owner == LABEL_HOLDER else {}),
+                **(_own(table, record) if owner == ACTIVE_PARTY else {}),
             }
         )
     return nodes

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedmq.boosting.params import TrainParams
 
 __all__ = [
-    "LABEL_HOLDER",
+    "ACTIVE_PARTY",
     "LEAF",
     "Agreed",
     "Bools",
@@ -364,7 +364,7 @@ def text_of(feature: str, texts: Mapping[str, str]) -> str:
 LEAF = -1
 """Owner of a leaf, and child of one."""
 
-LABEL_HOLDER = 0
+ACTIVE_PARTY = 0
 """The active party's index among the owners: it comes first, also among ties."""
 
 Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.bool_]]

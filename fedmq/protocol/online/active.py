@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
+from fedmq.boosting.model.tree import ACTIVE_PARTY, LEAF
 from fedmq.computation import computation
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
@@ -784,7 +784,7 @@ class Descend:
             here = nodes[walking]
             owners = forest.owner[here]
             moved = []
-            for owner in (LABEL_HOLDER, *self.bitmaps, *self.guessed):
+            for owner in (ACTIVE_PARTY, *self.bitmaps, *self.guessed):
                 places = walking[owners == owner]
                 if not len(places):
                     continue
@@ -806,7 +806,7 @@ class Descend:
             return self.served.likely_left[nodes]
         rows = self.pairs[places] // self.served.trees
         records = self.served.forest.record[nodes]
-        if owner == LABEL_HOLDER:
+        if owner == ACTIVE_PARTY:
             return self.served.share.lookup_table.directions(self.values, rows, records)
         return self.bitmaps[owner][rows, records]
 

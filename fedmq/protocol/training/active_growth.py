@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq.boosting.model.tree import ACTIVE_PARTY
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import UNMARKED, ColumnMark, Driver
 from fedmq.errors import ConfigError, ProtocolError
@@ -175,7 +175,7 @@ class ActiveGrowth(Part):
                 self._ask(question)
         # After the questions, whose answers take longer.
         computation = self._candidates.scored(nodes)
-        self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
+        self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, ACTIVE_PARTY))
 
     def _ask(self, question: Question) -> None:
         nodes = [asked.node for asked in question.nodes]
@@ -233,7 +233,7 @@ class ActiveGrowth(Part):
 
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         self._level.add_offers(nodes, owner, offers)
-        if owner == LABEL_HOLDER and self.comparisons is not None:
+        if owner == ACTIVE_PARTY and self.comparisons is not None:
             self.comparisons.offered(nodes, offers)
         self._split_when_scored()
 
@@ -249,7 +249,7 @@ class ActiveGrowth(Part):
         """Split the next nodes, until a peer must be asked."""
         while offers := self._choice.pop():
             for node, owner, best in offers:
-                if owner == LABEL_HOLDER:
+                if owner == ACTIVE_PARTY:
                     self._split_own(node, best)
                 else:
                     self._ask_split(node, self._terms.parties[owner], best)
@@ -276,7 +276,7 @@ class ActiveGrowth(Part):
         record = self._model.record(candidates, split)
         rows = self._builder.rows[node]
         left = went_left(self._model.records, record, self._terms.table.values, rows)
-        self._split(node, LABEL_HOLDER, record, left, best.mark_of(split), best.gain)
+        self._split(node, ACTIVE_PARTY, record, left, best.mark_of(split), best.gain)
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint, Gradients
-from fedmq.boosting.model.tree import LABEL_HOLDER, Tree, TreeArrays
+from fedmq.boosting.model.tree import ACTIVE_PARTY, Tree, TreeArrays
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import (
     ROOT,
@@ -279,7 +279,7 @@ class OwnCandidates:
         columns = [offered.columns for offered in candidates]
         constraints = map(self._columns.of, nodes, columns)
         bounded = [
-            builder.interactions(node, LABEL_HOLDER, held)
+            builder.interactions(node, ACTIVE_PARTY, held)
             for node, held in zip(nodes, constraints, strict=True)
         ]
         return score_own_candidates.bind(

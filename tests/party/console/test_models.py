@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq.boosting.model.tree import ACTIVE_PARTY
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.documents import ModelStore
 from tests.cli.command import fedmq
@@ -101,7 +101,7 @@ def test_a_tree_shows_own_splits_by_name_and_others_by_party_and_number(
     expect(tree).to_be_visible()
     for node in range(len(share.trees[0])):
         owner = int(share.trees[0].owner[node])
-        if owner > LABEL_HOLDER:
+        if owner > ACTIVE_PARTY:
             split = f"{share.parties[owner]}, split {int(share.trees[0].record[node])}"
             expect(tree.get_by_text(split, exact=True).first).to_be_visible()
 
