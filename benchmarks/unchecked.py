@@ -38,7 +38,7 @@ def unchecked() -> Iterator[None]:
         (Gradients, "bounds", _totals),
         (ScoreAnswer, "best", _scored),
         (ConsistencyCheck, "check_count", _nothing),
-        (ConsistencyCheck, "check_extent", _nothing),
+        (ConsistencyCheck, "check_size", _nothing),
         (ConsistencyCheck, "check_record", _nothing),
         (CandidateOrders, "draw", _drawn),
         (AdditivePassive, "_needed", _as_sent),

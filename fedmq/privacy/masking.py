@@ -39,7 +39,7 @@ __all__ = [
     "is_orthonormal",
     "joined_rows",
     "leverages",
-    "matrix_extent",
+    "matrix_limit",
     "null_vectors",
     "row_pieces",
     "row_ranges",
@@ -105,7 +105,7 @@ def row_ranges(rows: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, max(rows, 1), step))
 
 
-def matrix_extent(rows: int, columns: int) -> SizeLimit:
+def matrix_limit(rows: int, columns: int) -> SizeLimit:
     """The size of a float64 matrix as `row_pieces` sends it."""
     return SizeLimit(sum(1 for _ in row_ranges(rows, columns)), 8 * rows * columns)
 

@@ -32,11 +32,11 @@ from fedmq.messages.training import TrainingOpen
 __all__ = [
     "ActiveTree",
     "AnswerSettings",
-    "AnsweredSums",
     "AnsweredTraining",
     "Checkpoint",
     "Commitment",
     "ConsentUsed",
+    "EarlierSums",
     "PassiveTree",
     "Record",
     "RowSet",
@@ -174,22 +174,22 @@ class AnsweredTraining:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredSums:
+class EarlierSums:
     """The sums answered in other sessions, and in this session before this attempt.
 
-    ``most``: the limit of sums per row over all sessions. ``earlier``: sums of this session by tree
+    ``limit``: the most sums per row over all sessions. ``earlier``: sums of this session by tree
     and attempt. ``others``: sums per row that other sessions claim, by their rows.
     """
 
     session: str
     attempt: int
-    most: float
+    limit: float
     earlier: Mapping[tuple[int, int], int] = field(default_factory=dict)
     others: Sequence[tuple[RowSet, float]] = ()
 
     @classmethod
     def of(
-        cls, session: str, attempt: int, most: float, trainings: Iterable[AnsweredTraining]
+        cls, session: str, attempt: int, limit: float, trainings: Iterable[AnsweredTraining]
     ) -> Self:
         """Count all ``trainings`` so far; of other sessions only the totals are kept."""
         earlier: dict[tuple[int, int], int] = {}
@@ -201,7 +201,7 @@ class AnsweredSums:
                 row_set = training.row_set
                 _, claimed = others.get(id(row_set), (row_set, 0.0))
                 others[id(row_set)] = row_set, claimed + training.claimed
-        return cls(session, attempt, most, earlier, tuple(others.values()))
+        return cls(session, attempt, limit, earlier, tuple(others.values()))
 
     def by_others(self, row_set: RowSet) -> float:
         """Sums per row of ``row_set`` that other sessions answered, or have reserved.
@@ -452,22 +452,22 @@ class SumsAnswered:
 
 
 class SumLedger:
-    """Counts the sums that ``party`` answers about ``row_set``, added to those ``answered`` before.
+    """Counts the sums that ``party`` answers about ``row_set``, added to the ``earlier`` sums.
 
     Its methods return records that must be on disk before any later message leaves. Without
-    ``answered`` it counts nothing and allows all sums. ``learning``: the number of rows that learn,
+    ``earlier`` it counts nothing and allows all sums. ``learning``: the number of rows that learn,
     by default all. Sums are about learning rows alone, so each counts rows / learning times.
     """
 
     def __init__(
         self,
         party: str,
-        answered: AnsweredSums | None,
+        earlier: EarlierSums | None,
         row_set: RowSet | None,
         learning: int | None = None,
     ) -> None:
         self._party = party
-        self._answered = answered
+        self._earlier = earlier
         self._row_set = row_set or RowSet.of(())
         rows = self._row_set.rows
         self._dilution = Fraction(max(1, rows), max(1, rows if learning is None else learning))
@@ -475,7 +475,7 @@ class SumLedger:
         """By tree."""
         self._nodes: dict[int, int] = {}
         """Sums by node of the tree that grows."""
-        self._by_others = 0.0 if answered is None else answered.by_others(self._row_set)
+        self._by_others = 0.0 if earlier is None else earlier.by_others(self._row_set)
 
     def agree(
         self, terms: TrainingOpen, trees: int, candidates: int, nodes_per_query: int = 1
@@ -485,7 +485,7 @@ class SumLedger:
         Refused if they may disclose too much. A candidate has one sum per output of the terms. A
         query about fewer than ``nodes_per_query`` nodes counts as if about that many.
         """
-        if self._answered is None:
+        if self._earlier is None:
             return ()
         left = max(0, terms.trees - max(trees, terms.active_only_trees))
         columns = terms.colsample_bytree * terms.colsample_bylevel * terms.colsample_bynode
@@ -498,7 +498,7 @@ class SumLedger:
         expected = before + left * per_tree / max(1, self._row_set.rows)
         self._check(expected, f"{left} trees of up to {per_tree:,} sums would make")
         reserved = expected - self._by_others
-        return (SumBudget(before, expected, self._answered.most, reserved, self._row_set),)
+        return (SumBudget(before, expected, self._earlier.limit, reserved, self._row_set),)
 
     def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[SumsAnswered]:
         """Count ``candidates`` sums for each of the ``nodes``; Refused beyond the limit.
@@ -506,7 +506,7 @@ class SumLedger:
         A node that several rounds ask about is counted once.
         """
         new = [node for node in nodes if node not in self._nodes]
-        if self._answered is None or not new:
+        if self._earlier is None or not new:
             return ()
         self._nodes |= dict.fromkeys(new, candidates)
         self._sums[tree] = self._concentrated(sum(self._nodes.values()))
@@ -517,7 +517,7 @@ class SumLedger:
         """Complete ``tree``, of whose nodes ``shown`` counts the sums that were shown."""
         asked, self._nodes = self._sums.get(tree, 0), {}
         self._sums[tree] = self._concentrated(sum(shown))
-        if self._answered is None or self._sums[tree] == asked:
+        if self._earlier is None or self._sums[tree] == asked:
             return ()
         return (SumsAnswered(tree, self._sums[tree], self._row_set),)
 
@@ -527,16 +527,16 @@ class SumLedger:
 
     def _per_row(self, sums: Mapping[int, int] | None = None) -> float:
         """The sums answered per row, including ``sums`` by tree of this attempt."""
-        assert self._answered is not None
-        return self._by_others + self._answered.by_this(self._row_set, sums)
+        assert self._earlier is not None
+        return self._by_others + self._earlier.by_this(self._row_set, sums)
 
     def _check(self, per_row: float, what: str) -> None:
-        assert self._answered is not None
-        most = self._answered.most
-        if per_row > most:
+        assert self._earlier is not None
+        limit = self._earlier.limit
+        if per_row > limit:
             before = self._per_row()
             raise Refused(
-                f"{self._party} answers {most:,g} sums per row at most (most_equations_per_row): "
+                f"{self._party} answers {limit:,g} sums per row at most (most_equations_per_row): "
                 f"{before:,.1f} were answered before about these {self._row_set.rows:,} rows, and "
                 f"{what} {per_row:,.1f}"
             )

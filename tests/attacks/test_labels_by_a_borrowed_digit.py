@@ -80,7 +80,7 @@ def test_no_label_is_disclosed_and_all_learn_who_lied(monkeypatch: pytest.Monkey
 def test_without_the_checks_it_reads_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScoreAnswer, "best", lambda self: self.score.run())
     monkeypatch.setattr(ConsistencyCheck, "check_count", lambda *_: None)
-    monkeypatch.setattr(ConsistencyCheck, "check_extent", lambda *_: None)
+    monkeypatch.setattr(ConsistencyCheck, "check_size", lambda *_: None)
     _, decisions, label = _attacked(monkeypatch)
     [decision] = decisions
     negative = np.ones(ROWS, np.bool_)

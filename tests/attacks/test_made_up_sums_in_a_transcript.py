@@ -46,7 +46,7 @@ async def test_made_up_sums_are_found_in_the_transcript(
         lies.setattr(AdditivePassive, "answer", lying_answer)
         lies.setattr(PassiveGrowth, "_on_decision", decide)
         lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())
-        for check in ("check_count", "check_extent"):
+        for check in ("check_count", "check_size"):
             lies.setattr(ConsistencyCheck, check, lambda *_: None)
         await daemons.trained(TREE + 2, "paillier")
     with pytest.raises(Inconsistent) as raised:

@@ -21,8 +21,8 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
 from fedmq.protocol.session_records import (
-    AnsweredSums,
     AnsweredTraining,
+    EarlierSums,
     RowSet,
     SumLedger,
     SumsAnswered,
@@ -117,13 +117,13 @@ def answered_before(**sums: int) -> tuple[AnsweredTraining, ...]:
     )
 
 
-def counter(most: float, rows: Any = PEOPLE, **sums: int) -> SumLedger:
-    known = AnsweredSums.of("this", 1, most, answered_before(**sums))
+def ledger(limit: float, rows: Any = PEOPLE, **sums: int) -> SumLedger:
+    known = EarlierSums.of("this", 1, limit, answered_before(**sums))
     return SumLedger("telco", known, RowSet.of(rows))
 
 
 def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
-    running = counter(10, earlier=500)
+    running = ledger(10, earlier=500)
     [before] = running.answer(0, [1], 200)
     assert (before.tree, before.sums) == (0, 200)
     assert not running.answer(0, [1], 200)  # another round about the same node
@@ -134,7 +134,7 @@ def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
 
 
 def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
-    running = counter(10)
+    running = ledger(10)
     running.answer(0, [1, 2], 200)
     assert running.end_tree(0, [200, 50]) == (SumsAnswered(0, 250, running._row_set),)
     assert running.answer(1, [1], 200)[0].sums == 200
@@ -142,20 +142,20 @@ def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
 
 def test_trees_of_the_active_party_alone_and_those_on_disk_are_not_expected() -> None:
     asked: TrainingOpen = terms(trees=10, active_only_trees=1, rows=100, max_depth=2)
-    [agreed] = counter(100).agree(asked, trees=4, candidates=50)
+    [agreed] = ledger(100).agree(asked, trees=4, candidates=50)
     assert agreed.expected == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
 
 
 def test_nodes_that_share_a_question_are_counted_each() -> None:
     asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
-    [agreed] = counter(100).agree(asked, trees=0, candidates=50, nodes_per_query=3)
+    [agreed] = ledger(100).agree(asked, trees=0, candidates=50, nodes_per_query=3)
     # A level's last question may be about fewer nodes than fit, and nobody sees that.
     assert agreed.expected == (3 + 2 * 2) * 50 / 100
 
 
 def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
     asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
-    known = AnsweredSums("this", 1, 100)
+    known = EarlierSums("this", 1, 100)
     few = SumLedger("telco", known, RowSet.of(PEOPLE), learning=20)
     [agreed] = few.agree(asked, trees=0, candidates=50)
     assert agreed.expected == 3 * 50 / 20
@@ -188,9 +188,9 @@ def test_trees_that_were_expected_as_the_active_partys_own_are_not_answered() ->
 
 
 def test_another_list_of_the_same_people_counts_with_the_first() -> None:
-    [agreed] = counter(100, [*PEOPLE[1:], "new"], earlier=700).agree(terms(), 10, 1)
+    [agreed] = ledger(100, [*PEOPLE[1:], "new"], earlier=700).agree(terms(), 10, 1)
     assert agreed.answered == 7.0
-    [strangers] = counter(100, [f"q{number}" for number in range(100)], earlier=700).agree(
+    [strangers] = ledger(100, [f"q{number}" for number in range(100)], earlier=700).agree(
         terms(), 10, 1
     )
     assert strangers.answered == 0.0
@@ -251,7 +251,7 @@ async def test_what_an_open_training_was_expected_to_answer_is_reserved_until_it
     with pytest.raises(Refused, match=r"take 9\.0 of these 100 rows, and this one would take 9\.0"):
         await store.reserve("two", people, 9.0, 10.0)
     await store.reserve("two", RowSet.of(["somebody else"]), 9.0, 10.0)
-    known = AnsweredSums.of("three", 1, 10.0, await store.trainings())
+    known = EarlierSums.of("three", 1, 10.0, await store.trainings())
     assert known.by_others(people) == 9.0  # a third opening reads so, and is refused in time
 
     await store.keep("one", 1, 0, 200, people, 10.0)

@@ -17,7 +17,7 @@ from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.session_records import AnsweredSums
+from fedmq.protocol.session_records import EarlierSums
 from fedmq.protocol.training.terms import terms_digest
 
 __all__ = ["RequestedTerms", "asked_in_words", "spent_sums", "terms_in_words"]
@@ -175,7 +175,7 @@ async def spent_sums(database: Database, limit: float) -> dict[str, Any] | None:
     trainings = [replace(training, reserved=0.0) for training in found]
     if not trainings:
         return None
-    answered = AnsweredSums.of("", 0, limit, trainings)
+    answered = EarlierSums.of("", 0, limit, trainings)
     row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
     sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
     return {"sums_per_row": round(sums, 1), "rows": rows, "most": limit}

@@ -53,7 +53,7 @@ from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.session_records import ActiveTree, AnsweredSums, PassiveTree, Signing
+from fedmq.protocol.session_records import ActiveTree, EarlierSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import PassiveTraining
@@ -119,7 +119,7 @@ class TrainingService(Service):
             returning=header.attempt > 1,
             finished=before is not None and before.state == "finished",
             most_sums_bytes=config.policy.most_sums_bytes,
-            answered=AnsweredSums.of(
+            earlier_sums=EarlierSums.of(
                 header.session,
                 header.attempt,
                 config.policy.most_equations_per_row,

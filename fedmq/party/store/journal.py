@@ -34,10 +34,10 @@ from fedmq.party.store.database import Database, until_taken
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.session_records import (
     ActiveTree,
-    AnsweredSums,
     AnsweredTraining,
     Checkpoint,
     Commitment,
+    EarlierSums,
     PassiveTree,
     Record,
     RowSet,
@@ -447,17 +447,17 @@ class AnsweredSumsStore:
         """Answered and reserved sums by session, the oldest first."""
         return await self._database.read(_trainings)
 
-    async def reserve(self, session: str, row_set: RowSet, reserved: float, most: float) -> None:
+    async def reserve(self, session: str, row_set: RowSet, reserved: float, limit: float) -> None:
         """Reserve for ``session`` its most sums per row, while it is open.
 
         Raises:
-            Refused: with the answered and reserved sums of others it exceeds ``most``, or the
+            Refused: with the answered and reserved sums of others it exceeds ``limit``, or the
             session was about other rows before.
         """
 
         def write(connection: sqlite3.Connection) -> None:
             _note_rows(connection, session, row_set)
-            _check_budget(connection, session, row_set, reserved, most)
+            _check_budget(connection, session, row_set, reserved, limit)
             connection.execute(
                 "UPDATE answered_rows SET reserved = ? WHERE session = ?", (reserved, session)
             )
@@ -471,7 +471,7 @@ class AnsweredSumsStore:
         tree: int,
         sums: int,
         row_set: RowSet,
-        most: float = math.inf,
+        limit: float = math.inf,
     ) -> None:
         """Count ``sums`` of a tree before the answer leaves, with those answered before.
 
@@ -494,7 +494,7 @@ class AnsweredSumsStore:
             (reserved,) = connection.execute(query, (session,)).fetchone()
             per_row = AnsweredTraining(session, row_set, of_session).per_row
             if per_row > reserved + _ROUNDING:
-                _check_budget(connection, session, row_set, per_row, most)
+                _check_budget(connection, session, row_set, per_row, limit)
 
         await self._database.write(write)
 
@@ -538,15 +538,15 @@ def _note_rows(connection: sqlite3.Connection, session: str, row_set: RowSet) ->
 
 
 def _check_budget(
-    connection: sqlite3.Connection, session: str, row_set: RowSet, per_row: float, most: float
+    connection: sqlite3.Connection, session: str, row_set: RowSet, per_row: float, limit: float
 ) -> None:
-    if math.isinf(most):
+    if math.isinf(limit):
         return
-    known = AnsweredSums.of(session, 0, most, _trainings(connection))
+    known = EarlierSums.of(session, 0, limit, _trainings(connection))
     others = known.by_others(row_set)
-    if others + per_row > most + _ROUNDING:
+    if others + per_row > limit + _ROUNDING:
         raise Refused(
-            f"{most:,g} sums per row are answered at most (most_equations_per_row): other "
+            f"{limit:,g} sums per row are answered at most (most_equations_per_row): other "
             f"trainings, those that are open included, take {others:,.1f} of these "
             f"{row_set.rows:,} rows, and this one would take {per_row:,.1f}"
         )

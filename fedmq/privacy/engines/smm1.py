@@ -33,7 +33,7 @@ from fedmq.privacy.masking import (
     broadcast_row_numbers,
     check_vector_counts,
     hide_splits,
-    matrix_extent,
+    matrix_limit,
 )
 from fedmq.privacy.plan import Compute, Plan, Reply, Values
 
@@ -87,7 +87,7 @@ class _Active(ActiveHalf):
         return broadcast_row_numbers(gradients)
 
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
-        return matrix_extent(rows, candidates)
+        return matrix_limit(rows, candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         return (yield from ask_hidden(self._gradients.pairs[asked.rows], self._r))
@@ -100,7 +100,7 @@ class _Passive(RowNumbersPassive):
         self._r_used = r_used
 
     def largest_query(self, rows: int) -> SizeLimit:
-        return matrix_extent(rows, self._r)
+        return matrix_limit(rows, self._r)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(

@@ -52,7 +52,7 @@ from fedmq.privacy.masking import (
     is_orthonormal,
     joined_rows,
     leverages,
-    matrix_extent,
+    matrix_limit,
     null_vectors,
     row_pieces,
 )
@@ -167,7 +167,7 @@ class _Active(ActiveHalf):
         return broadcast_row_numbers(gradients)
 
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
-        vectors, hidden = (matrix_extent(rows, columns) for columns in (self._spec.r, candidates))
+        vectors, hidden = (matrix_limit(rows, columns) for columns in (self._spec.r, candidates))
         return SizeLimit(
             max(vectors.pieces, hidden.pieces),
             max(vectors.bytes, hidden.bytes, _NUMBER_BYTES * candidates),
@@ -313,7 +313,7 @@ class _Passive(RowNumbersPassive):
         self._spec = spec
 
     def largest_query(self, rows: int) -> SizeLimit:
-        return matrix_extent(rows, max(2, self._spec.r))  # W of g and h, or the vectors of smm1
+        return matrix_limit(rows, max(2, self._spec.r))  # W of g and h, or the vectors of smm1
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         answers = yield Compute([self._answer(query) for query in queries])

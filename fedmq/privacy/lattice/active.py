@@ -37,7 +37,7 @@ from fedmq.privacy.lattice.query import (
     EncryptNode,
     ReadShares,
     pieces_of_query,
-    query_extent,
+    query_limit,
 )
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import (
@@ -233,7 +233,7 @@ class LatticeActive(ActiveHalf):
 
     @property
     def _queries_together(self) -> int:
-        return max(1, _QUESTION_BYTES // query_extent(self._layout).bytes)
+        return max(1, _QUESTION_BYTES // query_limit(self._layout).bytes)
 
     @property
     def pieces_of_query(self) -> int:

@@ -35,7 +35,7 @@ __all__ = [
     "GrowSeeds",
     "HideDirections",
     "PunctureSeeds",
-    "choice_extent",
+    "choice_limit",
     "read_choice",
 ]
 
@@ -201,7 +201,7 @@ class HideDirections:
         return hidden
 
 
-def choice_extent(count: int) -> SizeLimit:
+def choice_limit(count: int) -> SizeLimit:
     """The size of the pieces of a choice among ``count`` rows."""
     return SizeLimit.of(-(-count // 8), GROUPS, _PIECE_WIDTH)
 

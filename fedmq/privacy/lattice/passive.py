@@ -30,12 +30,12 @@ from fedmq.privacy.lattice.directions import (
     SUMS_BYTES,
     HideDirections,
     PunctureSeeds,
-    choice_extent,
+    choice_limit,
 )
 from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.parameters import SUM_BYTES, Layout
-from fedmq.privacy.lattice.query import pieces_of_query, query_extent
+from fedmq.privacy.lattice.query import pieces_of_query, query_limit
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
@@ -177,12 +177,12 @@ class LatticePassive(PassiveHalf):
         yield
 
     def largest_query(self, rows: int) -> SizeLimit:
-        return query_extent(self._layout)
+        return query_limit(self._layout)
 
     def largest_directions_query(self) -> SizeLimit:
         if self._offer is None:
             return SizeLimit(0, 0)
-        choice = choice_extent(self._all_rows)
+        choice = choice_limit(self._all_rows)
         return SizeLimit(1 + choice.pieces, SUMS_BYTES + choice.bytes)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

@@ -46,7 +46,7 @@ __all__ = [
     "QueryPart",
     "ReadShares",
     "pieces_of_query",
-    "query_extent",
+    "query_limit",
     "read_answer",
     "read_query",
     "shares_at",
@@ -121,7 +121,7 @@ def _numbers(elements: range, layout: Layout) -> slice:
     return slice(ends[elements.start], ends[elements.stop])
 
 
-def query_extent(layout: Layout) -> SizeLimit:
+def query_limit(layout: Layout) -> SizeLimit:
     """The size of the pieces of `EncryptNode`."""
     number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
     return SizeLimit(pieces_of_query(layout), (layout.rows + layout.degree) * number_bytes)

@@ -200,8 +200,8 @@ class ActiveGrowth(Part):
         assert isinstance(step, Exchange)
         limit, largest_reply = self._accepted[peer].candidates, self._engine.largest_reply
         nodes = step.later or (next(iter(rows)),)
-        largest = {node: largest_reply(limit, rows[node]) for node in nodes}
-        self._level.ask(peer, largest, step, run)
+        limits = {node: largest_reply(limit, rows[node]) for node in nodes}
+        self._level.ask(peer, limits, step, run)
         self._at_end(self._send_requests)
 
     def _with_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
@@ -356,7 +356,7 @@ class _Conversation:
 
     asking: _Asking
     round: int
-    largest: SizeLimit
+    limit: SizeLimit
     sent: int
     later: int
     open: bool = True
@@ -417,20 +417,20 @@ class LevelRequests:
     # Exchanges with a peer about a node
 
     def ask(
-        self, peer: str, largest: Mapping[int, SizeLimit], exchange: Exchange, running: PlanState
+        self, peer: str, limits: Mapping[int, SizeLimit], exchange: Exchange, running: PlanState
     ) -> None:
         """Add queries to ``peer`` to the next requests; ``running`` waits for the replies.
 
-        ``largest``: the longest reply, by node asked about. Nodes whose pieces are still in the
+        ``limits``: the longest reply, by node asked about. Nodes whose pieces are still in the
         making get a request of their own, answered as soon as all its pieces have arrived.
         """
-        asking = _Asking(running, exchange, len(largest))
-        first = next(iter(largest))
-        for node, most in largest.items():
+        asking = _Asking(running, exchange, len(limits))
+        first = next(iter(limits))
+        for node, limit in limits.items():
             before = self._conversations.get((peer, node))
             number = 0 if before is None else before.round + 1
             count, later = len(exchange.pieces), exchange.later.get(node, 0)
-            self._conversations[peer, node] = _Conversation(asking, number, most, count, later)
+            self._conversations[peer, node] = _Conversation(asking, number, limit, count, later)
             request = (peer, number, first if exchange.later else 0)
             self._queries[request].append(training.NodeQuery(node=node, pieces=count + later))
             self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
@@ -501,7 +501,7 @@ class LevelRequests:
             raise ProtocolError(f"a reply about node {body.node} that was not asked for")
         conversation.bytes += payload_bytes(body.payload)
         sent = SizeLimit(body.pieces, conversation.bytes)
-        ConsistencyCheck(peer, self.tree, body.node).check_extent(sent, conversation.largest)
+        ConsistencyCheck(peer, self.tree, body.node).check_size(sent, conversation.limit)
         conversation.pieces.append(unpack_payload(body.payload))
         if len(conversation.pieces) < body.pieces:
             return None

@@ -276,18 +276,17 @@ class ConsistencyCheck:
                 {"smallest_node": smallest_node},
             )
 
-    def check_extent(self, sent: SizeLimit, largest: SizeLimit) -> None:
+    def check_size(self, sent: SizeLimit, limit: SizeLimit) -> None:
         """Raise `Inconsistent` if a reply is longer than its candidates take."""
-        if sent.pieces > largest.pieces:
+        if sent.pieces > limit.pieces:
             raise self._error(
-                f"a reply of {sent.pieces} pieces, {largest.pieces} hold all its candidates",
-                {"pieces": sent.pieces, "most": largest.pieces},
+                f"a reply of {sent.pieces} pieces, {limit.pieces} hold all its candidates",
+                {"pieces": sent.pieces, "most": limit.pieces},
             )
-        if sent.bytes > largest.bytes:
+        if sent.bytes > limit.bytes:
             raise self._error(
-                f"a reply of {sent.bytes:,} bytes or more, all its candidates take "
-                f"{largest.bytes:,}",
-                {"bytes": sent.bytes, "most": largest.bytes},
+                f"a reply of {sent.bytes:,} bytes or more, all its candidates take {limit.bytes:,}",
+                {"bytes": sent.bytes, "most": limit.bytes},
             )
 
     def out_of_bounds(self, outside: Mapping[str, int], shown: int) -> Inconsistent:

@@ -37,7 +37,7 @@ from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
 from fedmq.protocol.session_records import (
-    AnsweredSums,
+    EarlierSums,
     PassiveTree,
     Signing,
     SumLedger,
@@ -216,7 +216,7 @@ class PassiveTraining(Machine):
         smallest_cell: int = 0,
         returning: bool = False,
         finished: bool = False,
-        answered: AnsweredSums | None = None,
+        earlier_sums: EarlierSums | None = None,
         most_sums_bytes: int | None = None,
         signing: Signing | None = None,
         find_share: FindShare | None = None,
@@ -235,7 +235,7 @@ class PassiveTraining(Machine):
         self._smallest_cell = smallest_cell
         self._returning = returning
         self._finished = finished
-        self._answered = answered
+        self._earlier_sums = earlier_sums
         self._most_sums_bytes = most_sums_bytes
         self._withheld = Withheld(smallest_node=smallest_node, smallest_cell=smallest_cell)
         """The withheld sums of all trees: an earlier attempt may have had another policy."""
@@ -304,8 +304,8 @@ class PassiveTraining(Machine):
             bin_table.bind(table.values, learning, asked.max_bin, of_sets, by_sets)
         )
         columns = OwnColumns(bins, asked)
-        answered = None if spec.hides_sums else self._answered
-        counter = SumLedger(self._party, answered, table.row_set, int(learning.sum()))
+        earlier = None if spec.hides_sums else self._earlier_sums
+        ledger = SumLedger(self._party, earlier, table.row_set, int(learning.sum()))
         try:
             engine = spec.passive(unpack_payload(asked.public), bins, self._parallelism)
             secret = noise_secret(self._secret)
@@ -313,7 +313,7 @@ class PassiveTraining(Machine):
             check_sums_bytes(self._party, engine, asked, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
-        agreed = counter.agree(
+        agreed = ledger.agree(
             asked, self._next_tree, len(columns.candidates), engine.nodes_per_query
         )
         setup = yield from engine.setup()
@@ -331,7 +331,7 @@ class PassiveTraining(Machine):
             constraints,
             setup,
             rules,
-            counter,
+            ledger,
             agreed,
             commitment,
         )

@@ -115,7 +115,7 @@ class PreparedTraining:
     constraints: KeptConstraints
     setup: Sequence[Values]
     rules: DisclosureRules
-    counter: SumLedger
+    ledger: SumLedger
     agreed: Sequence[SumBudget]
     commitment: Commitment | None
 
@@ -260,7 +260,7 @@ class PassiveGrowth(Part):
             if len(rows_of) < len(pieces_of):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
             try:
-                counted = self._prepared.counter.answer(self.tree, rows_of, self._most_sums)
+                counted = self._prepared.ledger.answer(self.tree, rows_of, self._most_sums)
             except Refused as error:
                 self._fail(error)
                 return
@@ -414,7 +414,7 @@ class PassiveGrowth(Part):
         """Complete the tree; returns its answered sums, to be recorded."""
         self.engine.forget_tree()
         shown = [self._sums_per_candidate * length for length in self.disclosed.lengths]
-        return self._prepared.counter.end_tree(self.tree, shown)
+        return self._prepared.ledger.end_tree(self.tree, shown)
 
 
 class PassiveComparisons(Part):
@@ -640,13 +640,13 @@ class AskedNodes:
 class HistogramRequest:
     """A request of a round with its query ``pieces``; ``missing``: outstanding pieces by node.
 
-    ``largest``: the limit on all pieces of a node together.
+    ``limits``: on all pieces of a node together.
     """
 
     round: int
     missing: dict[int, int]
     pieces: dict[int, list[Values]]
-    largest: Mapping[int, SizeLimit]
+    limits: Mapping[int, SizeLimit]
     bytes: Counter[int] = field(default_factory=Counter)
     taking: int = 0
     """The number of running engine plans that began with pieces."""
@@ -666,20 +666,20 @@ class HistogramRequests:
         self._declined: dict[int, int] = {}
         """Query pieces under way for declined nodes."""
 
-    def add(self, body: training.HistogramRequest, largest: Mapping[int, SizeLimit]) -> None:
-        """Add a request about existing nodes; ``largest``: the limit of the query, by node.
+    def add(self, body: training.HistogramRequest, limits: Mapping[int, SizeLimit]) -> None:
+        """Add a request about existing nodes; ``limits``: of the query, by node.
 
         Raises:
             ProtocolError: the request announces more pieces.
         """
         for query in body.nodes:
-            if query.pieces > (most := largest[query.node].pieces):
+            if query.pieces > (limit := limits[query.node].pieces):
                 raise ProtocolError(
-                    f"a query of {query.pieces} pieces about node {query.node}, {most} hold all"
+                    f"a query of {query.pieces} pieces about node {query.node}, {limit} hold all"
                 )
         missing = {query.node: query.pieces for query in body.nodes}
         pieces: dict[int, list[Values]] = {node: [] for node in missing}
-        self._open.append(HistogramRequest(body.round, missing, pieces, largest))
+        self._open.append(HistogramRequest(body.round, missing, pieces, limits))
 
     def add_piece(self, body: training.QueryPiece) -> HistogramRequest | None:
         """Add a piece of a query; returns its request, or None if its node was declined.
@@ -699,10 +699,10 @@ class HistogramRequests:
         if request is None or body.tree != self._tree:
             raise ProtocolError(f"a query piece for node {body.node} that was not announced")
         request.bytes[body.node] += payload_bytes(body.payload)
-        if request.bytes[body.node] > (most := request.largest[body.node].bytes):
+        if request.bytes[body.node] > (limit := request.limits[body.node].bytes):
             raise ProtocolError(
                 f"a query of {request.bytes[body.node]:,} bytes or more about node {body.node}, "
-                f"it takes {most:,}"
+                f"it takes {limit:,}"
             )
         request.pieces[body.node].append(unpack_payload(body.payload))
         request.missing[body.node] -= 1

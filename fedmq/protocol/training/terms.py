@@ -530,7 +530,7 @@ class Acceptances:
         self._peers = tuple(peers)
         self.of: dict[str, SessionAccept] = {}
         """The acceptance of each peer; all of them once `is_complete`."""
-        self._largest: dict[str, SizeLimit] = {}
+        self._limits: dict[str, SizeLimit] = {}
         self._bytes: Counter[str] = Counter()
         self._pieces: dict[str, list[Values]] = {}
         self._ready: set[str] = set()
@@ -547,7 +547,7 @@ class Acceptances:
         if peer in self.of:
             raise ProtocolError("the session was accepted twice")
         try:
-            self._largest[peer] = largest_setup(body.candidates)
+            self._limits[peer] = largest_setup(body.candidates)
         except MessageError as error:
             raise Inconsistent(peer, str(error), {"candidates": body.candidates}) from None
         self._check_setup(peer, SizeLimit(body.setup_pieces, 0))
@@ -569,12 +569,12 @@ class Acceptances:
         pieces.append(unpack_payload(payload))
 
     def _check_setup(self, peer: str, sent: SizeLimit) -> None:
-        largest = self._largest[peer]
-        if sent.pieces > largest.pieces or sent.bytes > largest.bytes:
+        limit = self._limits[peer]
+        if sent.pieces > limit.pieces or sent.bytes > limit.bytes:
             raise Inconsistent(
                 peer,
                 f"a setup of {sent.pieces} pieces and {sent.bytes:,} bytes or more, its candidates "
-                f"take {largest.pieces} and {largest.bytes:,}",
+                f"take {limit.pieces} and {limit.bytes:,}",
                 {"pieces": sent.pieces, "bytes": sent.bytes},
             )
 

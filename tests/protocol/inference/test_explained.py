@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import xgboost
 
-from fedmq.boosting.model.tree import ShownColumns
+from fedmq.boosting.model.tree import DisclosedColumns
 from fedmq.boosting.xgboost_comparison.export import to_booster
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree, pooled_feature_names
-from fedmq.boosting.model.tree import DisclosedColumns
-from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.computation import Given
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.inference import HopReply, InferenceAccept, InferenceHop, InferenceRows
