@@ -82,7 +82,7 @@ def decode(data: bytes) -> Envelope:
     """
     parts = unframe(data)
     if parts.seal is not None:
-        raise MessageError("a sealed message arrived, this party has no keys to open it")
+        raise MessageError("a sealed message arrived, but this party has no keys to open it")
     header = read_header(parts.header)
     return Envelope(header, read_body(header, parts.body))
 
@@ -143,7 +143,7 @@ def read_header(data: bytes, *, sealed: bool = False) -> Header:
     version = fields.get("version") if isinstance(fields, dict) else None
     if version != PROTOCOL_VERSION and not (sealed and version == SEALED_VERSION):
         raise MessageError(
-            f"a message of protocol version {_shown(version)} arrived, this party speaks "
+            f"a message of protocol version {_shown(version)} arrived, but this party speaks "
             f"{PROTOCOL_VERSION}: bring all parties to the same fedmq version"
         )
     return _validate(Header, fields)

@@ -168,9 +168,9 @@ def register(kind: SessionKind) -> None:
             its bodies.
     """
     if SESSION_KINDS.get(kind.name, kind) is not kind:
-        raise ConfigError(f"there is a session kind {kind.name!r} already")
+        raise ConfigError(f"session kind {kind.name!r} exists already")
     for body in kind.bodies:
         if codec.KINDS.get(body.kind, body) is not body:
-            raise ConfigError(f"there is a message {body.kind!r} already")
+            raise ConfigError(f"message kind {body.kind!r} exists already")
     SESSION_KINDS[kind.name] = kind
     codec.KINDS.update({body.kind: body for body in kind.bodies})

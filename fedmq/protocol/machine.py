@@ -342,7 +342,7 @@ class Machine:
             if key in self.SPEAKERS and event.sender != self.active:
                 if self.SPEAKERS[key] is Speaker.ACTIVE_OR_IGNORED:
                     return ""
-                raise ProtocolError(f"{event.body.kind} from {event.sender}, which asks nothing")
+                raise ProtocolError(f"{event.body.kind} from {event.sender}, which may not send it")
             if self.witness is not None:
                 self.witness.received(event.sender, event.body)
         else:
@@ -415,7 +415,7 @@ class Machine:
     def _discard(peer: str, waiting: set[str]) -> None:
         """Stop waiting for ``peer``; ProtocolError if it is not among ``waiting``."""
         if peer not in waiting:
-            raise ProtocolError("the same was said before")
+            raise ProtocolError("the peer repeats itself")
         waiting.discard(peer)
 
     def _refused(self, peer: str, body: SessionRefuse, did: str = "refused the session") -> None:
@@ -439,7 +439,7 @@ class Machine:
     def _on_unknown(self, peer: str, _: SessionUnknown) -> None:
         """A peer was restarted: drop the plans of this attempt."""
         if self.interrupted_state is None:
-            self._fail(Aborted(f"{peer} was restarted in the middle"), except_for=peer)
+            self._fail(Aborted(f"{peer} restarted in the middle of the session"), except_for=peer)
             return
         self._plans.clear()
         self._emit(Interrupted(peer))

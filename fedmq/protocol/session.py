@@ -511,7 +511,8 @@ class Session:
             self._moved = False
             return [self._stall_timer()]
         silent = (
-            f"nothing has come of it for {self.mailbox.policy.stall:g} s, all parties are there"
+            f"the session made no progress for {self.mailbox.policy.stall:g} s, though all "
+            "parties answer"
         )
         return self._drive(Cancelled(silent))
 
@@ -584,12 +585,12 @@ class Session:
 class Decision(Enum):
     """What to do about a message that no running session takes."""
 
-    DROP = "an older attempt, or nothing that anybody waits for"
-    JOIN = "a session, or a new attempt at one, opens here"
+    DROP = "an older attempt, or an unexpected message"
+    JOIN = "it opens a session here, or a new attempt"
     GO_ON = "a party was restarted: the session needs a new attempt"
-    END = "another party has given the session up: it ends here, and the sender may forget it"
-    REFUSE = "the session has failed here: its sender is told, with the reason"
-    REPLY_UNKNOWN = "the sender is told that its attempt is unknown here"
+    END = "another party has ended the session: it ends here, and the sender may forget it"
+    REFUSE = "the session has failed here: the sender gets the reason"
+    REPLY_UNKNOWN = 'the sender gets "session unknown"'
 
 
 @dataclass(frozen=True, slots=True)

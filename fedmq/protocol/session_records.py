@@ -305,9 +305,9 @@ class Statement:
             fields = _FIELDS.validate_python(unpacked)
             statement = cls(*fields[:6], RunningHash(*fields[6]), RunningHash(*fields[7]))
         except (ValueError, TypeError, msgpack.exceptions.UnpackException):
-            raise DataError("a statement that cannot be read") from None
+            raise DataError("the statement cannot be read") from None
         if statement.to_bytes() != data:
-            raise DataError("a statement that cannot be read")
+            raise DataError("the statement cannot be read")
         return statement
 
 

@@ -76,4 +76,4 @@ class BackgroundTasks:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("a task in the background failed", exc_info=error)
+            log.error("a background task failed", exc_info=error)

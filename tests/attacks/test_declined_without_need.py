@@ -47,7 +47,7 @@ def test_a_node_of_as_many_rows_as_were_announced_is_not_declined(
     engine: Engine, announced: int
 ) -> None:
     error = declining(FEDERATION.having(engine=engine), announced)
-    assert f"tree 0, node 1: a node of {announced} rows or more is declined" in str(error)
+    assert f"tree 0, node 1: the party declines a node of {announced} rows or more" in str(error)
 
 
 @pytest.mark.parametrize("engine", [Lattice(), HiddenRows()], ids=lambda engine: engine.name)
@@ -81,4 +81,4 @@ def test_the_best_candidate_is_one_of_those_that_were_announced() -> None:
     error = FEDERATION.having(engine=engine).train(rewrite=lying).errors[ACTIVE]
     [most] = announced
     assert isinstance(error, Inconsistent), error
-    assert f"{most + 1} candidates in a node, it announced {most} at most" in str(error)
+    assert f"{most + 1} candidates in a node; the party announced at most {most}" in str(error)

@@ -27,7 +27,7 @@ def test_directions_that_do_not_fit_the_sums_end_the_session(
     error = simulation.errors[ACTIVE]
     assert isinstance(error, Inconsistent)
     assert error.party in {"telco", "shop"}
-    assert "other rows go left than its sums said" in str(error)
+    assert "the rows that go left contradict the sums" in str(error)
     assert simulation.errors.keys() == {ACTIVE, "telco", "shop"}
     for other in ("telco", "shop"):
         assert str(error) in str(simulation.errors[other])

@@ -57,7 +57,7 @@ def test_so_does_a_piece_that_is_filled_up_with_something_else(engine: Engine) -
         return body
 
     error = lied(engine, rewrite)
-    assert "bytes or more, all its candidates take" in str(error)
+    assert "bytes or more; all its candidates take" in str(error)
     assert int(error.evidence["most"]) < 200_000 < 700_000 < int(error.evidence["bytes"])
 
 
@@ -77,7 +77,7 @@ def test_a_hint_that_is_filled_up_ends_the_session() -> None:
             return body.model_copy(update={"payload": {**body.payload, "more": PADDING}})
         return body
 
-    assert "bytes or more, its candidates take" in str(lied(Lattice(), rewrite))
+    assert "bytes or more; its candidates take" in str(lied(Lattice(), rewrite))
 
 
 def test_more_candidates_than_the_active_partys_hint_may_have_are_refused() -> None:

@@ -45,7 +45,7 @@ async def test_the_session_ends_at_every_party_and_the_evidence_is_kept(
 
     [entry] = await federation.until(kept)
     assert (entry["peer"], entry["model"]) == ("telco", "m")
-    assert entry["what"] == "tree 1, node 1: sums that no rows of the node have"
+    assert entry["what"] == "tree 1, node 1: no rows of the node have these sums"
     place = {"tree": TREE, "node": 1}
     assert place.items() <= entry["evidence"].items()
     assert entry["evidence"]["g above"] == entry["evidence"]["candidates"] > 0

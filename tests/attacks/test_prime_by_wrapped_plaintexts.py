@@ -51,7 +51,7 @@ def test_the_session_ends_before_anything_is_decided(
     error = simulation.errors[ACTIVE]
     assert isinstance(error, Inconsistent)
     # Whatever did not hold, it reads the same: that the session ended is the only bit.
-    assert str(error) == "telco: tree 0, node 1: sums that no rows of the node have"
+    assert str(error) == "telco: tree 0, node 1: no rows of the node have these sums"
     assert not [body for body in sent if isinstance(body, SplitDecision)]
 
 

@@ -229,12 +229,14 @@ def test_a_decoy_that_was_not_announced_is_refused() -> None:
             else envelope.body
         ),
     )
-    assert "by a candidate it does not have" in " ".join(map(str, simulation.errors.values()))
+    assert "by a candidate that it lacks" in " ".join(map(str, simulation.errors.values()))
 
 
 def test_engines_that_learn_directions_by_questions_are_refused_by_name() -> None:
     federation = small().having(engine=Lattice())
-    with pytest.raises(ConfigError, match="decoys: engine 'lattice' learns who goes left"):
+    with pytest.raises(
+        ConfigError, match="decoys: engine 'lattice' asks for directions by extra questions"
+    ):
         hiding(federation)
 
 

@@ -47,6 +47,6 @@ async def test_an_owner_refuses_it(federation: DaemonsInMemory) -> None:
 
 
 def test_a_kind_does_not_take_the_name_of_another() -> None:
-    with pytest.raises(ConfigError, match="there is a session kind 'training' already"):
+    with pytest.raises(ConfigError, match="session kind 'training' exists already"):
         register(replace(KIND, name="training"))
     assert "row count" not in codec.KINDS

@@ -138,7 +138,7 @@ def told_otherwise(
 )
 def test_a_passive_party_takes_no_orders_from_another(body: Body) -> None:
     simulation = told_otherwise(hidden(), "telco", "shop", body, HANDED)
-    reason = f"telco broke the protocol: {body.kind} from telco, which asks nothing"
+    reason = f"telco broke the protocol: {body.kind} from telco, which may not send it"
     assert reason in str(simulation.errors["shop"])
     assert isinstance(simulation.errors[ACTIVE], Aborted)
 
@@ -181,7 +181,7 @@ def test_a_chain_that_is_not_the_sessions_is_refused() -> None:
         return body
 
     simulation = ran(hidden().training(), rewrite=rewrite)
-    assert "a chain of parties that is not as the session's" in str(simulation.errors[ACTIVE])
+    assert "a chain of parties that differs from the session's" in str(simulation.errors[ACTIVE])
 
 
 def test_a_party_that_was_not_told_who_takes_part_refuses() -> None:
@@ -192,4 +192,4 @@ def test_a_party_that_was_not_told_who_takes_part_refuses() -> None:
         return body
 
     simulation = ran(hidden().training(), rewrite=rewrite)
-    assert "was not told who takes part" in str(simulation.errors[ACTIVE])
+    assert "does not know the other parties" in str(simulation.errors[ACTIVE])

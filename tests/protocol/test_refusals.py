@@ -283,7 +283,7 @@ def test_a_reply_that_follows_a_complete_one_is_a_breach() -> None:
 
     simulation.tap = tap
     simulation.run()
-    assert "was not asked for" in str(simulation.errors[ACTIVE])
+    assert "unrequested" in str(simulation.errors[ACTIVE])
     assert "broke the protocol" in str(simulation.errors["telco"])
 
 

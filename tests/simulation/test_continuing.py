@@ -163,8 +163,8 @@ def test_early_stopping_counts_all_rounds() -> None:
         ({"objective": "reg:logistic"}, "objective = reg:logistic, model 'simulated' has binary:"),
         ({"num_parallel_tree": 2}, "num_parallel_tree = 2, model 'simulated' has 1"),
         ({"base_score": 0.125}, "base_score = 0.125, model 'simulated' has"),
-        ({"active_only_trees": 1}, "active_only_trees are a model's first, and these are not"),
-        ({"booster": "dart"}, "trees of dart are weighed anew, so they end with a model"),
+        ({"active_only_trees": 1}, "active_only_trees are the first trees of a model"),
+        ({"booster": "dart"}, "dart weighs trees anew, so no model of dart can be continued"),
     ],
 )
 def test_what_would_not_be_one_model_is_refused(params: dict[str, Any], text: str) -> None:

@@ -126,7 +126,9 @@ def test_decoys_are_part_of_the_traffic(
     usual, hidden = (estimated(table, tmp_path, **two, decoys=decoys) for decoys in (False, True))
     for party in ("telco", "shop"):  # whose answers are bitmaps, for which nothing else is sent
         assert hidden.parties[party].bytes_sent > 1.2 * usual.parties[party].bytes_sent
-    with pytest.raises(ConfigError, match="decoys: engine 'lattice' learns who goes left"):
+    with pytest.raises(
+        ConfigError, match="decoys: engine 'lattice' asks for directions by extra questions"
+    ):
         estimated(table, tmp_path, engine="lattice", decoys=True)
 
 

@@ -122,8 +122,12 @@ def test_anybody_compares_with_xgboost_under_constraints() -> None:
 @pytest.mark.parametrize(
     ("name", "error", "text"),
     [
-        ("f9", ConfigError, "active has no column 'f9'; another party's is named as party.column"),
-        (3, ConfigError, "active has no column number 3, it has 3"),
+        (
+            "f9",
+            ConfigError,
+            "active has no column 'f9'; write another party's column as party.column",
+        ),
+        (3, ConfigError, "active has 3 columns, and no number 3"),
         ("shop.*", ConfigError, r"active has no column 'shop\.\*'"),
         ("telco.f9", Refused, "telco trains with no column 'f9'"),
     ],
@@ -245,7 +249,7 @@ def test_constraints_that_are_not_due_or_make_no_sense_are_illegal(
 
 
 def test_more_than_candidates_are_refused_before_they_take_memory() -> None:
-    with pytest.raises(Inconsistent, match="3 candidates in a node, it announced 2 at most"):
+    with pytest.raises(Inconsistent, match="3 candidates in a node; the party announced at most 2"):
         CandidateConstraints(2).take("telco", reply(BITS), 2)
 
 

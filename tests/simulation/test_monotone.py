@@ -87,7 +87,11 @@ def test_engines_that_hide_sums_from_the_active_party_refuse_them(
 @pytest.mark.parametrize(
     ("name", "error", "text"),
     [
-        ("f9", ConfigError, "active has no column 'f9'; another party's is named as party.column"),
+        (
+            "f9",
+            ConfigError,
+            "active has no column 'f9'; write another party's column as party.column",
+        ),
         ("shop.f0", ConfigError, "active has no column 'shop.f0'"),
         ("telco.f9", Refused, "telco trains with no column 'f9'"),
     ],
@@ -172,7 +176,7 @@ def test_signs_that_were_not_announced_or_make_no_sense_are_illegal(
 @pytest.mark.parametrize("longer", ["rising", "falling"])
 def test_more_signs_than_candidates_are_refused_before_they_take_memory(longer: str) -> None:
     fields = {"rising": RISING, "falling": FALLING, longer: Bitmap.of(np.zeros(4, np.bool_))}
-    with pytest.raises(Inconsistent, match="4 candidates in a node, it announced 3 at most"):
+    with pytest.raises(Inconsistent, match="4 candidates in a node; the party announced at most 3"):
         CandidateSigns(("telco",)).take("telco", reply(**fields), 3)
 
 

@@ -243,7 +243,9 @@ def test_decoys_change_what_is_sent_and_not_the_model() -> None:
     ]
     assert decided[0][0] != decided[0][1]
     assert decided[1][0] == decided[1][1] > max(decided[0])
-    with pytest.raises(ConfigError, match="decoys: engine 'lattice' learns who goes left"):
+    with pytest.raises(
+        ConfigError, match="decoys: engine 'lattice' asks for directions by extra questions"
+    ):
         train(engine="lattice", decoys=True)
 
 

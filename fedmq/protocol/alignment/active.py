@@ -112,7 +112,7 @@ class ActiveAlignment(Alignment):
         if common.count < fewest:
             # The count stays hidden: a party with a minimum wants no smaller count disclosed.
             why = (
-                "the parties have no id in common; is it the same kind of id?"
+                "the parties have no id in common; do all use the same kind of id?"
                 if fewest == 1
                 else f"the parties have fewer ids in common than the {fewest} that {wanting} "
                 "wants; do all write ids alike (data.normalise)?"
@@ -136,7 +136,7 @@ class ActiveAlignment(Alignment):
     @on_message(alignment.CommonRows)
     def _on_common(self, peer: str, body: alignment.CommonRows) -> None:
         if body.owner != self._party or peer != self._after(self._party):
-            raise ProtocolError("places of common rows that were not asked for")
+            raise ProtocolError("unrequested places of common rows")
         places = self._arrived_places(body)
         if places is not None:
             self._own_places = self._own_rows(places)

@@ -120,7 +120,7 @@ class Alignment(Machine, ABC):
     def _on_blinded(self, peer: str, body: alignment.BlindedIds) -> None:
         owner = body.owner
         if owner not in self._parties or peer != self._before(owner):
-            raise ProtocolError(f"{owner}'s list does not come this way")
+            raise ProtocolError(f"{owner}'s list takes another route")
         if owner not in self._arriving:
             self._arriving[owner] = Pieces(body.rows, _POINTS)
             self._lists[owner] = Pieces(body.rows, _POINTS)

@@ -165,11 +165,11 @@ class PassiveAlignment(Alignment):
         elif body.owner == self._active and peer == self._after(self._active):
             self._pass_back(body)
         else:
-            raise ProtocolError(f"places of common rows of {body.owner} do not come this way")
+            raise ProtocolError(f"places of common rows of {body.owner} take another route")
 
     def _pass_back(self, body: alignment.CommonRows) -> None:
         if self._list_origin is None:
-            raise ProtocolError("places of common rows before the list")
+            raise ProtocolError("places of common rows came before the list")
         places = self._arrived_places(body)
         if places is not None:
             back = self._found(self._list_origin, places)
@@ -179,7 +179,7 @@ class PassiveAlignment(Alignment):
         if body.rows < self._fewest:
             self._move(TOO_FEW)
             self._fail(
-                Refused(f"fewer ids are common than the {self._fewest} that {self._party} wants"),
+                Refused(f"{self._party} wants at least {self._fewest} common ids"),
                 disclosed=f"{self._party} wants more common ids",
             )
             return

@@ -118,9 +118,7 @@ class ActiveInference(Machine):
             raise ProtocolError("the session was accepted twice")
         if body.unknown_rows.count:
             if not self._partial or body.unknown_rows.count != len(self._values):
-                raise ProtocolError(
-                    f"unknown rows among {body.unknown_rows.count} were not asked for"
-                )
+                raise ProtocolError(f"unrequested unknown rows among {body.unknown_rows.count}")
             self._unknown[peer] = body.unknown_rows.numpy()
         self._accepted.add(peer)
         self._set_out_when_accepted()
@@ -172,7 +170,7 @@ class ActiveInference(Machine):
     def _on_reply(self, peer: str, body: inference.HopReply) -> None:
         hop = self._hops.get((peer, body.hop))
         if hop is None or body.left.count != len(hop.pairs):
-            raise ProtocolError(f"directions for hop {body.hop} that were not asked for")
+            raise ProtocolError(f"unrequested directions for hop {body.hop}")
         del self._hops[peer, body.hop]
         self._walk(hop.pairs, body.left.numpy())
 
@@ -240,7 +238,7 @@ class ExplainedInference(ActiveInference):
 
     def _on_reply(self, peer: str, body: inference.HopReply) -> None:
         if (peer, body.hop) not in self._open:
-            raise ProtocolError(f"directions of part {body.hop} that were not asked for")
+            raise ProtocolError(f"unrequested directions of part {body.hop}")
         part = self._parts[body.hop]
         if body.left.count != len(part.rows) * self._explained_records(peer):
             raise ProtocolError(f"{body.left.count} directions do not fit part {body.hop}")

@@ -91,7 +91,9 @@ class PassiveInference(Machine):
     def _on_ids(self, _: str, body: inference.SampleIds) -> None:
         listed = body.start + len(body.ids)
         if self._id_pieces == 0 or body.start != len(self._ids) or listed > self._terms.rows:
-            raise ProtocolError(f"sample ids from row {body.start} on, {len(self._ids)} was next")
+            raise ProtocolError(
+                f"sample ids begin at row {body.start}, not at row {len(self._ids)}"
+            )
         self._ids.extend(body.ids)
         self._id_pieces -= 1
         self._begin_when_complete()
@@ -118,19 +120,19 @@ class PassiveInference(Machine):
         records = len(here.share.lookup_table)
         if self._terms.explained_records > records:
             raise Refused(
-                f"{records} records are here, not {self._terms.explained_records}; the parties "
-                "hold shares of different models"
+                f"this party has {records} records, not {self._terms.explained_records}; the "
+                "parties hold shares of different models"
             )
         if here.row_of is None:
             if self._terms.rows != len(here.values):
-                raise Refused(f"{len(here.values)} rows are here, not {self._terms.rows}")
+                raise Refused(f"this party has {len(here.values)} rows, not {self._terms.rows}")
             return np.arange(self._terms.rows)
         if len(self._ids) != self._terms.rows:
             raise Refused(f"{len(self._ids)} ids came for {self._terms.rows} rows")
         unknown = [name for name in self._ids if name not in here.row_of]
         if unknown and not self._terms.partial:
             some = ", ".join(map(repr, unknown[:3]))
-            raise Refused(f"{len(unknown)} of the ids are unknown here, such as {some}")
+            raise Refused(f"this party does not know {len(unknown)} of the ids, for example {some}")
         return np.array([here.row_of.get(name, -1) for name in self._ids], dtype=np.int64)
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
@@ -159,7 +161,7 @@ class PassiveInference(Machine):
     def _on_rows(self, _: str, asked: inference.InferenceRows) -> None:
         records = self._terms.explained_records
         if not records:
-            raise ProtocolError(f"hop {asked.hop} asks for all directions, which was not agreed")
+            raise ProtocolError(f"hop {asked.hop} asks for all directions, which the terms exclude")
         assert self._rows is not None
         here, table = self._asked(asked), self._rows.share.lookup_table
         computation = answer_rows.bind(table, self._rows.values, records, here)
@@ -172,7 +174,7 @@ class PassiveInference(Machine):
             raise ProtocolError(f"hop {hop.hop} asks for rows that do not exist")
         here: NDArray[np.int64] = self._row_of[rows]
         if (here < 0).any():
-            raise ProtocolError(f"hop {hop.hop} asks for a row that is unknown here")
+            raise ProtocolError(f"hop {hop.hop} asks for a row that this party does not know")
         return here
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:

@@ -48,7 +48,7 @@ class GroupPieces:
         known, people = len(self._ids), self._people
         numbers = piece.ciphertexts
         if piece.start != known or known + len(piece.ids) > people:
-            raise ProtocolError(f"people from {piece.start} on, {known} of {people} was next")
+            raise ProtocolError(f"people begin at {piece.start}, not at {known} of {people}")
         if numbers.dtype != "|u1" or len(numbers.shape) != 2 or numbers.shape[0] != len(piece.ids):
             raise ProtocolError("one ciphertext for each person is needed")
         if people * numbers.shape[1] > _MOST_BYTES:
@@ -110,7 +110,7 @@ class PassiveModelRequest(Machine):
         elif isinstance(event.error, Refused):
             self._refuse(event.error, str(event.error))
         else:  # it may quote this party's data
-            self._refuse(event.error, "it could not be done; the log of this party says why")
+            self._refuse(event.error, "the request failed; the party's log says why")
 
     def _refuse(self, error: FedmqError, reason: str) -> None:
         self._move(REFUSES)

@@ -183,7 +183,7 @@ class OnlineBatch(Machine):
             return
         exits = body.exits.values
         if self._mode != "hop" or len(exits) != len(question.pairs):
-            raise ProtocolError(f"{peer}: {len(exits)} exits, not those that were asked for")
+            raise ProtocolError(f"{peer}: {len(exits)} exits, not the requested ones")
         assert isinstance(question.body, online.OnlineHop)
         try:
             nodes = self._served.below_exits(question.owner, exits)
@@ -302,7 +302,7 @@ class OnlineBatch(Machine):
             return
         seconds = self._requests[index].seconds
         silent = ", ".join(sorted(self._questions.parties))
-        names = silent or "nobody: this party's own work took too long"
+        names = silent or "nobody: this party's own computations took too long"
         self._answer(index, PeerSilent(f"no score within {seconds:g} s; waited for {names}"))
 
     def _finish_when_done(self) -> None:
@@ -415,7 +415,7 @@ def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
     """The places that ``sender`` names among its ``count`` asked ids."""
     places = array.values.astype(np.int64)
     if len(places) and int(places.max()) >= count:
-        raise ProtocolError(f"{sender} does not know ids that it was not asked about")
+        raise ProtocolError(f"{sender} names unrequested ids as unknown")
     return places
 
 
@@ -648,7 +648,7 @@ class OpenQuestions:
         """
         question = self.open.get(body.hop)
         if question is not None and self._served.asked[question.owner] != sender:
-            raise ProtocolError(f"{sender} answers what another party was asked")
+            raise ProtocolError(f"{sender} answers a question to another party")
         return question
 
     def owner(self, number: int) -> int:

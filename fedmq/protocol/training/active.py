@@ -222,7 +222,7 @@ class EarlierTrees(Part):
     def _on_hop_reply(self, peer: str, body: HopReply) -> None:
         hop = self._hops.get((peer, body.hop))
         if hop is None or body.left.count != len(hop.pairs):
-            raise ProtocolError(f"directions for hop {body.hop} that were not asked for")
+            raise ProtocolError(f"unrequested directions for hop {body.hop}")
         del self._hops[peer, body.hop]
         self._walk_on(hop.pairs, body.left.numpy())
 
@@ -263,7 +263,7 @@ class Rounds(Part):
     @on_message(training.TreeSaved)
     def _on_saved(self, peer: str, body: training.TreeSaved) -> None:
         if body.tree != self._model.next_tree - 1 or peer not in self._unsaved:
-            raise ProtocolError(f"tree {body.tree} was not to be saved")
+            raise ProtocolError(f"tree {body.tree} is saved too early")
         self._unsaved.remove(peer)
         self._begin_when_saved()
 

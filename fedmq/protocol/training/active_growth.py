@@ -229,7 +229,7 @@ class ActiveGrowth(Part):
 
     def _check_broadcast(self, node: int) -> None:
         if self._to_broadcast:
-            raise ProtocolError(f"an answer about node {node} before all gradients were sent")
+            raise ProtocolError(f"an answer about node {node} before the last gradient left")
 
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[SplitOffer]) -> None:
         self._level.add_offers(nodes, owner, offers)
@@ -498,7 +498,7 @@ class LevelRequests:
             or (body.tree, body.round) != (self.tree, conversation.round)
             or body.piece != len(conversation.pieces)
         ):
-            raise ProtocolError(f"a reply about node {body.node} that was not asked for")
+            raise ProtocolError(f"an unrequested reply about node {body.node}")
         conversation.bytes += payload_bytes(body.payload)
         sent = SizeLimit(body.pieces, conversation.bytes)
         ConsistencyCheck(peer, self.tree, body.node).check_size(sent, conversation.limit)
@@ -522,7 +522,7 @@ class LevelRequests:
             or conversation.pieces
             or body.tree != self.tree
         ):
-            raise ProtocolError(f"node {body.node} was declined, but not asked about")
+            raise ProtocolError(f"the party declines node {body.node} without a question")
         conversation.open = False
         self.add_offers((body.node,), owner, (SplitOffer(-np.inf, np.empty(0, dtype=np.uint32)),))
 
@@ -571,13 +571,13 @@ class LevelRequests:
             or not split.sent
             or split.record is not None
         ):
-            raise ProtocolError(f"a split of node {body.node} that was not asked for")
+            raise ProtocolError(f"an unrequested split of node {body.node}")
 
     def check_directions(self, body: training.SplitOutcome, rows: int) -> None:
         """Raise ProtocolError unless ``body`` has a direction for each of the node's ``rows``."""
         if body.left.count != rows:
             raise ProtocolError(
-                f"directions for {body.left.count} rows, node {body.node} has {rows}"
+                f"directions for {body.left.count} rows of node {body.node}, which has {rows}"
             )
 
     def take_outcome(self, body: training.SplitOutcome) -> PlanState:
@@ -649,7 +649,7 @@ def check_decoys(engine: Engine) -> None:
     """Raise ConfigError if the engine asks for directions by queries: no decoy imitates them."""
     if engine.traits.hides_rows:
         raise ConfigError(
-            f"decoys: engine {engine.name!r} learns who goes left by questions of its own, which "
+            f"decoys: engine {engine.name!r} asks for directions by extra questions, which "
             "decoys do not imitate; leave decoys out, or choose another engine"
         )
 

@@ -99,7 +99,7 @@ class CandidateSigns:
         claim.check_count(max(body.rising.count, body.falling.count), candidates)
         rising, falling = body.rising.numpy(), body.falling.numpy()
         if len(rising) != len(falling) or (rising & falling).any():
-            raise ProtocolError(f"signs of the candidates of node {body.node} that contradict")
+            raise ProtocolError(f"contradictory signs of the candidates of node {body.node}")
         self._signs[peer, body.node] = rising.astype(np.int8) - falling.astype(np.int8)
 
     def of(self, peer: str, node: int, candidates: int) -> NDArray[np.int8]:
@@ -168,7 +168,7 @@ class CandidateConstraints:
         shown = self._shown[peer, node]
         if len(shown) != candidates:
             raise ProtocolError(
-                f"constraints of {len(shown)} candidates, node {node} has {candidates}"
+                f"constraints of {len(shown)} candidates of node {node}, which has {candidates}"
             )
         return shown
 
@@ -210,7 +210,7 @@ class CandidateCategories:
         claim = ConsistencyCheck(peer, body.tree, body.node)
         claim.check_count(int(together.max(initial=-1)) + 1, candidates)
         if min(map(len, columns)) < 2 or len(np.unique(together)) < len(together):
-            raise ProtocolError(f"categories of the candidates of node {body.node} that overlap")
+            raise ProtocolError(f"overlapping categories of the candidates of node {body.node}")
         self._shown[peer, body.node] = columns
 
     def of(self, peer: str, node: int, candidates: int) -> Sequence[NDArray[np.int64]]:
@@ -245,7 +245,7 @@ class CandidateMarks:
         self.categories.take(peer, body, most_candidates)
 
 
-_IMPOSSIBLE = "sums that no rows of the node have"
+_IMPOSSIBLE = "no rows of the node have these sums"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class ConsistencyCheck:
         """Raise `Inconsistent` if the peer shows more candidates than it announced."""
         if shown > candidates:
             raise self._error(
-                f"{shown} candidates in a node, it announced {candidates} at most",
+                f"{shown} candidates in a node; the party announced at most {candidates}",
                 {"announced": candidates, "candidates": shown},
             )
 
@@ -272,7 +272,7 @@ class ConsistencyCheck:
         """Raise `Inconsistent` if a node of ``carrying`` rows is declined without need."""
         if carrying >= smallest_node:
             raise self._error(
-                f"a node of {smallest_node} rows or more is declined, its smallest_node",
+                f"the party declines a node of {smallest_node} rows or more, its smallest_node",
                 {"smallest_node": smallest_node},
             )
 
@@ -280,12 +280,12 @@ class ConsistencyCheck:
         """Raise `Inconsistent` if a reply is longer than its candidates take."""
         if sent.pieces > limit.pieces:
             raise self._error(
-                f"a reply of {sent.pieces} pieces, {limit.pieces} hold all its candidates",
+                f"a reply of {sent.pieces} pieces; {limit.pieces} hold all its candidates",
                 {"pieces": sent.pieces, "most": limit.pieces},
             )
         if sent.bytes > limit.bytes:
             raise self._error(
-                f"a reply of {sent.bytes:,} bytes or more, all its candidates take {limit.bytes:,}",
+                f"a reply of {sent.bytes:,} bytes or more; all its candidates take {limit.bytes:,}",
                 {"bytes": sent.bytes, "most": limit.bytes},
             )
 
@@ -297,7 +297,7 @@ class ConsistencyCheck:
         """Raise `Inconsistent` unless a split's record is the party's next."""
         if record != expected:
             raise self._error(
-                f"record {record}, its next one is {expected}",
+                f"record {record}; the next record is {expected}",
                 {"record": record, "expected": expected},
             )
 
@@ -310,7 +310,7 @@ class ConsistencyCheck:
         named = np.flatnonzero((best.left == left).all(axis=1))
         if not len(named):
             raise self._error(
-                "other rows go left than its sums said", {"candidates named": len(best.left)}
+                "the rows that go left contradict the sums", {"candidates named": len(best.left)}
             )
         return best.mark(int(named[0]))
 
@@ -318,7 +318,7 @@ class ConsistencyCheck:
         """Raise `Inconsistent` unless a winning split gains more than ``best`` and ``least``."""
         if not (gain > best and gain >= least):
             raise self._error(
-                "a split that gains less than another would have",
+                "the split gains less than another candidate",
                 {"gain": str(gain), "best": str(max(best, least))},
             )
 

@@ -260,7 +260,7 @@ class Circuits:
         """End a talk: the winners are known. Raises ProtocolError if ``peer`` has sent more."""
         talk = self._talks.pop((peer, node))
         if talk.unread or talk.pieces:
-            raise ProtocolError(f"circuits of node {node} go on after their end")
+            raise ProtocolError(f"circuits of node {node} continue after their end")
 
     def follow(self, peer: str, node: int, step: Exchange | Reply, run: PlanState) -> None:
         """Send a parcel of the plan ``run`` of this party's half, or wait for one."""
@@ -307,7 +307,7 @@ class Circuits:
         talk.bytes += payload_bytes(body.payload)
         if talk.bytes > talk.most_bytes or body.pieces > talk.most_bytes + 1:
             raise ProtocolError(
-                f"circuits of {talk.bytes:,} bytes or more about node {body.node}, they take "
+                f"circuits of {talk.bytes:,} bytes or more about node {body.node}; they take "
                 f"{talk.most_bytes:,}"
             )
         talk.pieces.append(unpack_payload(body.payload))
@@ -348,6 +348,6 @@ class HandedOn:
         if key in self._waiting:
             self._resume(self._waiting.pop(key), pieces)
         elif key in self._unread or len(self._unread) >= _MOST_UNREAD:
-            raise ProtocolError(f"shares of node {node}, which nobody waits for")
+            raise ProtocolError(f"unexpected shares of node {node}")
         else:
             self._unread[key] = pieces

@@ -258,7 +258,7 @@ class ModelBuilder:
         self._stopping: EarlyStopping | None = None
         """None before the first score, and if nothing is watched."""
         if params.early_stopping_rounds is not None and not table.evaluation.any():
-            raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
+            raise ConfigError("early_stopping_rounds needs evaluation rows")
 
     def start(self) -> Plan[None]:
         """Find the prediction before the first tree, and begin without trees."""
@@ -463,8 +463,8 @@ def _check_spread(
     if usual < most * _NARROWEST:
         what = "label" if table.weight is None else "label or weight"
         raise DataError(
-            f"{what}: one lies {most:g} from base_score, and half of them within {usual:g}; "
-            "sums would lose the small ones: clip it, or take its logarithm"
+            f"{what}: a value lies {most:g} from base_score, and half of all values within "
+            f"{usual:g}; sums would lose the small values: clip them, or take logarithms"
         )
 
 

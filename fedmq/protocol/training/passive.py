@@ -290,7 +290,7 @@ class PassiveTraining(Machine):
         if asked.outputs > 1 and not spec.traits.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {asked.outputs}")
         if set(asked.chain) - {self._party} != set(self.peers) - {self.active}:
-            raise Refused(f"{self._party} was not told who takes part")
+            raise Refused(f"{self._party} does not know the other parties")
         if asked.decoys and spec.traits.hides_rows:
             raise Refused(f"engine {spec.name!r} has no decoys")
         yield from self._find_earlier(table)
@@ -383,7 +383,7 @@ class PassiveTraining(Machine):
         self._rewind(body.tree)
         asked = self._terms.asked
         if not max(self._next_tree, asked.active_only_trees) <= body.tree < asked.trees:
-            raise ProtocolError(f"tree {body.tree} is not next")
+            raise ProtocolError(f"tree {body.tree} is not due")
         self._growth = PassiveGrowth(
             self, self._terms, self._prepared, self._splits, body.tree, body.pieces
         )
@@ -421,7 +421,9 @@ class PassiveTraining(Machine):
     def _on_finished(self, _: str, body: training.SessionFinished) -> None:
         self._rewind(body.trees)
         if body.trees < self._next_tree:
-            raise ProtocolError(f"a model of {body.trees} trees, {self._next_tree} have grown")
+            raise ProtocolError(
+                f"a model of {body.trees} trees, of which {self._next_tree} have grown"
+            )
         asked = self._terms.asked
         if asked.folds > 1:
             self._emit(Finish(None))
@@ -463,6 +465,6 @@ def kept_before(
     kept = tuple(earlier for earlier in saved if earlier.number < tree)
     if len(saved) - len(kept) > (0 if finished else _REGROWN):
         raise ProtocolError(
-            f"tree {tree} was to grow again after {saved[-1].number + 1} were saved everywhere"
+            f"tree {tree} grows again, though all parties have saved {saved[-1].number + 1} trees"
         )
     return kept

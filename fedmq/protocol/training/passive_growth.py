@@ -197,10 +197,10 @@ class PassiveGrowth(Part):
     @on_message(training.GradientBroadcast)
     def _on_broadcast(self, _: str, body: training.GradientBroadcast) -> None:
         if body.tree != self.tree or self._to_arrive == 0:
-            raise ProtocolError(f"a gradient piece of tree {body.tree} that was not announced")
+            raise ProtocolError(f"an unannounced gradient piece of tree {body.tree}")
         rows = body.rows.numpy()
         if len(rows) and int(rows.max()) >= self.terms.asked.rows:
-            raise ProtocolError(f"a gradient for row {int(rows.max())}, there is no such row")
+            raise ProtocolError(f"a gradient for row {int(rows.max())}, which does not exist")
         self._to_arrive -= 1
         self.rows.carrying[rows] = True
         piece = BroadcastPiece(rows, unpack_payload(body.payload))
@@ -220,7 +220,7 @@ class PassiveGrowth(Part):
         for query in body.nodes:
             rows = self.rows.rows(query.node)
             if body.tree != self.tree or rows is None:
-                raise ProtocolError(f"sums of node {query.node}, there is no such node")
+                raise ProtocolError(f"sums of node {query.node}, which does not exist")
             self.asked.ask(query.node, body.round)
             limits[query.node] = self.engine.largest_query(len(rows))
         self._requests.add(body, limits)
@@ -258,7 +258,7 @@ class PassiveGrowth(Part):
                 node: rows for node in pieces_of if (rows := self.rows.rows(node)) is not None
             }
             if len(rows_of) < len(pieces_of):
-                raise ProtocolError("sums of nodes that have been split meanwhile")
+                raise ProtocolError("sums of nodes that were split meanwhile")
             try:
                 counted = self._prepared.ledger.answer(self.tree, rows_of, self._most_sums)
             except Refused as error:
@@ -338,7 +338,7 @@ class PassiveGrowth(Part):
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
         rows = self.rows.rows(body.node)
         if body.tree != self.tree or rows is None:
-            raise ProtocolError(f"a split of node {body.node}, there is no such node")
+            raise ProtocolError(f"a split of node {body.node}, which does not exist")
         if self.terms.asked.decoys and body.is_decoy:
             self.asked.decoy(body.node)
             self._show(body.node, len(self.splits), np.zeros(len(rows), np.bool_))
@@ -367,14 +367,14 @@ class PassiveGrowth(Part):
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
         together = np.concatenate(named)
         if order is None or not len(together) or int(together.max()) >= len(order):
-            raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
+            raise ProtocolError(f"a split of node {body.node} by a candidate that it lacks")
         chosen, *rights = (order[positions] for positions in named)
         sets = [
             CategorySet(np.sort(right).astype(np.uint32), split.default_left)
             for right, split in zip(rights, body.sets, strict=True)
         ]
         if not all(map(table.has_set, rights)) or table.is_category[chosen].any():
-            raise ProtocolError(f"a split of node {body.node} by no set of categories of a column")
+            raise ProtocolError(f"a split of node {body.node} by an invalid set of categories")
         return first_named(table, chosen, sets)
 
     def order(self, node: int) -> NDArray[np.int64] | None:
@@ -388,7 +388,7 @@ class PassiveGrowth(Part):
             ProtocolError: the node cannot be split, or the query is about another node.
         """
         if self._directions_of not in (0, node):
-            raise ProtocolError(f"a split of node {node}, not of node {self._directions_of}")
+            raise ProtocolError(f"a split of node {node}, where node {self._directions_of} is due")
         self.asked.split(node)
         pieces, self._directions = self._directions, []
         self._directions_of = self._directions_bytes = 0
@@ -434,7 +434,7 @@ class PassiveComparisons(Part):
             self._circuits.hear(peer, body)
             return
         if body.tree != self._growth.tree or body.piece or body.level[:1] != (body.node,):
-            raise ProtocolError(f"circuits of node {body.node} that begin out of place")
+            raise ProtocolError(f"circuits of node {body.node}, out of place")
         nodes, engine = body.level, self._growth.engine
         candidates = self._candidates(nodes)
         if not isinstance(engine, PassiveHidesSums):
@@ -465,7 +465,7 @@ class PassiveComparisons(Part):
         terms = self._growth.terms
         known = [party for party in terms.asked.chain if party in chain]
         if known != list(chain) or terms.party not in chain:
-            raise ProtocolError("a chain of parties that is not as the session's")
+            raise ProtocolError("a chain of parties that differs from the session's")
         return Place(chain.index(terms.party) + 1, len(chain))
 
     def _follow(
@@ -573,7 +573,7 @@ class AskedNodes:
         """
         here, first = self._check_stands(node), node not in self._rounds
         if number != self._rounds.get(node, 0) or number >= self._most_rounds:
-            raise ProtocolError(f"round {number} of questions about node {node} is not next")
+            raise ProtocolError(f"round {number} of questions about node {node} is not due")
         self._rounds[node] = number + 1
         if len(self._rounds) > self._most_nodes:
             raise ProtocolError(f"sums of more than {self._most_nodes:,} nodes of a tree")
@@ -675,7 +675,7 @@ class HistogramRequests:
         for query in body.nodes:
             if query.pieces > (limit := limits[query.node].pieces):
                 raise ProtocolError(
-                    f"a query of {query.pieces} pieces about node {query.node}, {limit} hold all"
+                    f"a query of {query.pieces} pieces about node {query.node}; it takes {limit}"
                 )
         missing = {query.node: query.pieces for query in body.nodes}
         pieces: dict[int, list[Values]] = {node: [] for node in missing}
@@ -697,12 +697,12 @@ class HistogramRequests:
             self._declined[body.node] -= 1
             return None
         if request is None or body.tree != self._tree:
-            raise ProtocolError(f"a query piece for node {body.node} that was not announced")
+            raise ProtocolError(f"an unannounced query piece for node {body.node}")
         request.bytes[body.node] += payload_bytes(body.payload)
         if request.bytes[body.node] > (limit := request.limits[body.node].bytes):
             raise ProtocolError(
-                f"a query of {request.bytes[body.node]:,} bytes or more about node {body.node}, "
-                f"it takes {limit:,}"
+                f"a query of {request.bytes[body.node]:,} bytes or more about node "
+                f"{body.node}; it takes {limit:,}"
             )
         request.pieces[body.node].append(unpack_payload(body.payload))
         request.missing[body.node] -= 1
@@ -751,7 +751,7 @@ class CandidateDisclosure:
         """The rows of ``node`` that carry a gradient, as far as this party knows."""
         rows = self._rows.rows(node)
         if rows is None:
-            raise ProtocolError(f"sums of node {node ^ 1}, whose sibling has been split meanwhile")
+            raise ProtocolError(f"sums of node {node ^ 1}, whose sibling was split meanwhile")
         learning = self._rules.learning[rows]
         if not self._rows.hidden:
             learning &= self._rows.carrying[rows]
@@ -809,7 +809,7 @@ class CandidateDisclosure:
         if above is None and family == (ROOT,):
             above = np.ones(len(self._candidates.of_tree), dtype=np.bool_)
         if above is None:
-            raise ProtocolError(f"sums of node {family[0]}, but none of the node above")
+            raise ProtocolError(f"sums of node {family[0]}, but not of its parent")
         return Siblings(tuple(map(self.carrying, family)), above)
 
 

@@ -113,7 +113,7 @@ class ActiveTable:
             object.__setattr__(self, "evaluation_sets", {"eval": self.evaluation})
         if len(self.label) > MOST_ROWS:
             raise DataError(
-                f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"
+                f"{len(self.label):,} rows; a training takes at most {MOST_ROWS:,}: draw a sample"
             )
 
     @property
@@ -135,12 +135,12 @@ class ActiveTable:
         """Raise `ConfigError` if ``engine`` cannot train on these rows."""
         if self.objective is not None and not engine.traits.takes_weights:
             raise ConfigError(
-                f"engine {engine.name}: obj may give larger gradients than it is meant for"
+                f"engine {engine.name}: obj may give larger gradients than the engine supports"
             )
         if self.weight is not None and not engine.traits.takes_weights:
             raise ConfigError(
-                f"engine {engine.name}: weights make gradients larger than it is meant for; leave "
-                "weight out"
+                f"engine {engine.name}: weights make gradients larger than the engine "
+                "supports; leave weight out"
             )
 
 
@@ -186,8 +186,8 @@ class PassiveTable:
                 raise Refused(f"the columns of {party} have changed since the session began")
             if tree.table and tree.table != self.digest:
                 raise Refused(
-                    f"the table of {party} has other values than when the session began, so "
-                    "the session has ended; train anew with: fedmq train"
+                    f"the table of {party} changed since the session began, so the session has "
+                    "ended; train anew with: fedmq train"
                 )
 
 
@@ -292,8 +292,8 @@ class ColumnConstraints:
         if isinstance(name, int):
             if not 0 <= name < len(own):
                 raise ConfigError(
-                    f"{parameter}: {self._party} has no column number {name}, it has {len(own)}; "
-                    "another party's is named as party.column"
+                    f"{parameter}: {self._party} has {len(own)} columns, and no number {name}; "
+                    "write another party's column as party.column"
                 )
             return self._party, own[name]
         if name in own or (parameter == "interaction_constraints" and self._is_group(name)):
@@ -302,8 +302,8 @@ class ColumnConstraints:
         if column and party in self._asked and party != self._party:
             return party, column
         raise ConfigError(
-            f"{parameter}: {self._party} has no column {name!r}; another party's is named as "
-            "party.column"
+            f"{parameter}: {self._party} has no column {name!r}; write another party's column "
+            "as party.column"
         )
 
     def _is_group(self, name: str) -> bool:
@@ -563,7 +563,7 @@ class Acceptances:
         """
         pieces = self._pieces.get(peer)
         if pieces is None or len(pieces) >= self.of[peer].setup_pieces:
-            raise ProtocolError("an engine setup piece that was not announced")
+            raise ProtocolError("an unannounced piece of an engine's setup")
         self._bytes[peer] += payload_bytes(payload)
         self._check_setup(peer, SizeLimit(self.of[peer].setup_pieces, self._bytes[peer]))
         pieces.append(unpack_payload(payload))
@@ -573,8 +573,8 @@ class Acceptances:
         if sent.pieces > limit.pieces or sent.bytes > limit.bytes:
             raise Inconsistent(
                 peer,
-                f"a setup of {sent.pieces} pieces and {sent.bytes:,} bytes or more, its candidates "
-                f"take {limit.pieces} and {limit.bytes:,}",
+                f"a setup of {sent.pieces} pieces and {sent.bytes:,} bytes or more; its "
+                f"candidates take {limit.pieces} and {limit.bytes:,}",
                 {"pieces": sent.pieces, "bytes": sent.bytes},
             )
 
@@ -642,7 +642,9 @@ def continuing(
     if table.folds:
         raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
     if "dart" in (earlier.params.booster, params.booster):
-        raise ConfigError("continue_from: trees of dart are weighed anew, so they end with a model")
+        raise ConfigError(
+            "continue_from: dart weighs trees anew, so no model of dart can be continued"
+        )
     own = OBJECTIVES[params.objective].own_parameters
     same = ("objective", "num_parallel_tree", "multi_strategy", *own)
     for name in same:
@@ -656,7 +658,7 @@ def continuing(
         )
     if params.active_only_trees:
         raise ConfigError(
-            "continue_from: active_only_trees are a model's first, and these are not; leave it out"
+            "continue_from: active_only_trees are the first trees of a model; leave it out"
         )
     away = [party for party in earlier.parties if party not in parties]
     if away:

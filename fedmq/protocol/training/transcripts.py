@@ -189,7 +189,7 @@ class Transcripts:
             if not transcript.signing.verifies(sender, statement.to_bytes(), body.signature):
                 raise Inconsistent(
                     sender,
-                    f"tree {body.tree}: it signs other messages than were sent",
+                    f"tree {body.tree}: it signs messages that were not sent",
                     {"tree": body.tree, "signature": body.signature.hex()},
                 )
             self._emit(Save(SignedStatement(statement, body.signature)))
@@ -198,7 +198,7 @@ class Transcripts:
 
     def _verify_countersignature(self, transcript: Transcript, signature: bytes) -> None:
         if not transcript.is_countersigned(signature):
-            raise ProtocolError("the messages of the tree before are not signed by their sender")
+            raise ProtocolError("the sender has not signed the messages of the previous tree")
 
     def _keep(self, transcript: Transcript, incoming: bool, number: int, body: Body) -> None:
         if self._party == transcript.passive:

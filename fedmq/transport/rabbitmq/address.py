@@ -53,8 +53,8 @@ def no_login(address: BrokerAddress) -> str:
     """The broker does not take the user's password, or has no user of the certificate's name."""
     if address.by_certificate:
         return (
-            f"broker {address} knows no user of this certificate's name; its operator lets the "
-            "party in with: fedmq broker sign, and loads that"
+            f"broker {address} knows no user with this certificate's name; its operator adds "
+            "the party with: fedmq broker sign, and loads the result"
         )
     return f"broker {address} refuses user {address.user!r}; check the user's name and password"
 
@@ -78,19 +78,19 @@ def unreached(address: BrokerAddress, why: str) -> str:
         return f"broker {address} cannot be trusted ({why}); check its certificate, and tls.ca"
     if "CERTIFICATE_REQUIRED" in why:
         return (
-            f"broker {address} wants a certificate; name this party's under tls.certificate and "
-            "tls.key"
+            f"broker {address} requires a certificate; name this party's under tls.certificate "
+            "and tls.key"
         )
     # A TLS server refuses with an alert, or hangs up before the alert arrives.
     if address.by_certificate and ("_ALERT_" in why or "reset" in why):
         return (
-            f"broker {address} hangs up ({why}); if it runs, it does not take this party's "
-            "certificate: fedmq party list PARTY shows until when that is good, and the broker's "
-            "operator renews it"
+            f"broker {address} closes the connection ({why}); if it runs, it refuses this "
+            "party's certificate: fedmq party list PARTY shows until when it is valid, and "
+            "the broker's operator renews it"
         )
     if address.url.startswith("amqps:") and "reset" in why:
         return (
-            f"broker {address} hangs up ({why}); check host and port, that it runs, and whether it "
-            "wants a certificate (tls.certificate)"
+            f"broker {address} closes the connection ({why}); check host and port, that it "
+            "runs, and whether it requires a certificate (tls.certificate)"
         )
     return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"

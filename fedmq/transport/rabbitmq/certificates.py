@@ -86,9 +86,9 @@ class Authority:
             key = load_pem_private_key(pem.key, password=None)
             certificate = x509.load_pem_x509_certificate(pem.certificate)
         except ValueError as error:
-            raise ConfigError(f"that is no certificate authority: {error}") from None
+            raise ConfigError(f"the file holds no certificate authority: {error}") from None
         if not isinstance(key, EllipticCurvePrivateKey):
-            raise ConfigError("that is no certificate authority of fedmq")
+            raise ConfigError("the file holds no certificate authority of fedmq")
         return cls(certificate, key)
 
     @property
@@ -128,7 +128,7 @@ class Authority:
             names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             usages = old.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-            raise ConfigError("that is no certificate of this authority") from None
+            raise ConfigError("this authority did not sign the certificate") from None
         name = str(old.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
         return self._certify(name, next(iter(usages)), names, old.public_key(), days)
 
@@ -243,9 +243,9 @@ def read_request(pem: bytes, user: str) -> x509.CertificateSigningRequest:
         names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         whole = request.is_signature_valid
     except (ValueError, InvalidSignature):
-        raise ConfigError("that is no certificate request") from None
+        raise ConfigError("the data is no certificate request") from None
     if not whole or [name.value for name in names] != [user]:
-        raise ConfigError(f"that is no certificate request of {user}")
+        raise ConfigError(f"the certificate request is not of {user}")
     return request
 
 

@@ -364,7 +364,7 @@ class BrokerConnection:
             idle = self._delivered == delivered and not self._unsettled
             starved = starved + 1 if idle and any(waiting for _, waiting in counts) else 0
             if starved == 2:
-                return "messages wait, and the broker delivers none"
+                return "messages wait, but the broker delivers none"
 
     async def _count_in_reach(self) -> list[tuple[int, int]]:
         """The counts; if they take long, LinkError unless the broker is reachable."""

@@ -69,7 +69,7 @@ class Seal(NamedTuple):
         """Undo ``to_bytes``; Untrusted for another length, version or stream."""
         if len(data) != SEAL_BYTES or data[0] != SEAL_VERSION:
             raise Untrusted(
-                "a seal of another kind arrived: bring all parties to the same fedmq version"
+                "a seal of another version arrived: bring all parties to the same fedmq version"
             )
         seal = cls(*_SEAL.unpack(data))
         if seal.stream >= _STREAMS:
@@ -145,7 +145,7 @@ class _Incoming:
     def count(self, counter: int) -> None:
         age = self._newest - counter
         if age >= _WINDOW or (age >= 0 and self._seen >> age & 1):
-            raise Replayed("a message that was taken before came again")
+            raise Replayed("a message came twice")
         if age < 0:
             # A shift by more than the window would only make a large number of zeros.
             self._seen = (self._seen << min(-age, _WINDOW) | 1) & _WINDOW_BITS
@@ -180,7 +180,7 @@ def unpad(padded: bytes) -> memoryview:
     """Undo ``pad``, without a copy; ValueError if the body was not padded."""
     (length,) = _PADDED_LENGTH.unpack_from(padded) if len(padded) >= _PADDED_LENGTH.size else (-1,)
     if not 0 <= length <= len(padded) - _PADDED_LENGTH.size:
-        raise ValueError("no padded body")
+        raise ValueError("the body is not padded")
     return memoryview(padded)[_PADDED_LENGTH.size : _PADDED_LENGTH.size + length]
 
 

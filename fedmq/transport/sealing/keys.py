@@ -39,7 +39,9 @@ class PublicKeys:
         except ValueError:
             data = b""
         if len(data) != 2 * KEY_BYTES or str(cls(data[:32], data[32:])) != text.strip():
-            raise ConfigError("that is no public key of a party; fedmq keys show prints one")
+            raise ConfigError(
+                "the text is no party's public key; fedmq keys show prints public keys"
+            )
         return cls(data[:KEY_BYTES], data[KEY_BYTES:])
 
     def __str__(self) -> str:

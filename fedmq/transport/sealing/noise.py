@@ -58,7 +58,7 @@ class _Symmetric:
         try:
             secret = own.exchange(X25519PublicKey.from_public_bytes(peer))
         except ValueError:
-            raise Untrusted("the ephemeral key of a handshake is no key") from None
+            raise Untrusted("the ephemeral key of a handshake is invalid") from None
         self._chaining, self._key = self._derived(secret)
 
     def encrypt(self, payload: bytes) -> bytes:

@@ -95,9 +95,9 @@ def test_a_certificate_that_the_broker_cannot_take_is_named_in_our_words(
     expired = Certificate(authority.renewed(own.certificate, 0), own.key)
     time.sleep(1.1)  # its end is written in whole seconds
     for certificate, words in (
-        (authority.client("shop"), "knows no user of this certificate's name"),
-        (Authority.create("other").client("bank"), "does not take this party's certificate"),
-        (expired, "fedmq party list PARTY shows until when that is good"),
+        (authority.client("shop"), "knows no user with this certificate's name"),
+        (Authority.create("other").client("bank"), "refuses this party's certificate"),
+        (expired, "fedmq party list PARTY shows until when it is valid"),
     ):
         write_pem(tls / "party", certificate)
         refused = fedmq("broker", "check", copy / "bank" / "party.toml")

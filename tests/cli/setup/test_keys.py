@@ -110,8 +110,8 @@ def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["bank", "x"], "no public key"),
-        (["bank", "--onyl"], "no public key"),
+        (["bank", "x"], "is no party's public key"),
+        (["bank", "--onyl"], "is no party's public key"),
         (["retail", "A" * 86], "'retail' is not among the parties"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_is_no_request_is_one_line(path: Path, text: str) -> None:
 def test_nobody_asks_for_another_partys_certificate(tmp_path: Path, keys: PrivateKeys) -> None:
     path = tmp_path / "request.json"
     path.write_text(JoinRequest("demo", "shop", keys.public, new_request("bank")[0]).dumps(keys))
-    with pytest.raises(ConfigError, match="that is no certificate request of shop"):
+    with pytest.raises(ConfigError, match="the certificate request is not of shop"):
         JoinRequest.read(path)
 
 
@@ -99,5 +99,5 @@ def test_a_certificate_is_renewed_for_the_same_key_and_names() -> None:
     assert before is not None
     assert after is not None
     assert after > before
-    with pytest.raises(ConfigError, match="no certificate of this authority"):
+    with pytest.raises(ConfigError, match="this authority did not sign the certificate"):
         Authority.create("demo").renewed(server.certificate)

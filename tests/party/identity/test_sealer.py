@@ -199,7 +199,7 @@ def test_a_party_of_an_older_version_is_refused_in_a_line_and_refuses_in_one() -
     with pytest.raises(Untrusted, match="bring all parties to the same fedmq version"):
         both["telco"].open(frame(Parts(parts.header, parts.body, bytes(136))))
     offer = unframe(both["bank"].offer("demo", "telco"))
-    with pytest.raises(MessageError, match="version 3 arrived, this party speaks 2: bring all"):
+    with pytest.raises(MessageError, match="version 3 arrived, but this party speaks 2: bring all"):
         read_header(offer.header)
 
 

@@ -17,13 +17,13 @@ class Forgetless(Clear):
     """Has seen everything before."""
 
     def open(self, _: bytes) -> Envelope:
-        raise Replayed("a message that was taken before came again")
+        raise Replayed("a message came twice")
 
 
 @pytest.mark.parametrize(
     ("sealer", "reason"),
     [
-        (Forgetless(), "a message that was taken before came again"),
+        (Forgetless(), "a message came twice"),
         (Clear(), "session s1 does not run here, or not this attempt any more"),
     ],
 )

@@ -73,7 +73,7 @@ async def test_who_signs_other_messages_than_it_sent_ends_the_session(
         return honest(self, data + b"!" if self.party == "telco" else data)
 
     monkeypatch.setattr(EndToEnd, "sign", sign)
-    with pytest.raises(FedmqError, match="telco: tree 0: it signs other messages than were sent"):
+    with pytest.raises(FedmqError, match="telco: tree 0: it signs messages that were not sent"):
         await federation.train("m", TREES)
     assert not [data for _, _, data, _ in kept(federation, "bank", STATEMENT) if b"telco" in data]
 
@@ -87,7 +87,9 @@ async def test_an_active_party_that_does_not_sign_what_it_heard_is_not_answered_
         return b"" if self.party == "bank" else honest(self, data)
 
     monkeypatch.setattr(EndToEnd, "sign", sign)
-    with pytest.raises(FedmqError, match="the tree before are not signed by their sender"):
+    with pytest.raises(
+        FedmqError, match="the sender has not signed the messages of the previous tree"
+    ):
         await federation.train("m", TREES)
 
 

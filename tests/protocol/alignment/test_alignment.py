@@ -186,7 +186,7 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
         ("bank", "telco"),
     ):
         body = alignment.BlindedIds(owner=owner, start=0, rows=3, points=points)
-        with pytest.raises(ProtocolError, match="come this way"):
+        with pytest.raises(ProtocolError, match="another route"):
             machine.handle(Received(sender, body))
     with pytest.raises(ProtocolError, match="cannot take CommonRows"):
         places = Array.of(np.zeros(1, np.uint32))

@@ -159,7 +159,7 @@ def test_a_party_whose_share_has_fewer_records_refuses() -> None:
         update={"lookup_table": table.model_copy(update=fewer), "places": ()}
     )
     simulation = ran(explaining(federation, {**shares, "telco": cut}, IDS))
-    assert "1 records are here, not" in str(simulation.errors[ACTIVE])
+    assert "this party has 1 records, not" in str(simulation.errors[ACTIVE])
     assert "shares of different models" in str(simulation.errors[ACTIVE])
 
 
@@ -207,4 +207,4 @@ def test_all_directions_are_answered_only_where_that_was_agreed() -> None:
         return sent.body
 
     simulation = ran(federation.scoring(shares), rewrite=all_at_once)
-    assert "asks for all directions, which was not agreed" in str(simulation.errors["telco"])
+    assert "asks for all directions, which the terms exclude" in str(simulation.errors["telco"])

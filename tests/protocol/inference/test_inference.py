@@ -129,7 +129,7 @@ def test_ids_that_a_party_does_not_know_are_refused_by_name() -> None:
     simulation = ran({**machines, ACTIVE: strangers[ACTIVE]})
     refused = simulation.errors[ACTIVE]
     assert isinstance(refused, Refused)
-    assert "1 of the ids are unknown here, such as 'stranger'" in str(refused)
+    assert "this party does not know 1 of the ids, for example 'stranger'" in str(refused)
     assert set(simulation.errors) == {ACTIVE, "telco", "shop"}
 
 
@@ -163,7 +163,7 @@ def test_another_number_of_rows_is_refused() -> None:
     )
     machines = {**federation.scoring(shares), ACTIVE: shorter.scoring(shares)[ACTIVE]}
     simulation = ran(machines)
-    assert str(simulation.errors[ACTIVE]).endswith("80 rows are here, not 79")
+    assert str(simulation.errors[ACTIVE]).endswith("this party has 80 rows, not 79")
 
 
 def test_a_share_that_cannot_be_loaded_is_a_refusal_and_its_reason_stays_at_home() -> None:

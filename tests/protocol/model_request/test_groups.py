@@ -105,7 +105,7 @@ def test_sums_come_back_whatever_befalls_the_messages(key: PrivateKey) -> None:
     [
         (None, "telco does not add up", "telco does not add up"),
         (Failing(Refused("telco answers 5 questions")), "", "telco answers 5 questions"),
-        (Failing(DataError("/home/telco/data.csv: no gender")), "", "the log of this party"),
+        (Failing(DataError("/home/telco/data.csv: no gender")), "", "the party's log"),
     ],
     ids=["policy", "limit", "data"],
 )

@@ -71,5 +71,5 @@ def test_the_plan_resumes_with_what_was_answered_about_each() -> None:
 def test_an_answer_before_its_last_piece_was_sent_is_refused() -> None:
     level = asked()
     level.add_part(4, 0, [{"limbs": np.zeros(1)}])
-    with pytest.raises(ProtocolError, match="a reply about node 6 that was not asked for"):
+    with pytest.raises(ProtocolError, match="an unrequested reply about node 6"):
         level.reply("telco", reply(6))

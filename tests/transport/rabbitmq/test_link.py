@@ -400,7 +400,7 @@ class TestOutages:
         for number in range(count):
             await telco.publish("bank", "training", b"", message_id=str(number))
 
-        await observer.sees(connected=False, reason="messages wait, and the broker delivers none")
+        await observer.sees(connected=False, reason="messages wait, but the broker delivers none")
         await observer.sees(connected=True)
         seen = [(await inbox.acked()).message_id for _ in range(count)]
         assert sorted(seen, key=int) == [str(number) for number in range(count)]

@@ -15,7 +15,7 @@ CERTIFICATE = f"{TLS}?auth=external"
     ("url", "line"),
     [
         (PASSWORD, "check the user's name and password"),
-        (CERTIFICATE, "knows no user of this certificate's name"),
+        (CERTIFICATE, "knows no user with this certificate's name"),
     ],
     ids=["password", "certificate"],
 )
@@ -28,12 +28,12 @@ def test_a_login_that_is_refused_speaks_of_what_it_was_tried_with(url: str, line
 @pytest.mark.parametrize(
     ("url", "why", "line"),
     [
-        (CERTIFICATE, "Connection reset by peer", "does not take this party's certificate"),
-        (CERTIFICATE, "TLSV1_ALERT_UNKNOWN_CA", "does not take this party's certificate"),
-        (CERTIFICATE, "SSLV3_ALERT_CERTIFICATE_EXPIRED", "shows until when that is good"),
+        (CERTIFICATE, "Connection reset by peer", "refuses this party's certificate"),
+        (CERTIFICATE, "TLSV1_ALERT_UNKNOWN_CA", "refuses this party's certificate"),
+        (CERTIFICATE, "SSLV3_ALERT_CERTIFICATE_EXPIRED", "shows until when it is valid"),
         (CERTIFICATE, "CERTIFICATE_VERIFY_FAILED", "check its certificate, and tls.ca"),
         (TLS, "TLSV13_ALERT_CERTIFICATE_REQUIRED", "name this party's under tls.certificate"),
-        (TLS, "Connection reset by peer", "whether it wants a certificate"),
+        (TLS, "Connection reset by peer", "whether it requires a certificate"),
         (TLS, "Connection refused", "check host and port, and that it runs"),
         (PASSWORD, "Connection reset by peer", "check host and port, and that it runs"),
     ],
