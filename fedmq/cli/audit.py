@@ -58,9 +58,9 @@ def audit(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Mount the known attacks on what one party saw in a training: its RECORDING.
+    """Run the known attacks on RECORDING, all that one party saw in a training.
 
-    The truth, which no single party holds, is needed to score them: run this on trial data.
+    Scoring an attack needs the truth, which no single party holds: run this on trial data.
     """
     recorded = Recording.read(recording)
     truth = _Truth(id_column, _alignment(SessionView(recorded).terms, state))

@@ -32,7 +32,7 @@ _CHAIN = ("number", "at", "event", "peer", "session", "attempt", "previous")
 
 @click.group("audit-log", epilog=PARTY_HELP)
 def audit_log() -> None:
-    """Read and verify what was asked of PARTY, and what it answered."""
+    """Read and verify the audit log of PARTY: questions to it, and its answers."""
 
 
 @audit_log.command("list", epilog=PARTY_HELP)
@@ -60,7 +60,7 @@ def list_entries(
 def verify(party: Path, online: bool, as_json: bool) -> None:
     """Verify that no entry was changed, removed or inserted.
 
-    Keep the hash it prints elsewhere: without it, nobody could tell that the last entries are gone.
+    Keep the printed hash elsewhere: without it, nobody can see that the last entries are gone.
     With --online there is one per day.
     """
     days = [_verified(log) for log in _logs(party, online)]
@@ -99,7 +99,7 @@ _ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group("transcript", epilog=PARTY_HELP)
 def transcript() -> None:
-    """Export what PARTY keeps of a training for an auditor, and verify what a party shows."""
+    """Export the transcript of a training for an auditor, or verify a transcript."""
 
 
 @transcript.command("export", epilog=PARTY_HELP)
@@ -142,7 +142,7 @@ def verify_transcript(
 ) -> None:
     """Replay what a party has SHOWN: prove every answer honest, or name the first that was not.
 
-    Without --signed the active party's signatures among the messages are what binds the party.
+    Without --signed only the active party's signatures among the messages bind the party.
     """
     held = None if signed is None else TranscriptFile.read(signed)
     federation = Federation.read(federation_file)
@@ -171,7 +171,7 @@ def _lines(verdict: Any) -> str:
 
 @click.group()
 def trace() -> None:
-    """Look at timelines of sessions."""
+    """Merge timelines of sessions."""
 
 
 @trace.command()
@@ -187,7 +187,7 @@ def trace() -> None:
 )
 @json_option
 def join(files: tuple[Path, ...], output: Path, as_json: bool) -> None:
-    """Lay the timelines of one session, one FILE from each party's owner, into one.
+    """Merge the timelines of one session, one FILE from each party's owner.
 
     Messages then show as arrows from party to party.
     """

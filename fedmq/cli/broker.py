@@ -29,7 +29,7 @@ __all__ = ["BrokerFolder", "broker"]
 
 @click.group()
 def broker() -> None:
-    """Make a broker's folder, let parties in and out, and see that it keeps them apart."""
+    """Make a broker's folder, add and remove parties, and check that it keeps them apart."""
 
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
@@ -48,7 +48,7 @@ _days = click.option(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where parties reach it.")
 @json_option
 def new(folder: Path, name: str, host: str, as_json: bool) -> None:
-    """Write the folder of a broker that nobody may use yet.
+    """Write the folder of a broker that no party may use yet.
 
     It belongs to the broker's operator, with the authority that signs the parties' certificates.
     """
@@ -67,7 +67,7 @@ def new(folder: Path, name: str, host: str, as_json: bool) -> None:
 @_days
 @json_option
 def sign(folder: Path, request: Path, days: int, as_json: bool) -> None:
-    """Let the party in that sent the file REQUEST: sign its certificate, and make it a user.
+    """Add the party that sent the file REQUEST: sign its certificate, and make it a user.
 
     Compare the fingerprint with the party first. The file that is written goes back to it; it
     holds nothing secret.
@@ -120,7 +120,7 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
 @click.argument("party")
 @json_option
 def remove(folder: Path, party: str, as_json: bool) -> None:
-    """Let PARTY in no more."""
+    """Remove PARTY: the broker refuses it from now on."""
     BrokerFolder.read(folder).remove(party)
     print_result({"party": party}, as_json, lambda _: f"{party} is no user any more")
     _load(folder, as_json)

@@ -25,7 +25,7 @@ _REASON = 1000  # characters
 @click.option("--all", "every", is_flag=True, help="Also those that were answered.")
 @json_option
 def inbox(party: Path, every: bool, as_json: bool) -> None:
-    """List what waits for the consent of the owner of PARTY, with its terms."""
+    """List the requests that wait for the consent of the owner of PARTY, with their terms."""
     found = request_daemon(state_folder(party), {"do": "inbox"})
     waiting = [request for request in found if request["state"] == "waiting"]
     shown = found if every else waiting
@@ -45,7 +45,7 @@ def inbox(party: Path, every: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Change the party file without asking.")
 @json_option
 def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) -> None:
-    """Agree to REQUEST, which waits in the inbox of PARTY: the session goes on."""
+    """Approve REQUEST in the inbox of PARTY: its session continues."""
     state = state_folder(party)
     diff = ""
     if alike:
@@ -65,7 +65,7 @@ def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) ->
 @click.option("--reason", default="", help="Why; the party that asked reads it.")
 @json_option
 def refuse(party: Path, request: str, reason: str, as_json: bool) -> None:
-    """Refuse REQUEST, which waits in the inbox of PARTY: the session ends."""
+    """Refuse REQUEST in the inbox of PARTY: its session ends."""
     if len(reason) > _REASON:
         raise click.BadParameter(f"at most {_REASON:,} characters", param_hint="--reason")
     answer = {"do": "refuse", "request": request, "reason": reason, "by": _user()}

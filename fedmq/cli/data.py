@@ -29,7 +29,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 @click.group()
 def data() -> None:
-    """Look at a party's own data."""
+    """Check and describe a party's own data."""
 
 
 @data.command(epilog=PARTY_HELP)
@@ -64,7 +64,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
 def bins(party: Path, max_bin: int, as_json: bool) -> None:
     """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
 
-    Nothing is sent: the owner passes these numbers on, or does not.
+    The command sends nothing: the owner decides whether to pass the numbers on.
     """
     config, _ = PartyFile.read(party)
     read = read_table(config.party, config.data)
@@ -82,9 +82,9 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
 @click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
 @json_option
 def describe(party: Path, max_bin: int, as_json: bool) -> None:
-    """Show how the values of each column of PARTY lie, and how many bins a training fills.
+    """Show how the values of each column of PARTY are distributed, and its bins in a training.
 
-    Nothing is sent. No daemon is needed.
+    The command sends nothing, and needs no daemon.
     """
     config, _ = PartyFile.read(party)
     found = describe_table(config.party, config.data, max_bin)
@@ -175,7 +175,7 @@ def _check_in_words(found: Any) -> Text:
 @click.argument("job", type=click.Path(path_type=Path))
 @json_option
 def align(job: Path, as_json: bool) -> None:
-    """Find the ids that all parties share, as described in JOB, without showing the others.
+    """Find the ids that all parties share, as described in JOB, without showing other ids.
 
     Every party stores the result under its name; trainings refer to it. The alignment belongs to
     the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).

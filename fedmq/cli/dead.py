@@ -24,7 +24,7 @@ all_option = click.option("--all", "every", is_flag=True, help="Every letter.")
 
 @click.group(epilog=PARTY_HELP)
 def dead() -> None:
-    """Look after messages that PARTY could not take, and why."""
+    """List, show, retry or remove messages that PARTY could not take."""
 
 
 @dead.command("list", epilog=PARTY_HELP)
@@ -72,7 +72,7 @@ def drop(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> N
 @all_option
 @json_option
 def requeue(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Give LETTERS to the daemon of PARTY once more; those it refuses again stay."""
+    """Give LETTERS to the daemon of PARTY again; letters that it refuses again stay."""
     state = PartyFile.read(party)[0].state
 
     async def redelivered(box: DeadLetterBox, letter: DeadLetter) -> dict[str, Any]:

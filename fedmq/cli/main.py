@@ -76,11 +76,11 @@ STAGES = {
         ),
         "join": Listed(
             "fedmq.cli.set_up:join",
-            "Make a party's own FOLDER, with keys that nobody else has seen; later complete it.",
+            "Make a party's own FOLDER, with keys that no other party has seen; later complete it.",
         ),
         "party": Listed(
             "fedmq.cli.set_up:party",
-            "See who is in the federation, and let parties in and out.",
+            "List, add and remove the parties of the federation.",
         ),
         "keys": Listed(
             "fedmq.cli.set_up:keys",
@@ -88,14 +88,14 @@ STAGES = {
         ),
         "broker": Listed(
             "fedmq.cli.broker:broker",
-            "Make a broker's folder, let parties in and out, and see that it keeps them apart.",
+            "Make a broker's folder, add and remove parties, and check that it keeps them apart.",
         ),
     },
     "Data": {
-        "data": Listed("fedmq.cli.data:data", "Look at a party's own data."),
+        "data": Listed("fedmq.cli.data:data", "Check and describe a party's own data."),
         "align": Listed(
             "fedmq.cli.data:align",
-            "Find the ids that all parties share, as described in JOB, without showing the others.",
+            "Find the ids that all parties share, as described in JOB, without showing other ids.",
         ),
     },
     "Train": {
@@ -105,8 +105,8 @@ STAGES = {
         ),
         "cv": Listed(
             "fedmq.cli.train:cv",
-            "Cross-validate what JOB describes: how good would its model be on "
-            "rows it has not seen?",
+            "Cross-validate the training described in JOB: score its models on "
+            "rows they have not seen.",
         ),
         "train": Listed(
             "fedmq.cli.train:train",
@@ -118,12 +118,12 @@ STAGES = {
         ),
         "pause": Listed(
             "fedmq.cli.train:pause",
-            "Let the training SESSION rest after the tree that grows now, also across restarts.",
+            "Pause the training SESSION after the current tree, also across restarts.",
         ),
-        "resume": Listed("fedmq.cli.train:resume", "Let the paused training SESSION go on."),
+        "resume": Listed("fedmq.cli.train:resume", "Resume the paused training SESSION."),
         "cancel": Listed(
             "fedmq.cli.train:cancel",
-            "End SESSION at the daemon of PARTY; every party is told.",
+            "Cancel SESSION at the daemon of PARTY, and tell every party.",
         ),
     },
     "Use": {
@@ -133,7 +133,7 @@ STAGES = {
         ),
         "predict": Listed(
             "fedmq.cli.scores:predict",
-            "Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.",
+            "Score the people in the CSV file IDS, or all people of an alignment.",
         ),
         "evaluate": Listed(
             "fedmq.cli.evaluate:evaluate",
@@ -141,33 +141,33 @@ STAGES = {
         ),
         "activate": Listed(
             "fedmq.cli.scores:activate",
-            "Let a name stand for MODEL (the newest if left out) at all parties together.",
+            "Serve MODEL (the newest if left out) under a name, at all parties together.",
         ),
         "rollback": Listed(
             "fedmq.cli.scores:rollback",
-            "Let a name stand for the model before again, at all parties together.",
+            "Serve the previous model under a name again, at all parties together.",
         ),
         "serving": Listed(
             "fedmq.cli.scores:serving",
-            "Show what the daemon of PARTY serves, and how that goes.",
+            "Show the models that the daemon of PARTY serves, with request counts and times.",
         ),
         "score": Listed(
             "fedmq.cli.scores:score",
-            "Score the person ID by the model that is served, and say how long each party took.",
+            "Score the person ID by the served model, and show how long each party took.",
         ),
     },
     "Consent": {
         "inbox": Listed(
             "fedmq.cli.consent:inbox",
-            "List what waits for the consent of the owner of PARTY, with its terms.",
+            "List the requests that wait for the consent of the owner of PARTY, with their terms.",
         ),
         "approve": Listed(
             "fedmq.cli.consent:approve",
-            "Agree to REQUEST, which waits in the inbox of PARTY: the session goes on.",
+            "Approve REQUEST in the inbox of PARTY: its session continues.",
         ),
         "refuse": Listed(
             "fedmq.cli.consent:refuse",
-            "Refuse REQUEST, which waits in the inbox of PARTY: the session ends.",
+            "Refuse REQUEST in the inbox of PARTY: its session ends.",
         ),
     },
     "Operate": {
@@ -177,12 +177,12 @@ STAGES = {
         ),
         "status": Listed(
             "fedmq.cli.operate:status",
-            "Show the broker connection and the sessions of the daemon of PARTY; "
-            "or a SESSION closely.",
+            "Show the broker connection and the sessions of the daemon of "
+            "PARTY, or SESSION in detail.",
         ),
         "history": Listed(
             "fedmq.cli.operate:history",
-            "List the sessions of PARTY that ended and are remembered, the oldest first.",
+            "List the ended sessions that PARTY still stores, the oldest first.",
         ),
         "console": Listed(
             "fedmq.cli.operate:console",
@@ -194,21 +194,22 @@ STAGES = {
             "broker, 7 if it is down.",
         ),
         "dead": Listed(
-            "fedmq.cli.dead:dead", "Look after messages that PARTY could not take, and why."
+            "fedmq.cli.dead:dead",
+            "List, show, retry or remove messages that PARTY could not take.",
         ),
         "audit-log": Listed(
             "fedmq.cli.audit_trail:audit_log",
-            "Read and verify what was asked of PARTY, and what it answered.",
+            "Read and verify the audit log of PARTY: questions to it, and its answers.",
         ),
         "audit": Listed(
             "fedmq.cli.audit:audit",
-            "Mount the known attacks on what one party saw in a training: its RECORDING.",
+            "Run the known attacks on RECORDING, all that one party saw in a training.",
         ),
         "transcript": Listed(
             "fedmq.cli.audit_trail:transcript",
-            "Export what PARTY keeps of a training for an auditor, and verify what a party shows.",
+            "Export the transcript of a training for an auditor, or verify a transcript.",
         ),
-        "trace": Listed("fedmq.cli.audit_trail:trace", "Look at timelines of sessions."),
+        "trace": Listed("fedmq.cli.audit_trail:trace", "Merge timelines of sessions."),
         "bench": Listed("fedmq.cli.bench:bench", "Measure a running federation."),
     },
 }

@@ -94,8 +94,8 @@ def list_models(party: Path, as_json: bool) -> None:
 def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
     """Write PARTY's own share of MODEL to a new FILE.
 
-    It is for a backup or another machine of the same party: no other party takes it, and none
-    should see it.
+    It is for a backup or another machine of the same party. Other parties refuse it, and must
+    not see it.
     """
     shares = OwnShares(party)
     digest = write_share(shares.checked(model), file)
@@ -279,7 +279,7 @@ def delete_model(
 def show_importance(
     party: Path, model: str | None, kind: ImportanceKind, names: bool, wait: float, as_json: bool
 ) -> None:
-    """Show what columns brought to MODEL, the newest when left out.
+    """Show the importance of columns in MODEL, the newest when left out.
 
     The active party sees its own columns by name, and each other party as a whole, unless that one
     shares its columns' names. A passive party sees how often its own columns split: gains are not

@@ -24,7 +24,7 @@ _PLURAL = {"tree": "trees", "leaf": "leaves", "id": "ids"}
 @click.argument("session", required=False)
 @json_option
 def status(party: Path, session: str | None, as_json: bool) -> None:
-    """Show the broker connection and the sessions of the daemon of PARTY; or a SESSION closely."""
+    """Show the broker connection and the sessions of the daemon of PARTY, or SESSION in detail."""
     if session is not None:
         found = request_daemon(state_folder(party), {"do": "sessions", "session": session})
         if not found:
@@ -41,7 +41,7 @@ def status(party: Path, session: str | None, as_json: bool) -> None:
 @party_argument
 @json_option
 def history(party: Path, as_json: bool) -> None:
-    """List the sessions of PARTY that ended and are remembered, the oldest first."""
+    """List the ended sessions that PARTY still stores, the oldest first."""
     found = request_daemon(state_folder(party), {"do": "history"})
     print_result(found, as_json, lambda _: _ended(found) or "nothing has ended yet")
     print_next_step(as_json, "status", party)

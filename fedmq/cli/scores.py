@@ -83,7 +83,7 @@ def predict(
     base_margin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.
+    """Score the people in the CSV file IDS, or all people of an alignment.
 
     The id column has the header that PARTY names. An id that a party does not know has no score,
     and the column reason names the party. With --explain columns of contributions follow (Shapley
@@ -267,7 +267,7 @@ def asked_margins(
 @click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
 @json_option
 def activate(party: Path, model: str | None, name: str, mode: str | None, as_json: bool) -> None:
-    """Let a name stand for MODEL (the newest if left out) at all parties together.
+    """Serve MODEL (the newest if left out) under a name, at all parties together.
 
     Every party loads its share first; if one of them cannot, the name keeps its meaning. Ctrl-C
     only stops watching (see: fedmq cancel).
@@ -282,7 +282,7 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
 @_name
 @json_option
 def rollback(party: Path, name: str, as_json: bool) -> None:
-    """Let a name stand for the model before again, at all parties together."""
+    """Serve the previous model under a name again, at all parties together."""
     print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
     print_next_step(as_json, "serving", party)
 
@@ -291,7 +291,7 @@ def rollback(party: Path, name: str, as_json: bool) -> None:
 @party_argument
 @json_option
 def serving(party: Path, as_json: bool) -> None:
-    """Show what the daemon of PARTY serves, and how that goes."""
+    """Show the models that the daemon of PARTY serves, with request counts and times."""
     result = request_daemon(state_folder(party), {"do": "serving"})
     print_result(result, as_json, _serving_in_words)
     if "questions" in result:
@@ -377,7 +377,7 @@ def score(
     explain: int | None,
     as_json: bool,
 ) -> None:
-    """Score the person ID by the model that is served, and say how long each party took."""
+    """Score the person ID by the served model, and show how long each party took."""
     given = [dict(map(_column, features))] if features else None
     request = {"do": "score", "name": name, "ids": [person], "features": given, "explain": explain}
     result = request_daemon(state_folder(party), request)

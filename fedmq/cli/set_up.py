@@ -194,7 +194,7 @@ def join(
     members: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a party's own FOLDER, with keys that nobody else has seen; later complete it.
+    """Make a party's own FOLDER, with keys that no other party has seen; later complete it.
 
     First: --party, --broker, and --active at the active party. The file PARTY.request.json goes to
     the broker's operator and to every member; it holds nothing secret. Then, with what comes back:
@@ -281,7 +281,7 @@ def _adopt(config: PartyFile, path: Path) -> None:
 
 @click.group(epilog=PARTY_HELP)
 def party() -> None:
-    """See who is in the federation, and let parties in and out."""
+    """List, add and remove the parties of the federation."""
 
 
 @party.command("list", epilog=PARTY_HELP)
@@ -314,9 +314,9 @@ def list_parties(party: Path, as_json: bool) -> None:
 @click.option("--fingerprint", help="As the newcomer read it out; asked for when left out.")
 @json_option
 def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> None:
-    """Let the party that made the file REQUEST take part, with the keys in it.
+    """Add the party that made the file REQUEST, with the keys in it.
 
-    Its owner reads the fingerprint out to you. All members add newcomers in the same order. A
+    Its owner reads the fingerprint to you. All members add newcomers in the same order. A
     running daemon takes it up at once.
     """
     config = read_toml(party, PartyFile)
@@ -336,9 +336,9 @@ def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> N
 @click.argument("name")
 @json_option
 def remove(party: Path, name: str, as_json: bool) -> None:
-    """Let the party NAME take part no more: nothing of it is opened here from now on.
+    """Remove the party NAME: this party opens none of its messages from now on.
 
-    What runs with it ends. Models without its records go on; the broker's operator also types
+    Its sessions end. Models without its records remain; the broker's operator also runs
     fedmq broker remove.
     """
     config = read_toml(party, PartyFile)

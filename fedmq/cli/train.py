@@ -50,7 +50,7 @@ _SHOWN = 20
 )
 @json_option
 def cv(job: Path, nfold: int | None, as_json: bool) -> None:
-    """Cross-validate what JOB describes: how good would its model be on rows it has not seen?
+    """Cross-validate the training described in JOB: score its models on rows they have not seen.
 
     A model for each fold of the rows is trained on the others and scored on it, all in one session;
     no model is kept. Rows that the job's `evaluation` holds out take no part. Ctrl-C only stops
@@ -118,7 +118,7 @@ def follow(party: Path, session: str, as_json: bool) -> None:
 @click.argument("session")
 @json_option
 def pause(party: Path, session: str, as_json: bool) -> None:
-    """Let the training SESSION rest after the tree that grows now, also across restarts."""
+    """Pause the training SESSION after the current tree, also across restarts."""
     result = request_daemon(state_folder(party), {"do": "pause", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} rests after this tree")
     print_next_step(as_json, "resume", party, session)
@@ -129,7 +129,7 @@ def pause(party: Path, session: str, as_json: bool) -> None:
 @click.argument("session")
 @json_option
 def resume(party: Path, session: str, as_json: bool) -> None:
-    """Let the paused training SESSION go on."""
+    """Resume the paused training SESSION."""
     result = request_daemon(state_folder(party), {"do": "resume", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} goes on")
     print_next_step(as_json, "follow", party, session)
@@ -140,7 +140,7 @@ def resume(party: Path, session: str, as_json: bool) -> None:
 @click.argument("session")
 @json_option
 def cancel(party: Path, session: str, as_json: bool) -> None:
-    """End SESSION at the daemon of PARTY; every party is told."""
+    """Cancel SESSION at the daemon of PARTY, and tell every party."""
     request = {"do": "cancel", "session": session}
     result = request_daemon(state_folder(party), request)
     print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
