@@ -206,7 +206,8 @@ class _Verification:
         )
         if accepted and (not self.saved or self.saved[-1].number + 1 < accepted):
             raise self._lie(
-                f"attempt {attempt.number}: it had {accepted} trees, and shows not how they grew",
+                f"attempt {attempt.number}: it had {accepted} trees, and does not show how "
+                "they grew",
                 attempt.number,
             )
         thin = attempt.thin_trees()

@@ -24,7 +24,7 @@ from fedmq.party.telemetry.timeline import JoinedTrace, check_writable, read_tra
 __all__ = ["audit_log", "trace", "transcript"]
 
 online_option = click.option(
-    "--online", is_flag=True, help="Who asked online about whom, ids as keyed hashes, by day."
+    "--online", is_flag=True, help="The log of online scores, with ids as keyed hashes, by day."
 )
 
 _CHAIN = ("number", "at", "event", "peer", "session", "attempt", "previous")
@@ -40,7 +40,7 @@ def audit_log() -> None:
 @online_option
 @click.option("--event", default="", help="Only entries of this event, such as asked.")
 @click.option("--peer", default="", help="Only entries about this party.")
-@click.option("--text", default="", help="Only entries with these words somewhere in them.")
+@click.option("--text", default="", help="Only entries that contain these words.")
 @json_option
 def list_entries(
     party: Path, online: bool, event: str, peer: str, text: str, as_json: bool
@@ -131,7 +131,7 @@ def export_transcript(party: Path, session: str, output: Path | None, as_json: b
     "federation_file",
     type=_ExistingFile,
     required=True,
-    help="The federation file, with the keys that parties sign with.",
+    help="The federation file, with the parties' public keys.",
 )
 @click.option(
     "--signed", type=_ExistingFile, help="The active party's transcript of the same session."

@@ -38,14 +38,19 @@ _days = click.option(
     type=click.IntRange(1, 3650),
     default=DAYS,
     show_default=True,
-    help="How long the certificate is good.",
+    help="How long the certificate is valid.",
 )
 
 
 @broker.command()
 @_folder
 @click.option("--name", default="demo", show_default=True, help="The federation's name.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where parties reach it.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address at which parties reach the broker.",
+)
 @json_option
 def new(folder: Path, name: str, host: str, as_json: bool) -> None:
     """Write the folder of a broker that no party may use yet.
@@ -109,7 +114,7 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
         result,
         as_json,
         lambda done: (
-            f"{done['file']} goes to {party}; the certificate is good until {done['until'][:10]}"
+            f"{done['file']} goes to {party}; the certificate is valid until {done['until'][:10]}"
         ),
     )
     print_next_step(as_json, "join", party, "--signed", signed.name)
@@ -122,7 +127,7 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
 def remove(folder: Path, party: str, as_json: bool) -> None:
     """Remove PARTY: the broker refuses it from now on."""
     BrokerFolder.read(folder).remove(party)
-    print_result({"party": party}, as_json, lambda _: f"{party} is no user any more")
+    print_result({"party": party}, as_json, lambda _: f"{party} is removed")
     _load(folder, as_json)
 
 
@@ -134,9 +139,8 @@ def _until(pem: bytes) -> str:
 
 def _signed(done: Any) -> str:
     return (
-        f"{done['party']}: {done['fingerprint']}\n"
-        f"{done['file']} goes back to {done['party']}; the certificate is good until "
-        f"{done['until'][:10]}"
+        f"{done['party']}: {done['fingerprint']}\n{done['file']} goes back to {done['party']}; "
+        f"the certificate is valid until {done['until'][:10]}"
     )
 
 
@@ -281,7 +285,7 @@ class BrokerFolder:
         """Remove the user ``party``; ConfigError if there is none."""
         if party not in self.parties:
             known = ", ".join(self.parties) or "none"
-            raise ConfigError(f"{self.path}: {party} is no user here; there are: {known}")
+            raise ConfigError(f"{self.path}: {party} is not a user; the users are: {known}")
         self._define([name for name in self.parties if name != party])
         (self.path / "issued" / f"{party}.pem").unlink(missing_ok=True)
 

@@ -22,7 +22,7 @@ _REASON = 1000  # characters
 
 @click.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--all", "every", is_flag=True, help="Also those that were answered.")
+@click.option("--all", "every", is_flag=True, help="List answered requests, too.")
 @json_option
 def inbox(party: Path, every: bool, as_json: bool) -> None:
     """List the requests that wait for the consent of the owner of PARTY, with their terms."""
@@ -40,7 +40,7 @@ def inbox(party: Path, every: bool, as_json: bool) -> None:
 @click.option(
     "--alike",
     is_flag=True,
-    help="Agree to alike requests for all times: the change of the party file is shown first.",
+    help="Approve similar requests permanently, after a look at the change of the party file.",
 )
 @click.option("--yes", is_flag=True, help="Change the party file without asking.")
 @json_option
@@ -52,7 +52,7 @@ def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) ->
         diff = request_daemon(state, {"do": "alike", "request": request})["diff"]
         click.echo(diff, err=True, nl=False)
         if not yes:
-            click.confirm("Change the file so?", abort=True, err=True)
+            click.confirm("Apply this change?", abort=True, err=True)
     answer = {"do": "approve", "request": request, "by": _user(), "diff": diff}
     done = request_daemon(state, answer)
     print_result(done, as_json, lambda _: f"request {request} is approved")
@@ -62,7 +62,7 @@ def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) ->
 @click.command(epilog=PARTY_HELP)
 @party_argument
 @click.argument("request")
-@click.option("--reason", default="", help="Why; the party that asked reads it.")
+@click.option("--reason", default="", help="The reason, for the asking party.")
 @json_option
 def refuse(party: Path, request: str, reason: str, as_json: bool) -> None:
     """Refuse REQUEST in the inbox of PARTY: its session ends."""

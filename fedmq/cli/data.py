@@ -34,7 +34,7 @@ def data() -> None:
 
 @data.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--serving", is_flag=True, help="Check the rows to predict, not those to learn from.")
+@click.option("--serving", is_flag=True, help="Check the rows to predict, not the training rows.")
 @json_option
 def check(party: Path, serving: bool, as_json: bool) -> None:
     """Read the source of PARTY and show its rows, columns, missing values and repeated ids.
@@ -59,7 +59,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
 
 @data.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
+@click.option("--max-bin", default=256, show_default=True, help="The training's max_bin.")
 @json_option
 def bins(party: Path, max_bin: int, as_json: bool) -> None:
     """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
@@ -79,7 +79,7 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
 
 @data.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
+@click.option("--max-bin", default=256, show_default=True, help="The training's max_bin.")
 @json_option
 def describe(party: Path, max_bin: int, as_json: bool) -> None:
     """Show how the values of each column of PARTY are distributed, and its bins in a training.

@@ -33,14 +33,16 @@ __all__ = ["estimate"]
     "--columns",
     multiple=True,
     metavar="PARTY=COUNT",
-    help="How many columns a party holds; as many as this one if left out. Repeat for each.",
+    help=("A party's number of columns; this party's number when left out. Repeat for each party."),
 )
 @click.option(
     "--bins",
     multiple=True,
     metavar="PARTY=BINS,BINS,...",
-    help="How many bins each column of a party fills, as its owner's `fedmq data bins` says; "
-    "max_bin if left out. Repeat for each.",
+    help=(
+        "The bins that each column of a party fills, as `fedmq data bins` prints them; "
+        "max_bin when left out. Repeat for each party."
+    ),
 )
 @json_option
 def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json: bool) -> None:
@@ -153,7 +155,9 @@ def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) ->
 
 
 def _in_words(result: Any) -> str:
-    silent = "" if result["broker_answers"] else "; the broker does not answer, it counts as free"
+    silent = (
+        "" if result["broker_answers"] else ("; the broker does not answer, so it counts as free")
+    )
     of = f" of alignment {result['alignment']!r}" if result["alignment"] else ""
     lines = [
         f"{result['trees']} trees on {result['rows']} rows{of}: about "

@@ -45,12 +45,14 @@ _UNKNOWN = np.empty(0)
 @click.option(
     "--rows",
     type=click.Path(path_type=Path),
-    help="CSV of ids and labels; the rows that the training held out when left out.",
+    help="CSV of ids and labels; the training's held-out rows when left out.",
 )
 @click.option("--label", help="The label's column in --rows; that of PARTY when left out.")
 @click.option("--group", help="A column of --rows or of PARTY's data, or PARTNER.COLUMN.")
-@click.option("--threshold", default=0.5, show_default=True, help="Selected are scores below it.")
-@click.option("--smallest-group", default=30, show_default=True, help="Smaller ones are joined.")
+@click.option(
+    "--threshold", default=0.5, show_default=True, help="Scores below it count as selected."
+)
+@click.option("--smallest-group", default=30, show_default=True, help="Smaller groups are joined.")
 @click.option("--false-positive", default=1.0, show_default=True, help="What one costs.")
 @click.option("--false-negative", default=1.0, show_default=True, help="What one costs.")
 @click.option(
@@ -58,7 +60,7 @@ _UNKNOWN = np.empty(0)
     default=200,
     show_default=True,
     type=click.IntRange(0, 10_000),
-    help="Bootstrap samples that the intervals come from; 0: no intervals.",
+    help="Bootstrap samples for the intervals; 0: no intervals.",
 )
 @base_margin_option
 @json_option
@@ -195,7 +197,7 @@ def _labels(path: Path, column: str | None, separator: str, encoding: str) -> An
                     labels.append(float(cell))
                 except ValueError:
                     raise DataError(
-                        f"{path}, line {number}, column {column!r}: {cell[:40]!r} is no label"
+                        f"{path}, line {number}, column {column!r}: {cell[:40]!r} is not a label"
                     ) from None
     return np.array(labels)
 

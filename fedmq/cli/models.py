@@ -131,7 +131,7 @@ def import_share(party: Path, file: Path, as_json: bool) -> None:
     "--federation",
     "federation_file",
     type=click.Path(path_type=Path),
-    help="Of a card alone: the federation file, with the keys that parties sign with.",
+    help="For a card alone: the federation file, with the parties' public keys.",
 )
 @json_option
 def verify(
@@ -215,9 +215,11 @@ def diff_models(party: Path, one: str, other: str, as_json: bool) -> None:
 @models.command("delete", epilog=PARTY_HELP)
 @party_argument
 @click.argument("model")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
-    "--everywhere", is_flag=True, help="At all parties: each by its own policy, this one last."
+    "--everywhere",
+    is_flag=True,
+    help="Delete at all parties: each by its own policy, this party last.",
 )
 @click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for each party.")
 @json_option
@@ -243,7 +245,7 @@ def delete_model(
         asked = request_daemon(shares.state, request)
         left = {name: answer["refused"] for name, answer in asked.items() if "refused" in answer}
         if left:
-            left[shares.party] = "kept until all others have deleted theirs"
+            left[shares.party] = "kept until all other parties have deleted their shares"
     else:
         documents.delete_model(shares.state, model)
     deleted = [name for name in (shares.party, *asked) if name not in left]
@@ -267,7 +269,7 @@ def delete_model(
     default="gain",
     show_default=True,
     type=click.Choice(get_args(ImportanceKind)),
-    help="What is counted, as in XGBoost's get_score.",
+    help="The kind of importance, as in XGBoost's get_score.",
 )
 @click.option(
     "--names",
@@ -426,9 +428,9 @@ def _verified(result: Any) -> str:
 @click.option(
     "--report",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A report.json of fedmq evaluate; when left out, the rows held out are evaluated now.",
+    help="A report.json of fedmq evaluate; when left out, the command evaluates the held-out rows.",
 )
-@click.option("--no-evaluation", is_flag=True, help="Leave out how good the model is.")
+@click.option("--no-evaluation", is_flag=True, help="Leave out the model's evaluation.")
 @click.option(
     "--worth", is_flag=True, help="Train again without each of the other parties, and compare."
 )
@@ -519,7 +521,7 @@ def verify_card(
         )
     if own is False:
         raise DataError(
-            f"{path}: {shares.party}'s share of {file.card.model} is not the one that was signed"
+            f"{path}: {shares.party}'s share of {file.card.model} is not the signed share"
         )
     print_result(_result(file, signatures) | {"own_share": own}, as_json, _card_in_words)
 
@@ -569,7 +571,7 @@ def _worths(
     if record is None or not record.held_out or not share.metrics:
         raise ConfigError(
             f"--worth: {share.model_id} cannot be trained again to be compared: "
-            + ("how it was trained is not recorded" if record is None else "it held out no rows")
+            + ("its training is not recorded" if record is None else "it held out no rows")
         )
     worths = {}
     for partner in share.parties[1:]:
@@ -664,7 +666,7 @@ def _card_in_words(result: Any) -> Text:
         for found in result["signatures"]
     ]
     refused = "\n".join(result.get("refused", {}).values())
-    own = {True: "The own share is the one that was signed.", None: "", False: ""}
+    own = {True: "The own share is the signed share.", None: "", False: ""}
     return joined(
         f"card of {result['model']}, made {result['made']}{where}",
         table(("party", "signature", "fingerprint of its key", "share"), rows),

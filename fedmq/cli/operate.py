@@ -43,7 +43,7 @@ def status(party: Path, session: str | None, as_json: bool) -> None:
 def history(party: Path, as_json: bool) -> None:
     """List the ended sessions that PARTY still stores, the oldest first."""
     found = request_daemon(state_folder(party), {"do": "history"})
-    print_result(found, as_json, lambda _: _ended(found) or "nothing has ended yet")
+    print_result(found, as_json, lambda _: _ended(found) or "no session has ended yet")
     print_next_step(as_json, "status", party)
 
 
@@ -193,9 +193,9 @@ def _health_in_words(found: Any) -> str:
     default=("approver", "operator"),
     show_default=True,
     type=click.Choice(["viewer", "approver", "operator"]),
-    help="What may be done besides looking; may be given again.",
+    help="A permission besides looking; repeat for several.",
 )
-@click.option("--who", help="The name for the audit log; that of the user when left out.")
+@click.option("--who", help="The name in the audit log; the user's name when left out.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 @json_option
 def console(

@@ -48,8 +48,8 @@ base_margin_option = click.option(
     "base_margin",
     multiple=True,
     metavar="COLUMN",
-    help="Where each row starts, not at the base score: a column of the file of ids, or else of "
-    "PARTY's table; of several classes one for each.",
+    help="The base margin of each row: a column of the file of ids, or else of PARTY's table; "
+    "for several classes, a column per class.",
 )
 _name = click.option("--name", default="production", show_default=True, help="The name.")
 
@@ -63,11 +63,13 @@ _name = click.option("--name", default="production", show_default=True, help="Th
 @click.option("-m", "--model", help="Model to use; the newest when left out.")
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
 @click.option(
-    "--explain", is_flag=True, help="Also what each column, or party, added to the raw score."
+    "--explain",
+    is_flag=True,
+    help="Add the contribution of each column, or party, to the raw score.",
 )
-@click.option("--strict", is_flag=True, help="No scores at all if a party does not know an id.")
-@click.option("--all-aligned", is_flag=True, help="Score everybody in the newest alignment.")
-@click.option("--alignment", help="Score everybody in the alignment of this name.")
+@click.option("--strict", is_flag=True, help="Write no scores if a party does not know an id.")
+@click.option("--all-aligned", is_flag=True, help="Score all people of the newest alignment.")
+@click.option("--alignment", help="Score all people of the alignment of this name.")
 @base_margin_option
 @json_option
 def predict(
@@ -357,13 +359,13 @@ def _serving_in_words(result: Any) -> Text:
 @click.command(epilog=PARTY_HELP)
 @party_argument
 @click.argument("person", metavar="ID")
-@click.option("--name", default="production", show_default=True, help="The name that is served.")
+@click.option("--name", default="production", show_default=True, help="The served name.")
 @click.option(
     "--feature",
     "features",
     multiple=True,
     metavar="COLUMN=VALUE",
-    help="In place of what PARTY has stored of the person; columns that are left out are missing.",
+    help="Values in place of PARTY's stored row; columns that are left out are missing.",
 )
 @click.option(
     "--explain", type=click.IntRange(1, 1000), metavar="N", help="The N strongest reasons."

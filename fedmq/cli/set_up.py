@@ -176,12 +176,12 @@ _ALIGNMENT = "customers"
 @click.option(
     "--signed",
     type=click.Path(path_type=Path),
-    help="The operator's answer: put the certificate in its place, also a renewed one.",
+    help="The operator's answer, with a new or renewed certificate.",
 )
 @click.option(
     "--members",
     type=click.Path(path_type=Path),
-    help="The federation.toml of a member, once that has added this party.",
+    help="The federation.toml of a member that has added this party.",
 )
 @json_option
 def join(
@@ -240,8 +240,8 @@ def _begin(folder: Path, party: str, name: str, active: bool, broker: str, as_js
         result,
         as_json,
         lambda done: (
-            f"{party}: {done['fingerprint']}\n{done['request']} goes to the broker's "
-            "operator and to every member, who compare this fingerprint with you by telephone"
+            f"{party}: {done['fingerprint']}\n{done['request']} goes to the broker's operator "
+            "and to every member, and each compares this fingerprint with you by telephone"
         ),
     )
     print_next_step(as_json, "join", folder, f"--signed {party}.signed.json")
@@ -311,7 +311,10 @@ def list_parties(party: Path, as_json: bool) -> None:
 @party.command(epilog=PARTY_HELP)
 @party_argument
 @click.argument("request", type=click.Path(path_type=Path))
-@click.option("--fingerprint", help="As the newcomer read it out; asked for when left out.")
+@click.option(
+    "--fingerprint",
+    help="The fingerprint that the newcomer reads out; the command asks for it when left out.",
+)
 @json_option
 def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> None:
     """Add the party that made the file REQUEST, with the keys in it.
@@ -345,7 +348,7 @@ def remove(party: Path, name: str, as_json: bool) -> None:
     if name == config.party:
         raise ConfigError(f"{name} is this party itself; the others remove it")
     remove_party(config.federation, name)
-    words = f"{name} is no party any more; " + taken_up(config)
+    words = f"{name} is removed; " + taken_up(config)
     print_result({"party": name}, as_json, lambda _: words)
     print_next_step(as_json, "party list", party)
 
@@ -362,7 +365,7 @@ def _in_words(result: Any) -> Text:
     until = result["certificate_until"]
     return joined(
         table(("party", "role", "fingerprint"), rows),
-        f"this party's certificate is good until {until[:10]}" if until else "",
+        f"this party's certificate is valid until {until[:10]}" if until else "",
     )
 
 
@@ -435,8 +438,10 @@ def show(party: Path, as_json: bool) -> None:
 
 @keys.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--finish", is_flag=True, help="The others trust the next key: sign with it.")
-@click.option("--now", is_flag=True, help="The key is stolen: use another, drop the old one.")
+@click.option(
+    "--finish", is_flag=True, help="Sign with the next key, which the other parties trust already."
+)
+@click.option("--now", is_flag=True, help="Replace a stolen key at once, and drop it.")
 @locked_option
 @json_option
 def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) -> None:
@@ -473,7 +478,7 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
 @party_argument
 @click.argument("peer")
 @click.argument("public")
-@click.option("--only", is_flag=True, help="Forget the keys that were trusted before.")
+@click.option("--only", is_flag=True, help="Forget the previously trusted keys.")
 @json_option
 def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> None:
     """Pin the key PUBLIC of the party PEER, as its owner's fedmq keys show printed it.

@@ -46,7 +46,7 @@ _SHOWN = 20
 @click.option(
     "--nfold",
     type=click.IntRange(2, MOST_FOLDS),
-    help=f"Into how many folds rows are divided; {_FOLDS}, unless JOB says.",
+    help=f"Number of folds; {_FOLDS}, unless JOB sets it.",
 )
 @json_option
 def cv(job: Path, nfold: int | None, as_json: bool) -> None:

@@ -152,7 +152,7 @@ class ScoredRows:
     def check(self, kind: Kind) -> None:
         """Raise DataError unless the rows can be evaluated; the text says what is missing."""
         if not len(self):
-            raise DataError("there are no rows to evaluate: nobody of them has label and score")
+            raise DataError("there are no rows to evaluate: no row has both label and score")
         if kind == "regression":
             return
         found: Sequence[float] = np.unique(self.label).tolist()

@@ -469,13 +469,14 @@ class Engine(ABC):
         """
         if params.goss and params.num_class is not None:
             raise ConfigError(
-                "goss with num_class: the rows that a first tree sends are mostly those of its "
-                "class, so who sees them reads the labels; leave goss off"
+                "goss with num_class: the rows that a first tree sends are mostly those of "
+                "its class, so a party that sees them reads the labels; leave goss off"
             )
         if params.goss and params.num_parallel_tree > 1:
             raise ConfigError(
-                "goss with num_parallel_tree: the rows that all trees of a round send are those "
-                "with the largest gradients, so who sees them learns which; leave goss off"
+                "goss with num_parallel_tree: the rows that all trees of a round send are "
+                "those with the largest gradients, so a party that sees them learns which; "
+                "leave goss off"
             )
         if params.vector_outputs > 1 and not self.traits.takes_vectors:
             raise ConfigError(

@@ -139,7 +139,7 @@ class DaemonProcess:
     def thaw(self) -> None:
         os.killpg(self.pid, signal.SIGCONT)
 
-    def reload(self, says: str = "keys and policy are taken up") -> None:
+    def reload(self, says: str = "keys and policy apply") -> None:
         """SIGHUP, and wait for what it ``says`` about it."""
         begun, said = time.monotonic(), len(self.said)
         os.kill(self.pid, signal.SIGHUP)

@@ -97,7 +97,7 @@ def test_a_training_can_be_watched_again_by_whoever_drives_it(
     assert following.returncode == 0
     assert summary.startswith(f"model watched: {TREES} trees in ")
     assert f"training, trees {TREES}/{TREES}" in shown + further
-    with pytest.raises(DaemonError, match="no training that this party drives"):
+    with pytest.raises(DaemonError, match="is not a training of this party"):
         federation.ask("telco", "follow", session=session)
 
 
@@ -265,7 +265,7 @@ def test_a_job_asked_twice_at_once_is_one_training(federation: ChaosFederation) 
     with ThreadPoolExecutor() as pool:
         both = [pool.submit(federation.train, "twin", 100) for _ in range(2)]
     [session] = {asked.result() for asked in both}
-    with pytest.raises(DaemonError, match="'twin' is being trained already, by another job"):
+    with pytest.raises(DaemonError, match="'twin' is already in training by another job"):
         federation.train("twin", 101)
     federation.await_status(session, bool, "telco")
     federation.await_status(session, bool, "retail")
@@ -389,7 +389,7 @@ def test_a_policy_changes_on_sighup(federation: ChaosFederation) -> None:
             in federation.await_ends("refused-by-policy")["telco"][1]
         )
         telco.file.write_text("nonsense")
-        telco.reload("nothing is taken up")
+        telco.reload("no change applies")
     finally:
         telco.file.write_text(former)
     telco.reload()

@@ -114,7 +114,7 @@ _FILES = [
         put("federation.toml", "telco = ", "# telco = "),
         CHECK,
         3,
-        ("federation.toml: keys.telco: the keys of this party are missing",),
+        ("federation.toml: keys.telco: this party has no keys here",),
     ),
 ]
 
@@ -214,7 +214,7 @@ _TABLES = [
         put(BANK, "[policy]", '[data.columns.b]\nkind = "date"\nparts = ["age"]\n[policy]'),
         CHECK,
         3,
-        ("data.columns.b: an age needs the day", "reference ="),
+        ("data.columns.b: an age needs a reference day", "reference ="),
     ),
     Mistake(
         "no form",

@@ -105,7 +105,7 @@ async def test_the_same_job_asked_twice_is_one_training(
     second = Opened(federation, job())
     assert await second.session == session
     other = Opened(federation, job(trees=4))
-    with pytest.raises(DaemonError, match="is being trained already, by another job") as refused:
+    with pytest.raises(DaemonError, match="is already in training by another job") as refused:
         await other.result
     assert refused.value.exit_code == ConfigError.exit_code
     let.set()

@@ -93,7 +93,7 @@ async def test_a_training_waits_for_the_consent_of_two_owners(
         assert (await training)["trees"] == 2
         answered = [entry for entry in audited(demo, "telco") if entry["event"] == "owner agreed"]
         assert [(entry["by"], entry["training"]) for entry in answered] == [("olga", "m")]
-        with pytest.raises(DaemonError, match="does not wait any more: approved by olga"):
+        with pytest.raises(DaemonError, match="no longer waits: approved by olga"):
             await approve(demo, "telco", asked["request"])
 
 

@@ -80,7 +80,9 @@ async def test_a_party_that_is_none_is_named(federation: DaemonsInMemory) -> Non
     ):
         with pytest.raises(DaemonError) as refused:
             await federation.ask("bank", do, job=job)
-        assert str(refused.value) == "parties: 'shop' is none of the passive parties telco, retail"
+        assert (
+            str(refused.value) == "parties: 'shop' is not among the passive parties telco, retail"
+        )
         assert refused.value.exit_code == ConfigError.exit_code
 
 

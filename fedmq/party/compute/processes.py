@@ -108,7 +108,7 @@ class ProcessPool(ComputePool):
         try:
             return await self._submitted(work, gives_way)
         except BrokenProcessPool:
-            log.warning("a compute worker died; its work is done again")
+            log.warning("a compute worker died; the pool repeats its work")
         if executor is self._executor:
             self._executor = self._started()
         try:

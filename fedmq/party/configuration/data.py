@@ -55,7 +55,7 @@ class ColumnSection(Section):
         if self.format is not None and not _spells_dates(self.format):
             raise ValueError(f"format: {self.format!r} is no form of dates, as %d.%m.%Y is")
         if "age" in (self.parts or ()) and self.reference is None:
-            raise ValueError("an age needs the day at which it is counted: reference = 2026-01-01")
+            raise ValueError("an age needs a reference day, such as reference = 2026-01-01")
         return self
 
     @property

@@ -65,7 +65,7 @@ class Federation(Section):
             what = (
                 "no such party"
                 if odd in self.keys
-                else "the keys of this party are missing; pin them with: fedmq keys trust"
+                else "this party has no keys here; pin them with: fedmq keys trust"
             )
             raise ValueError(f"keys.{odd}: {what}")
         return self
@@ -91,7 +91,7 @@ class Federation(Section):
         odd = [party for party in wanted if party not in self.passive]
         if odd:
             raise ConfigError(
-                f"parties: {odd[0]!r} is none of the passive parties {', '.join(self.passive)}"
+                f"parties: {odd[0]!r} is not among the passive parties {', '.join(self.passive)}"
             )
         return tuple(party for party in self.passive if party in wanted)
 

@@ -93,9 +93,9 @@ class HttpSection(Section):
         encrypted = self.certificate is not None or self.console_behind_proxy is not None
         if self.console and not self.is_local and not encrypted:
             raise ValueError(
-                f"console = true: {self.host} can be reached from elsewhere, and what people type "
-                "would travel unencrypted: add certificate and key, or console_behind_proxy; or "
-                "keep to 127.0.0.1"
+                f"console = true: {self.host} can be reached from elsewhere, and the console's "
+                "forms would travel unencrypted: add certificate and key, or "
+                "console_behind_proxy; or keep to 127.0.0.1"
             )
         if self.console_certificates and self.client_ca is None:
             raise ValueError("console_certificates needs client_ca, which asks for certificates")

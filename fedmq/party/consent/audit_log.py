@@ -191,7 +191,7 @@ class AuditLog:
 
     def _changed(self, what: str) -> DataError:
         return DataError(
-            f"{self.path}: {what} does not follow from the one before it: the log was changed"
+            f"{self.path}: {what} does not follow from the previous entry: the log was changed"
         )
 
 

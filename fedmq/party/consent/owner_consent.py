@@ -190,7 +190,7 @@ class OwnerConsent:
         found = await self._found(request)
         if found.state != "waiting":
             by = f" by {found.decided_by}" if found.decided_by else ""
-            raise DaemonError(f"request {request} does not wait any more: {found.state}{by}")
+            raise DaemonError(f"request {request} no longer waits: {found.state}{by}")
         return found
 
     async def approve(self, request: str, by: str) -> None:

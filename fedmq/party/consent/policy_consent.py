@@ -101,7 +101,7 @@ class PolicyConsent:
         )
         self._check_peer(header, "training")
         if terms_before not in ("", terms_digest(terms)):
-            raise self._refusal(f"go on with session {header.session} on other terms than before")
+            raise self._refusal(f"continue session {header.session} on other terms")
         self._check_columns(terms)
         engine = self._engine(terms)
         self._check_size(terms)
@@ -134,8 +134,8 @@ class PolicyConsent:
             raise self._refusal(f"take keys of {bits} bits, only from {policy.smallest_key} on")
         if policy.smallest_node and engine.traits.hides_rows:
             raise self._refusal(
-                f"answer engine {terms.engine!r}: it hides how many rows stand in a node, and "
-                f"nodes below {policy.smallest_node} rows are not answered here"
+                f"answer engine {terms.engine!r}: it hides the size of nodes, and this party "
+                f"answers no node below {policy.smallest_node} rows"
             )
         return engine
 
@@ -176,7 +176,7 @@ class PolicyConsent:
         await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
         if explained and self._policy.explain == "none":
-            raise self._refusal('have a part in reasons for scores (explain = "none")')
+            raise self._refusal('contribute to reasons for scores (explain = "none")')
         if explained and not shows_all:
             raise self._refusal(
                 "show all directions, which reasons need: modes of its [online] lack bitmap"
@@ -274,8 +274,8 @@ class PolicyConsent:
             if column not in self._policy.agreed_columns:
                 # The answer does not depend on whether the column exists, so it discloses no name.
                 raise self._refusal(
-                    f"train with column {column!r} named by another; agreed_columns of its "
-                    "[policy] would allow it"
+                    f"train with column {column!r} that another party named; agreed_columns of "
+                    "its [policy] would allow it"
                 )
 
     def _refusal(self, what: str) -> Refused:

@@ -51,7 +51,7 @@ class Live:
     def response(self, sign_in: SignIn) -> Response:
         """A stream for one browser, until the sign-in ends; Overloaded if there are too many."""
         if self._looking >= _MOST_STREAMS:
-            raise Overloaded(f"{self._looking} pages look already; close some")
+            raise Overloaded(f"{self._looking} pages are open already; close some")
         return StreamingResponse(self._events(sign_in), media_type="text/event-stream")
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class Live:
             try:
                 self._now = await self._parts()
             except Exception:  # a stale page is better than none
-                log.exception("console: what is live cannot be shown")
+                log.exception("console: cannot show live figures")
             if not self._closed:
                 self._round.set()
                 self._round = asyncio.Event()

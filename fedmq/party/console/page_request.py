@@ -145,7 +145,7 @@ class OwnerActions:
             FedmqError: the command's own errors.
         """
         if command not in self._commands:
-            raise DaemonError(f"this daemon does not know how to {command!r}")
+            raise DaemonError(f"this daemon does not know the command {command!r}")
         if command not in CHANGES:
             return await self.look(command, **request)
         if not is_allowed(command, grant.roles):

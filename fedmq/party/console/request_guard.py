@@ -162,8 +162,11 @@ class RequestGuard:
             return _guarded(asked.failed("the form cannot be read", 400))
         sent = form.pop("csrf", "").encode("utf-8", "replace")
         if not self._is_own(request) or not hmac.compare_digest(sent, sign_in.csrf.encode()):
-            log.warning("console: a change was refused that did not come from a page of ours")
-            why = "this did not come from a page of the console; go back, load it again and repeat"
+            log.warning("console: refused a change that did not come from a page of the console")
+            why = (
+                "the request did not come from a page of the console; go back, load the "
+                "page again and repeat"
+            )
             return _guarded(asked.failed(why, 403))
         change = Change(
             http=request,

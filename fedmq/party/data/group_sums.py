@@ -66,7 +66,7 @@ class AddGroups:
             self.questions.begin(self.column, self.session)
         ids = comparable(list(self.ids), self.data)
         if len(set(ids)) < len(ids):
-            raise Refused(f"{self.party} adds up nobody twice: an id is repeated")
+            raise Refused(f"{self.party} adds up each person once: an id is repeated")
         by_id = read_text_column(self.party, self.data, self.column)
         if any(name not in by_id for name in ids):
             # Invented ids would make a group only seem large.

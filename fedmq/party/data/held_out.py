@@ -142,7 +142,7 @@ def folds_of(
         DataError: a fold is empty, or names rows that do not exist.
     """
     if sum((stratified, folds is not None, groups is not None)) > 1:
-        raise ConfigError("cv: stratified, folds and groups are three ways; give one of them")
+        raise ConfigError("cv: stratified, folds and groups are alternatives; give only one")
     if folds is not None:
         found = _given(folds, label)
     elif groups is not None:

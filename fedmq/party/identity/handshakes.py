@@ -106,7 +106,7 @@ class Handshakes:
         except Untrusted as error:
             raise OfferRefused(3, str(error)) from None
         if name in self._heard:
-            raise Replayed("a handshake that was answered before came again")
+            raise Replayed("a handshake came twice")
         self._heard.put(name, None)
         connection = Connection(made, peer, now)
         self.answered.put(connection.id, connection)
@@ -156,7 +156,7 @@ class Handshakes:
             raise Untrusted(f"{self.peer} refuses what {self.party} has not offered")
         reason = REFUSALS[number].format(peer=self.peer, party=self.party)
         proved = any(keys.verifies(_refused(header, name, number), signature) for keys in pinned)
-        return reason if proved else f"{reason} (said under a key that is not pinned here)"
+        return reason if proved else f"{reason} (sent under a key that is not pinned here)"
 
     def drop_unpinned(self, pinned: Sequence[PublicKeys]) -> None:
         """Seal nothing more to keys outside ``pinned``, and let no session begin with them."""

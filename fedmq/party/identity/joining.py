@@ -89,8 +89,8 @@ class JoinRequest:
             raise ConfigError(f"{name}: asks to join {self.federation}, not {federation}")
         if "".join(fingerprint.lower().split()) != "".join(self.public.fingerprint.split()):
             raise ConfigError(
-                f"{name}: has the fingerprint {self.public.fingerprint}, which is another one; "
-                f"{self.party} is not added"
+                f"{name}: has the fingerprint {self.public.fingerprint}, not the given "
+                f"fingerprint; {self.party} is not added"
             )
 
     def _fields(self) -> dict[str, str]:

@@ -450,8 +450,9 @@ def sealer_of(
         if config.policy.allow_unsealed:
             return Clear()
         raise ConfigError(
-            f"{config.federation}: no keys of the parties are in it, so the broker could read all "
-            "messages; make keys with: fedmq keys new, or set policy.allow_unsealed = true"
+            f"{config.federation}: it pins no keys of the parties, so the broker could read "
+            "all messages; make keys with: fedmq keys new, or set policy.allow_unsealed = "
+            "true"
         )
     ring = private_keys.read(config.keys, config.party, passphrase)
     pinned = {party: federation.pinned(party) for party in federation.parties}

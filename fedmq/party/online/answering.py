@@ -257,7 +257,7 @@ def load_share(
             f"not {len(chains)}; the parties hold shares of different models"
         )
     if share.places and not RecordPlaces.of(share.places).fit(chains):
-        raise DaemonError(f"model {model}: records do not follow one another as is said")
+        raise DaemonError(f"model {model}: the order of records contradicts the share")
     rows = reading.of(share.lookup_table.feature_names, model).run()
     return LoadedShare(share, chains, rows)
 
@@ -349,7 +349,8 @@ class BatchLedger:
             if known == content:
                 return False
             raise RateLimited(
-                "records", f"question {body.hop} of batch {body.batch} was another one"
+                "records",
+                (f"question {body.hop} of batch {body.batch} differs from its first copy"),
             )
         if len(batch.questions) == _MOST_QUESTIONS:
             raise RateLimited("records", f"more than {_MOST_QUESTIONS} questions in a batch")

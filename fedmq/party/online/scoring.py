@@ -262,7 +262,7 @@ class Scorer:
             if all(outcome.done() for outcome in outcomes):
                 return [outcome.result() for outcome in outcomes]
             raise PeerSilent(
-                f"no score within {seconds:g} s: {self._party} has too much to do; ask again later"
+                f"no score within {seconds:g} s: {self._party} is overloaded; ask again later"
             )
         finally:
             for outcome in outcomes:
@@ -596,7 +596,7 @@ class Batcher:
             runner.receive(sender, body)
         except ProtocolError as error:
             self.counts.stray_answers += 1
-            log.warning("an answer of %s was left aside: %s", sender, error)
+            log.warning("ignored an unexpected answer of %s: %s", sender, error)
 
     def _schedule(self) -> None:
         if self._dispatching is not None or not self._queue:

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 _LARGEST_LINE = 256 * 1024 * 1024
 _STOPPED = (
-    "the daemon stopped before it had answered; a training goes on when it runs again, "
-    "anything else must be asked for anew"
+    "the daemon stopped before it answered; a training continues when the daemon runs again; "
+    "repeat any other request"
 )
 
 
@@ -128,7 +128,7 @@ class ControlServer:
             request = json.loads(line)
             command = self._commands.get(request.get("do"))
             if command is None:
-                raise DaemonError(f"this daemon does not know how to {request.get('do')!r}")
+                raise DaemonError(f"this daemon does not know the command {request.get('do')!r}")
             return {"event": "done", "result": await command(request, on_progress)}
         except FedmqError as error:
             return {"event": "error", "message": str(error), "exit_code": error.exit_code}

@@ -207,7 +207,7 @@ class DataCommands(Service):
         """The table as last read; with ``again`` it is read anew."""
         max_bin = int(request.get("max_bin") or _MAX_BIN)
         if not _FEWEST_BINS <= max_bin <= _MOST_BINS:
-            raise ConfigError(f"max_bin: {_FEWEST_BINS} to {_MOST_BINS} bins are taken")
+            raise ConfigError(f"max_bin: write a number from {_FEWEST_BINS} to {_MOST_BINS}")
         async with self._reading:
             known = self._described
             if known is None or request.get("again") or known["max_bin"] != max_bin:

@@ -40,11 +40,11 @@ class FileReload:
         try:
             newer = PartyFile.read(path)[0]
         except FedmqError as error:
-            return (f"{error}; the daemon goes by the file that it started with",)
+            return (f"{error}; the daemon keeps the file that it started with",)
         changed = self._files.config.changed_keys(newer)
         if not changed:
             return ()
-        return (f"{path}: {', '.join(changed)} changed; restart the daemon to take that up",)
+        return (f"{path}: {', '.join(changed)} changed; restart the daemon to apply this",)
 
     async def reload(self) -> list[str]:
         """Read the files; returns the changes that need a restart.
@@ -66,11 +66,9 @@ class FileReload:
         self._context.consent.reload(self._files.config.policy)
         await self._context.owner_consent.reconsider()
         party = self._context.party
-        log.info("%s: parties, keys and policy are taken up", party)
+        log.info("%s: new parties, keys and policy apply", party)
         if needs_restart:
-            log.warning(
-                "%s: restart to take up what changed in %s", party, ", ".join(needs_restart)
-            )
+            log.warning("%s: restart to apply the changes of %s", party, ", ".join(needs_restart))
         return needs_restart
 
     def _check_certificate(self) -> None:
@@ -93,4 +91,4 @@ class FileReload:
         try:
             await self.reload()
         except FedmqError as error:
-            log.error("%s: nothing is taken up: %s", self._context.party, error)
+            log.error("%s: no change applies: %s", self._context.party, error)

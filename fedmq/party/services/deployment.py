@@ -177,7 +177,7 @@ class DeploymentService(Service):
         """Make a party serve a model again that it once agreed to serve."""
         names = [name for name, now in self._deployments.names().items() if now.model == model]
         if names and model not in self._reminded:
-            log.warning("%s does not serve %s any more; it is told again", party, model)
+            log.warning("%s no longer serves %s; asking it to load the model again", party, model)
             self._reminded.add(model)
             self._reminders.spawn(self._remind(names[0], model))
 

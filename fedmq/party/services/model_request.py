@@ -131,11 +131,11 @@ class ModelRequestService(Service):
         model, party = str(request["model"]), str(request["party"])
         share = await asyncio.to_thread(context.model_store.active, model)
         if party not in context.federation.parties or party not in share.parties[1:]:
-            raise DaemonError(f"{party} is no party that model {model} was trained with")
+            raise DaemonError(f"{party} took no part in the training of model {model}")
         ids = tuple(comparable(request["ids"], context.config.serving or context.config.data))
         check_lengths(ids, lambda place: f"ids, row {place + 1}")
         if not 0 < len(ids) <= MOST_PEOPLE:
-            raise DataError(f"groups of {len(ids):,} people: {MOST_PEOPLE:,} is the most")
+            raise DataError(f"groups of {len(ids):,} people: the limit is {MOST_PEOPLE:,}")
         pool = context.pool
         bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
         key = await pool.run(make_group_key.bind(bits))
@@ -176,15 +176,15 @@ class ModelRequestService(Service):
 
         async def answered(party: str) -> dict[str, Any]:
             if party not in self.context.federation.parties:
-                return {"refused": f"{party} is no party of the federation any more"}
+                return {"refused": f"{party} has left the federation"}
             try:
                 body = await self._ask(party, question, seconds)
             except FedmqError as error:
                 return {"refused": str(error)}
             if body is None:
                 return {
-                    "refused": f"{party} has not answered within {seconds:g} s; what was asked may "
-                    "still be done when it is back"
+                    "refused": f"{party} has not answered within {seconds:g} s; it may still "
+                    "carry the request out when it returns"
                 }
             return dict(body)
 
@@ -207,7 +207,7 @@ class ModelRequestService(Service):
         runner.start()
         await asyncio.wait({runner.outcome}, timeout=seconds)
         if not runner.outcome.done():
-            runner.cancel(f"{self.context.party} does not wait any longer")
+            runner.cancel(f"{self.context.party} no longer waits")
             return None
         body = await runner.outcome
         assert isinstance(body, Body)
@@ -243,7 +243,7 @@ class ModelRequestService(Service):
             return error
         except FedmqError as error:  # it may quote this party's files
             log.warning("%s of model %s: %s", body.kind, body.model, error)
-            return Refused(f"{context.party} could not do it; its log says why")
+            return Refused(f"{context.party} could not carry the request out; its log says why")
 
 
 # The answers of the passive party; each function runs in a thread, after the policy has agreed.

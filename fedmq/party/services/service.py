@@ -74,8 +74,8 @@ class PartyContext:
         gone = [party for party in share.asked if party not in self.federation.parties]
         if gone:
             raise Refused(
-                f"model {share.model_id} cannot be used without {', '.join(gone)}, which is no "
-                "party of the federation any more; train a new one with: fedmq train"
+                f"model {share.model_id} cannot be used without {', '.join(gone)}, which has "
+                "left the federation; train a new model with: fedmq train"
             )
 
 

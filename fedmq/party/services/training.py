@@ -243,8 +243,8 @@ class TrainingService(Service):
         options = {**job.engine_options, **kept}
         if stored != job.model_copy(update={"engine_options": options}):
             raise ConfigError(
-                f"model {session.model!r} is being trained already, by another job; choose another "
-                "name"
+                f"model {session.model!r} is already in training by another job; choose "
+                "another name"
             )
         attempts = self._driven.get(session.id)
         if attempts is None:
@@ -400,7 +400,7 @@ class TrainingService(Service):
                 raise DaemonError(f"session {session.id} has ended: {session.why}")
         if session is None or attempts is None:
             raise DaemonError(
-                f"session {wanted} is no training that this party drives; see: fedmq status"
+                f"session {wanted} is not a training of this party; see: fedmq status"
             )
         return await self._watched(session, attempts, on_progress)
 
@@ -432,7 +432,7 @@ class TrainingService(Service):
         except ProtocolError:
             # Between two attempts: the next one reads the paused flag from the store.
             if not running.runner.interrupted.done():
-                raise DaemonError(f"session {session} is no training that can rest") from None
+                raise DaemonError(f"session {session} is not a training that can pause") from None
         return {"session": session, "paused": paused}
 
 

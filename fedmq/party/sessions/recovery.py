@@ -468,7 +468,7 @@ class Expiry:
     async def give_up(self) -> None:
         """End the sessions that were idle for too long, with or without a waiting attempt."""
         days = self._most_days()
-        reason = f"it did not go on for {days:g} days (most_idle_days)"
+        reason = f"it made no progress for {days:g} days (most_idle_days)"
         for session in await self._store.unchanged(days * _DAY_SECONDS):
             running = self._sessions.running.get(session.id)
             if running is not None:

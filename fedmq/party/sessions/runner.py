@@ -143,13 +143,13 @@ class Inbox:
             return ""
         self.counters.dropped += 1
         log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
-        return f"session {envelope.header.session} does not run here, or not this attempt any more"
+        return f"session {envelope.header.session} does not run here in this attempt"
 
     def _checked(self, delivery: Delivery) -> Envelope | None:
         if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
-                f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
-                "at most"
+                f"{len(delivery.body)} bytes are not a fedmq message, which has at most "
+                f"{MAX_MESSAGE_BYTES}"
             )
         envelope = self._open(delivery.body)
         if envelope is None:
@@ -161,8 +161,8 @@ class Inbox:
             )
         if header.sender != delivery.sender:
             raise MessageError(
-                f"message {header.id!r} claims to be from {header.sender}, "
-                f"the broker says {delivery.sender}"
+                f"message {header.id!r} claims to be from {header.sender}, but the broker says "
+                f"{delivery.sender}"
             )
         counters = self.counters
         counters.messages_received[header.kind] += 1
@@ -384,7 +384,7 @@ class SessionRunner:
         try:
             return self.session.handle(Cancelled(reason))
         except Exception:
-            log.exception("%s cannot end in good order", self.session.mailbox.address)
+            log.exception("%s cannot end cleanly", self.session.mailbox.address)
             return [Fail(FedmqError(reason))]
 
     async def _ask_owner(self) -> None:
@@ -427,7 +427,7 @@ class SessionRunner:
                 self._withdraw()
                 self._feed(Cancelled(str(error)))
             except Exception as error:  # a bug of ours must not leave the session hanging
-                log.exception("%s: cannot be kept", self.session.mailbox.address)
+                log.exception("%s: cannot be stored", self.session.mailbox.address)
                 self._withdraw()
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
 

@@ -589,7 +589,7 @@ class AttemptLoop:
         elif everywhere and runner.session.mailbox.lost:
             lost = ", ".join(sorted(runner.session.mailbox.lost))
             self.result.set_exception(
-                PeerSilent(f"{lost} did not confirm the end; it will have it once it is back")
+                PeerSilent(f"{lost} did not confirm the end; it learns it when it returns")
             )
         elif everywhere or not self._everywhere:
             self.result.set_result(outcome.result())

@@ -78,7 +78,7 @@ class _CollectorAway(logging.Handler):
 
     def emit(self, _: logging.LogRecord) -> None:
         """Log it, without repetitions."""
-        log.warning("telemetry.endpoint: %s takes no spans; they are lost", self._endpoint)
+        log.warning("telemetry.endpoint: %s accepts no spans; they are lost", self._endpoint)
 
 
 class Telemetry:

@@ -90,7 +90,7 @@ def test_a_refusal_ends_it_with_the_reason(asking: ExampleFederation) -> None:
         assert "telco refused: ask again in May" in err
     again = fedmq("approve", asking.config("telco"), request)
     assert again.code == 7
-    assert again.error.startswith(f"request {request} does not wait any more: refused by ")
+    assert again.error.startswith(f"request {request} no longer waits: refused by ")
     listed = fedmq("inbox", asking.config("telco"), "--all", "--json").result
     assert listed[-1]["reason"] == "telco refused: ask again in May"
     assert fedmq("inbox", asking.config("telco"), "--json").result == []

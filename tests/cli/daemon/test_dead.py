@@ -174,7 +174,7 @@ async def test_what_is_too_long_is_put_aside_unread(
     with running(telco):
         await posted(node, bytes(MAX_MESSAGE_BYTES + 1))
         [letter] = await listed(telco, 1)
-        assert letter["reason"].startswith(f"{MAX_MESSAGE_BYTES + 1} bytes are no fedmq message")
+        assert letter["reason"].startswith(f"{MAX_MESSAGE_BYTES + 1} bytes are not a fedmq message")
         assert len(fedmq("dead", "drop", telco, "--all")) == 1
 
 

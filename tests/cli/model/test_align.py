@@ -322,7 +322,7 @@ def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
     parties.kill("bank")
     err = asking.communicate(timeout=60)[1]
     assert asking.returncode == 7
-    assert "anything else must be asked for anew" in err.splitlines()[-1]
+    assert "repeat any other request" in err.splitlines()[-1]
     parties.run("bank")
     assert parties.stored() == []
 

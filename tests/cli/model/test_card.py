@@ -259,7 +259,7 @@ async def test_a_share_that_changed_since_is_found_out(
     found = await typed("models", "verify", party(federation, "telco"), path)
     store.path("credit").write_text(before)
     assert found.code == 4
-    assert "telco's share of credit is not the one that was signed" in found.error
+    assert "telco's share of credit is not the signed share" in found.error
 
 
 async def test_what_no_card_can_be_made_of_is_said_in_a_line(

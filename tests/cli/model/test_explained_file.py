@@ -85,7 +85,7 @@ async def test_of_classes_there_is_a_column_for_each_player_and_class(
 @pytest.mark.parametrize(
     ("settings", "params", "words"),
     [
-        ('explain = "none"\n', {}, "does not have a part in reasons for scores"),
+        ('explain = "none"\n', {}, "does not contribute to reasons for scores"),
         ('[online]\nmodes = ["hop"]\n', {}, "modes of its [online] lack bitmap"),
         (
             "",

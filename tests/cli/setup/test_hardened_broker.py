@@ -134,7 +134,7 @@ def changed_certificate_is_refused(folder: Path, daemon: subprocess.Popen[str]) 
     try:
         daemon.send_signal(signal.SIGHUP)
         assert daemon.stderr is not None
-        while "nothing is taken up" not in (line := daemon.stderr.readline()):
+        while "no change applies" not in (line := daemon.stderr.readline()):
             assert line, "the daemon ended"
     finally:
         write_pem(tls, own)
@@ -221,7 +221,7 @@ def test_what_an_owner_should_mend_stands_in_status_and_health(
     assert "online.requests" in json.loads(fedmq("health", bank, "--json").stdout)["warnings"][0]
     time.sleep(5.1)  # what was found at the start is that old by then
     shown = fedmq("status", telco).stdout
-    assert f"{telco}: wait_for_broker changed; restart the daemon to take that up" in shown
+    assert f"{telco}: wait_for_broker changed; restart the daemon to apply this" in shown
 
 
 def test_who_waits_for_keys_reads_why_the_other_party_refuses(

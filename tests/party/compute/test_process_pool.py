@@ -82,7 +82,7 @@ async def test_work_of_a_worker_that_died_is_done_again(
         value, *sums = await asyncio.gather(processes.run(DieOnce(tmp_path / "died", 42)), *others)
     assert value == 42
     assert [total for total, _ in sums] == [sum(range(number)) for number in range(1, 9)]
-    assert "a compute worker died; its work is done again" in caplog.text
+    assert "a compute worker died; the pool repeats its work" in caplog.text
     assert (await processes.run(SumUp(np.ones(3))))[0] == 3
 
 

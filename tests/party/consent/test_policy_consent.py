@@ -121,7 +121,7 @@ class TestTraining:
         self, tmp_path: Path
     ) -> None:
         careful = consent(tmp_path, engines=["lattice"], smallest_node=5)
-        with pytest.raises(Refused, match="it hides how many rows stand in a node"):
+        with pytest.raises(Refused, match="it hides the size of nodes"):
             await careful.training(HEADER, terms(engine="lattice"))
 
     async def test_trainings_are_counted_by_the_day_and_over_a_restart(
@@ -218,7 +218,7 @@ class TestInference:
     ) -> None:
         asked = InferenceOpen(model="m", rows=5, id_pieces=0, explained_records=3)
         unwilling = consent(tmp_path / "a", explain="none", most_rows_per_hour=5)
-        with pytest.raises(Refused, match="does not have a part in reasons for scores"):
+        with pytest.raises(Refused, match="does not contribute to reasons for scores"):
             await unwilling.inference(HEADER, asked)
         willing = consent(tmp_path / "b", most_rows_per_hour=5)
         with pytest.raises(Refused, match="does not show all directions, which reasons need"):

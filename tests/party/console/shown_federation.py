@@ -55,7 +55,7 @@ def add_to_policy(federation: ExampleFederation, line: str, *parties: str) -> No
         path = federation.config(party)
         path.write_text(path.read_text().replace("[policy]\n", f"[policy]\n{line}\n", 1))
         federation.daemons[party].process.send_signal(signal.SIGHUP)
-        federation.daemons[party].wait_until_says("policy are taken up")
+        federation.daemons[party].wait_until_says("policy apply")
 
 
 def begin_training(

@@ -234,7 +234,7 @@ def test_alike_shows_the_change_of_the_file_and_makes_it(
     telco.page.get_by_role("link", name="Approve alike…").click()
     expect(telco.page.get_by_text("+most_trees = 3")).to_be_visible()
     telco.page.get_by_role("button", name="Approve, and change the file").click()
-    expect(telco.page.get_by_text("are not asked about any more")).to_be_visible()
+    expect(telco.page.get_by_text("approves similar requests from now on")).to_be_visible()
     expect(telco.page.get_by_role("heading", name="Approved for all times")).to_be_visible()
     assert asking.config("telco").read_text().startswith(before)
     [standing] = PartyFile.read(asking.config("telco"))[0].policy.approved

@@ -133,7 +133,7 @@ async def test_too_many_pages_at_once_are_refused(live: Live, sign_in: SignIn) -
     streams = [events(live, sign_in) for _ in range(32)]
     for stream in streams:
         await following(stream)
-    with pytest.raises(Overloaded, match="look already"):
+    with pytest.raises(Overloaded, match="are open already"):
         live.response(sign_in)
     for stream in streams:
         await stream.aclose()

@@ -325,7 +325,7 @@ class TestFiles:
         assert party.with_name("federation.toml").read_text().startswith("# ours\n")
 
     def test_without_keys_a_daemon_does_not_start(self, party: Path) -> None:
-        with pytest.raises(ConfigError, match="no keys of the parties are in it"):
+        with pytest.raises(ConfigError, match="it pins no keys of the parties"):
             sealer_of(*PartyFile.read(party))
 
     def test_unless_its_policy_allows_it(self, party: Path) -> None:
@@ -337,7 +337,7 @@ class TestFiles:
         self, party: Path, rings: list[KeyRing]
     ) -> None:
         self.pinned(party, rings[0])
-        with pytest.raises(ConfigError, match=r"keys\.telco: the keys of this party are missing"):
+        with pytest.raises(ConfigError, match=r"keys\.telco: this party has no keys here"):
             PartyFile.read(party)
 
     def test_other_keys_than_the_pinned_ones_are_refused_at_once(

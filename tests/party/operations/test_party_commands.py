@@ -30,7 +30,7 @@ async def test_a_newcomer_is_let_in_by_the_fingerprint_it_reads_out(
     federation: DaemonsInMemory,
 ) -> None:
     before = (federation.folder / "federation.toml").read_text()
-    with pytest.raises(DaemonError, match="which is another one; shop is not added"):
+    with pytest.raises(DaemonError, match="not the given fingerprint; shop is not added"):
         await federation.ask("bank", "admit", text=REQUEST, fingerprint="0000")
     altered = REQUEST.replace('"shop"', '"shap"', 1)
     with pytest.raises(DaemonError, match="was altered since it was made"):

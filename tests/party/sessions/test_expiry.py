@@ -80,7 +80,7 @@ async def test_what_an_abandoned_training_reserved_is_free_again(
     await federation.until(given_back)
     ended = await store_of(federation, "telco").find(session)
     assert ended is not None
-    assert (ended.state, "did not go on for 30 days" in ended.reason) == ("failed", True)
+    assert (ended.state, "made no progress for 30 days" in ended.reason) == ("failed", True)
 
     # The active party is told once it is back, and a new training has all the room.
     await federation.start("bank")
@@ -89,7 +89,7 @@ async def test_what_an_abandoned_training_reserved_is_free_again(
         stored = await store_of(federation, "bank").find(session)
         return stored is not None and stored.state == "failed" and stored.reason
 
-    assert "did not go on for 30 days" in await federation.until(heard)
+    assert "made no progress for 30 days" in await federation.until(heard)
     await federation.train("another", 2)
 
 

@@ -144,7 +144,7 @@ def test_a_collector_that_is_away_is_one_line_and_does_not_hold_up_the_end(
     telemetry.close()
     assert time.monotonic() - begun < 5
     lines = [(record.name, record.getMessage()) for record in caplog.records]
-    ours = "telemetry.endpoint: http://127.0.0.1:9/v1/traces takes no spans; they are lost"
+    ours = "telemetry.endpoint: http://127.0.0.1:9/v1/traces accepts no spans; they are lost"
     assert set(lines) == {("fedmq.party.telemetry.spans", ours)}
     library.getChild("exporter").error("Exception while exporting", exc_info=ValueError("x"))
     assert {record.getMessage() for record in caplog.records} == {ours}

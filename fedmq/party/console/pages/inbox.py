@@ -57,7 +57,7 @@ async def approve(change: Change) -> Response:
     request = change.parameter("request")
     diff = change.form.get("diff", "").replace("\r\n", "\n")  # as a browser sends lines
     await change.ask("approve", request=request, by=change.grant.who, diff=diff)
-    more = " Alike requests are not asked about any more." if diff else ""
+    more = " The daemon approves similar requests from now on." if diff else ""
     return change.done("/inbox", f"Request {request} is approved.{more}")
 
 
@@ -65,7 +65,7 @@ async def refuse(change: Change) -> Response:
     """Refuse, and send the other party the reason."""
     request, reason = change.parameter("request"), change.form.get("reason", "").strip()
     if len(reason) > _LONGEST_REASON:
-        raise ConfigError(f"reason: at most {_LONGEST_REASON:,} characters are taken")
+        raise ConfigError(f"reason: at most {_LONGEST_REASON:,} characters")
     await change.ask("refuse", request=request, by=change.grant.who, reason=reason)
     return change.done("/inbox", f"Request {request} is refused.")
 

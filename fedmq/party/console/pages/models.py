@@ -65,7 +65,7 @@ async def activate(change: Change) -> Response:
     name, mode = change.parameter("model"), change.form.get("mode") or None
     under = change.form.get("name", "").strip() or "production"
     if mode not in (None, "hop", "bitmap"):
-        raise ConfigError("mode: hop or bitmap is taken")
+        raise ConfigError("mode: write hop or bitmap")
     done = await change.ask("activate", model=name, name=under, mode=mode)
     return change.done("/models", f"{done['name']} is model {done['model']} from now on.")
 

@@ -44,7 +44,7 @@ async def rest(change: Change) -> Response:
     """Pause or resume a training."""
     session, wanted = change.parameter("session"), change.form.get("paused")
     if wanted not in ("true", "false"):
-        raise ConfigError("paused: true or false is taken")
+        raise ConfigError("paused: write true or false")
     if wanted == "true":
         await change.ask("pause", session=session)
         return change.done("/now", f"Session {session} rests after this tree.")

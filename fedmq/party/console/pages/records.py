@@ -39,7 +39,7 @@ async def records(request: PageRequest) -> Response:
     wanted = {key: asked.get(key, "") for key in ("event", "peer", "text")}
     before = asked.get("before", "")
     if before and not (before.isascii() and before.isdigit() and len(before) < 16):
-        raise ConfigError("before: the number of an entry is taken")
+        raise ConfigError("before: write the number of an entry")
     entries = await request.ask(
         "audit_log", **wanted, before=int(before) if before else None, most=_ENTRIES
     )
