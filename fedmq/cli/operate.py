@@ -138,7 +138,7 @@ def _notes(result: Any) -> list[str]:
     if result["answered"]:
         answered = result["answered"]
         lines.append(
-            f"answered about the {answered['rows']:,} rows that were asked about most: "
+            f"answered about the {answered['rows']:,} most queried rows: "
             f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row"
         )
     drift = result["drift"]

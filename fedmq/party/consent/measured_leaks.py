@@ -42,7 +42,7 @@ _CREDIT = "Credit 2, 30,000 rows"
 _FROM_SUMS = "bins from sums"
 _LABELS_OF_NODES = MeasuredLeak(
     "a party without the label",
-    "labels, from who stands in the same nodes, with 300 labels known",
+    "labels, from people in the same nodes, with 300 labels known",
     "AUC",
     0.766,
     0.5,
@@ -50,7 +50,7 @@ _LABELS_OF_NODES = MeasuredLeak(
 )
 _ORDER = MeasuredLeak(
     "the active party",
-    "the order of people in a column of this party: pairs told apart, from 81 splits",
+    "the order of people in a column of this party: sorted pairs, from 81 splits",
     "share",
     0.482,
     0.0,
@@ -66,7 +66,7 @@ _CELLS = MeasuredLeak(
 )
 _LINKED = MeasuredLeak(
     "the active party",
-    "on which side of this party's cuts people are, if candidates keep their numbers",
+    "the side of each person at this party's cuts, if candidates keep their numbers",
     "accuracy",
     0.901,
     0.767,

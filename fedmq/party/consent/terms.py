@@ -109,21 +109,25 @@ def _of_alignment(
 ) -> Iterator[tuple[str, str]]:
     yield "alignment", request["name"]
     yield "parties", ", ".join(terms["parties"])
-    yield "ids", ", ".join(terms["normalise"]) or "as they stand in the table"
+    yield "ids", ", ".join(terms["normalise"]) or "unchanged, as in the table"
     yield (
-        "what is learnt",
-        "each party learns which of its people all share, and how many ids each of the others has",
+        "every party learns",
+        "which of its own people all parties share, and the number of ids of each other party",
     )
 
 
 def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     held = terms["evaluation_rows"]
-    aside = f", of which {held:,} are only scored" if held else ""
-    yield "alignment", terms["alignment"] or "none: rows are matched without one"
+    aside = f", of which {held:,} only evaluate the model" if held else ""
+    yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
     yield "people", f"{_rows(terms['rows'])}{aside}"
     bits = terms["key_bits"]
     yield "engine", terms["engine"] + (f", keys of {bits:,} bits" if bits else "")
-    alone = f", the first {terms['own_trees']:,} by its own columns" if terms["own_trees"] else ""
+    alone = (
+        f", the first {terms['own_trees']:,} from the active party's columns alone"
+        if terms["own_trees"]
+        else ""
+    )
     folds = f" in {terms['folds']} folds together" if terms["folds"] > 1 else ""
     yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{alone}"
     yield "cuts of a column", f"at most {terms['max_bin'] - 1:,}"
@@ -156,9 +160,11 @@ def _spent(kind: str, spent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     answered = spent["answered"]
     if kind == "training" and answered:
         yield (
-            "spent of all sums",
-            f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row about the "
-            f"{answered['rows']:,} rows that were asked about most",
+            "sums answered so far",
+            (
+                f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row, about the "
+                f"{answered['rows']:,} most queried rows"
+            ),
         )
 
 
