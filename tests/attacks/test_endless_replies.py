@@ -46,7 +46,7 @@ def test_a_reply_longer_than_its_candidates_take_ends_the_session(engine: Engine
             return body.model_copy(update={"pieces": 2**20 - 1})
         return body
 
-    assert "a reply of 1048575 pieces, 1 hold all its candidates" in str(lied(engine, rewrite))
+    assert "a reply of 1048575 pieces; 1 hold all its candidates" in str(lied(engine, rewrite))
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)

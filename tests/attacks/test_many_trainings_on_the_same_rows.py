@@ -184,7 +184,7 @@ def test_trees_that_were_expected_as_the_active_partys_own_are_not_answered() ->
         return body.model_copy(update={"active_only_trees": body.trees - 1})
 
     simulation = small(counts=(0, 3)).having(engine=PLAIN).train(rewrite=rewrite)
-    assert "tree 0 is not next" in str(simulation.errors["telco"])
+    assert "tree 0 is not due" in str(simulation.errors["telco"])
 
 
 def test_another_list_of_the_same_people_counts_with_the_first() -> None:

@@ -40,7 +40,7 @@ def sent_after(kind: type[Body], more: Callable[[Any], list[Body]], engine: Engi
 @pytest.mark.parametrize("engine", [PLAIN, OU, Lattice(), HiddenRows()], ids=lambda spec: spec.name)
 def test_the_same_request_again_ends_the_session(engine: Engine) -> None:
     reason = sent_after(training.HistogramRequest, lambda body: [body], engine)
-    assert "round 0 of questions about node 1 is not next" in reason
+    assert "round 0 of questions about node 1 is not due" in reason
 
 
 @pytest.mark.parametrize("engine", [Lattice(directions="all"), HiddenRows()], ids=lambda s: s.name)

@@ -216,7 +216,7 @@ def test_answers_to_decoys_of_another_length_end_the_session() -> None:
         return body
 
     simulation = ran(hiding(federation), rewrite=rewrite)
-    assert "directions for 3 rows, node 1 has 120" in str(simulation.errors[ACTIVE])
+    assert "directions for 3 rows of node 1, which has 120" in str(simulation.errors[ACTIVE])
 
 
 def test_a_decoy_that_was_not_announced_is_refused() -> None:

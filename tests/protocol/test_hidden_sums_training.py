@@ -151,7 +151,7 @@ def too_long(body: training.CircuitPiece) -> Body:
         (training.SplitDecision, ACTIVE, named, "which this party has not won"),
         (training.CircuitPiece, ACTIVE, compared_twice, "comparison of node 1, which is not due"),
         (training.CircuitPiece, ACTIVE, compared_unasked, "comparison of node 7, which is not due"),
-        (training.CircuitPiece, ACTIVE, too_long, "bytes or more about node 1, they take"),
+        (training.CircuitPiece, ACTIVE, too_long, "bytes or more about node 1; they take"),
         (training.CircuitPiece, "telco", too_long, "no rows of the node have these sums"),
     ],
     ids=["named", "compared twice", "compared unasked", "too long", "too long an answer"],

@@ -259,6 +259,6 @@ def test_they_are_as_many_as_candidates() -> None:
     shown = held.of("telco", 1, 3)
     assert shown.tolist() == [1, 0, 3]
     assert shown_constraints(shown, 2) == BITS
-    with pytest.raises(FedmqError, match="constraints of 3 candidates, node 1 has 4"):
+    with pytest.raises(FedmqError, match="constraints of 3 candidates of node 1, which has 4"):
         held.of("telco", 1, 4)
     assert CandidateConstraints(0).of("shop", 1, 2).tolist() == [0, 0]

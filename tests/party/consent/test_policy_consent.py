@@ -92,13 +92,13 @@ class TestTraining:
             (
                 {"agreed_columns": ["income"]},
                 {"signs": {"minutes": 1}},
-                "train with column 'minutes' named by another",
+                "train with column 'minutes' that another party named",
             ),
             ({}, {"together": (("*",),)}, "telco does not train with interaction_constraints"),
             (
                 {"interaction_constraints": True, "agreed_columns": ["income"]},
                 {"together": (("income", "*"), ("minutes",))},
-                "train with column 'minutes' named by another",
+                "train with column 'minutes' that another party named",
             ),
             ({"most_gradient_bits": 4}, {}, "take gradients of 41 bits, at most 4"),
             ({"most_gradient_bits": 4}, {"value_bits": 4}, "take gradients of 5 bits, at most 4"),

@@ -22,9 +22,9 @@ def asked(rounds: int = 1, **terms: int) -> AskedNodes:
 def test_a_node_is_asked_about_once() -> None:
     nodes = asked(max_depth=3)
     nodes.ask(1, 0)
-    with pytest.raises(ProtocolError, match="round 0 of questions about node 1 is not next"):
+    with pytest.raises(ProtocolError, match="round 0 of questions about node 1 is not due"):
         nodes.ask(1, 0)
-    with pytest.raises(ProtocolError, match="round 1 of questions about node 1 is not next"):
+    with pytest.raises(ProtocolError, match="round 1 of questions about node 1 is not due"):
         nodes.ask(1, 1)
 
 
