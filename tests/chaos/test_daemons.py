@@ -286,7 +286,7 @@ def test_a_training_does_not_go_on_with_a_table_of_other_values(
         ends = federation.await_ends(model)
 
     assert {state for state, _ in ends.values()} == {"failed"}
-    reason = f"the table of {victim} changed since"
+    reason = f"the table of {victim} has other values than when"
     assert reason in ends[victim][1]
     assert "train anew with: fedmq train" in ends[victim][1]
     federation.bank.await_words(reason)

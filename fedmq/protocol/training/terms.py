@@ -186,8 +186,8 @@ class PassiveTable:
                 raise Refused(f"the columns of {party} have changed since the session began")
             if tree.table and tree.table != self.digest:
                 raise Refused(
-                    f"the table of {party} changed since the session began, so the session has "
-                    "ended; train anew with: fedmq train"
+                    f"the table of {party} has other values than when the session began, so "
+                    "the session has ended; train anew with: fedmq train"
                 )
 
 

@@ -64,7 +64,7 @@ async def test_a_session_that_is_cancelled_before_its_data_are_back_does_not_go_
 @pytest.mark.parametrize(
     ("error", "shared"),
     [
-        (Refused("the table of bank changed"), "the table of bank changed"),
+        (Refused("the table of bank has other values"), "the table of bank has other values"),
         (DataError("bank.csv, row 7: 'x' is no number"), UNLOADED),
     ],
 )
@@ -133,5 +133,5 @@ class TestSameTable:
             check_same_table("bank", "s1", self.table(rows=5), [self.tree()])
 
     def test_other_values_are_refused(self) -> None:
-        with pytest.raises(Refused, match="the table of bank changed"):
+        with pytest.raises(Refused, match="the table of bank has other values"):
             check_same_table("bank", "s1", self.table(digest="e"), [self.tree()])
