@@ -16,7 +16,7 @@ from fedmq.messages.body import SessionUnknown
 from fedmq.party.sessions import recovery
 from fedmq.party.sessions.recovery import SavedProgress, check_same_table, saved_progress
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.records import ActiveTree
+from fedmq.protocol.session_records import ActiveTree
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.transport.backoff import Backoff
 from tests.party.sessions.recovery import SESSION, RestartedParty, Trainings, until
