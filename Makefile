@@ -15,6 +15,8 @@ WORKERS ?= $(shell expr \( $$(nproc) \* 3 + 1 \) / 2)
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 RABBITMQ4 := .rabbitmq4/bin/rabbitmq-server
 
+# Three workers and hundreds of processes of the tests would each compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
