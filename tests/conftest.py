@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
+from tests.kept_processes import kept_processes
 from tests.left_behind import watch
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
 from tests.schedule import LongestFirst, Stopwatch
@@ -56,12 +58,25 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
             item.add_marker("broker")
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay till the end: no search for garbage looks through them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Brokers, databases and daemons end with this process, also where it is killed."""
     watcher = watch(tmp_path_factory.getbasetemp())
     yield
     watcher.communicate()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_handed_on() -> Iterator[None]:
+    """Simulations take the worker processes of those before them."""
+    with kept_processes():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -25,6 +26,7 @@ PARAMS: dict[str, dict[str, Any]] = {
 }
 
 
+@cache
 def trained(name: str) -> fedmq.SimulatedModel:
     params = fedmq.TrainParams(num_boost_round=8, max_bin=16, **PARAMS[name])
     more: dict[str, Any] = {}

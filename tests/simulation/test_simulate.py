@@ -174,6 +174,7 @@ def test_progress_comes_after_each_tree() -> None:
     assert losses == model.evals_result["train"]["logloss"]
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_nothing_is_left_running() -> None:
     before = threading.active_count()
     for _ in range(3):
