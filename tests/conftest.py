@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # How long an example takes depends on what else the machine does; where time matters, tests
 # measure it.
-settings.register_profile("fedmq", deadline=None)
-settings.load_profile("fedmq")
+settings.register_profile("often", deadline=None, max_examples=20)
+settings.register_profile("long", deadline=None, max_examples=100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if _is_long(config) else "often")
     if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Stopwatch())
 
@@ -40,17 +41,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Longest
     return LongestFirst(config, log)
 
 
+def _is_long(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "long")
+
+
 STARTS_A_NODE = {"broker", "node", "own_node"}
 """The fixtures that do."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Mark the tests that need a broker, so that all of them can run with another one.
 
-    What a browser looks at is for ``make test-long``.
+    What a browser looks at is for ``make test-long``, and so are all examples of what is drawn.
     """
     for item in items:
-        if "browser" in item.fixturenames:
+        is_drawn = getattr(item.obj, "is_hypothesis_test", False)
+        if "browser" in item.fixturenames or (is_drawn and _is_long(config)):
             item.add_marker("long")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         chosen = {value for value in parameters.values() if isinstance(value, str)}

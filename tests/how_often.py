@@ -1,4 +1,4 @@
-"""Which seeds and cases a test takes: the first few in every run, all in ``make test-long``.
+"""Which seeds, cases and examples a test takes: a few in every run, all in ``make test-long``.
 
 ``make seeds FIRST=1000`` takes as many from 1000 on, with which nobody has tried the tests yet.
 """
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 FIRST = int(os.environ.get("FEDMQ_FIRST_SEED", "0"))
-OFTEN = 6
+OFTEN = 3
 """So many of them in every run."""
 
 
@@ -31,9 +32,19 @@ def some_seeds(count: int, block: int = 20, often: int = OFTEN) -> pytest.MarkDe
     return pytest.mark.parametrize("seeds", values)
 
 
+def examples(count: int) -> settings:
+    """Draw ``count`` examples in ``make test-long``, and a fifth of them in every run."""
+    return settings(max_examples=max(5, count * settings().max_examples // 100))
+
+
 def seldom(*cases: Any) -> list[Any]:
     """Cases of a test that are left out of every run but the long ones."""
     return [pytest.param(case, marks=pytest.mark.long) for case in cases]
+
+
+def seldom_several(*cases: tuple[Any, ...]) -> list[Any]:
+    """Cases of several parameters each, that are left out of every run but the long ones."""
+    return [pytest.param(*case, marks=pytest.mark.long) for case in cases]
 
 
 def _blocks(count: int, block: int, often: int) -> Iterator[range]:

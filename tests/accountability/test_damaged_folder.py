@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.accountability.transcript_file import export
@@ -19,6 +19,7 @@ from fedmq.messages.array import Bitmap
 from fedmq.messages.codec import pack_body
 from fedmq.party.store.transcripts import session_folder
 from tests.accountability.test_damaged_transcripts import RECORDS
+from tests.how_often import examples
 
 OPENING = training.TrainingOpen(
     model="m",
@@ -102,7 +103,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_byte_may_be_another(data: Any) -> None:
     content = bytearray(b"".join(map(msgpack.packb, (OPENED, *RECORDS))))
     place = data.draw(st.integers(0, len(content) - 1))

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.accountability.transcript_file import TranscriptFile
@@ -20,6 +20,7 @@ from fedmq.messages.array import Array
 from fedmq.messages.codec import pack_body
 from fedmq.party.configuration.federation import Federation
 from fedmq.protocol.session_records import RunningHash, Statement, message_hash
+from tests.how_often import examples
 
 HEAD = ["fedmq.transcript", 1, "telco", "0123"]
 HASH = bytes(range(32))
@@ -157,7 +158,7 @@ JUNK = st.recursive(
 
 
 @given(record=st.sampled_from(RECORDS), data=st.data(), junk=JUNK)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_record_with_anything_else_in_one_place_is_read_or_refused(
     record: list[Any], data: st.DataObject, junk: object
 ) -> None:
@@ -176,7 +177,7 @@ def test_a_record_with_anything_else_in_one_place_is_read_or_refused(
 
 
 @given(content=st.binary(max_size=200), cut=st.integers(0, 600))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_bytes_are_read_or_refused(content: bytes, cut: int) -> None:
     for begun in (b"", packed(), packed(*RECORDS)[:cut]):
         try:

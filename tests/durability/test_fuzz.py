@@ -6,7 +6,7 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import FedmqError, MessageError
@@ -35,6 +35,7 @@ from fedmq.protocol.session import (
     StoredState,
     decide,
 )
+from tests.how_often import examples
 from tests.messages.bodies import STRATEGIES, bodies, envelopes
 from tests.protocol.federation import ACTIVE, small
 from tests.simulator import Hang, Simulation
@@ -48,7 +49,7 @@ def alike(body: Body) -> st.SearchStrategy[Body]:
     return st.one_of(bodies, STRATEGIES[type(body)])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 120), st.booleans(), st.data())
 def test_a_message_that_is_something_else_ends_in_a_model_or_a_reason(
     number: int, scoring: bool, data: st.DataObject
@@ -117,7 +118,7 @@ def heard(draw: st.DrawFn) -> Any:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(heard(), max_size=25))
 def test_a_session_takes_anything_in_any_order(events: list[Any]) -> None:
     machine = small(rows=30).training()[ACTIVE]
@@ -142,7 +143,7 @@ def test_a_session_takes_anything_in_any_order(events: list[Any]) -> None:
         tracemalloc.stop()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     envelopes(bodies),
     st.none() | st.builds(StoredState, st.integers(1, 2**31 - 1), st.booleans()),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS, Parts, decode, encode, frame
-from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import HistogramReply, SplitDecision
+from tests.how_often import examples
 from tests.messages.bodies import DTYPES, STRATEGIES, arrays, bitmaps, envelopes
 from tests.messages.envelopes import envelope
 
@@ -28,16 +29,14 @@ def test_kinds_have_distinct_names() -> None:
 
 
 @kinds
-def test_every_body_comes_back_equal(kind: type[Body]) -> None:
-    @settings(max_examples=40, deadline=None)
-    @given(envelopes(STRATEGIES[kind]))
-    def check(sent: Envelope) -> None:
-        received = decode(encode(sent))
-        assert received == sent
-        assert type(received.body) is kind
-        assert encode(received) == encode(sent)
-
-    check()
+@examples(40)
+@given(data=st.data())
+def test_every_body_comes_back_equal(kind: type[Body], data: st.DataObject) -> None:
+    sent = data.draw(envelopes(STRATEGIES[kind]))
+    received = decode(encode(sent))
+    assert received == sent
+    assert type(received.body) is kind
+    assert encode(received) == encode(sent)
 
 
 @given(arrays())

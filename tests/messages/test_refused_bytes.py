@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import MessageError
@@ -17,6 +17,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS, decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope
 from fedmq.messages.training import HistogramReply, HistogramRequest, NodeAssignment, SplitDecision
+from tests.how_often import examples
 from tests.messages.bodies import bodies, envelopes, example
 from tests.messages.envelopes import bytes_of, envelope, headed, tampered
 
@@ -33,14 +34,14 @@ def test_bytes_cut_anywhere_are_refused(kind: type[Body]) -> None:
         decode(data + b"\x00")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(MessageError):
         decode(data)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(envelopes(bodies), st.data())
 def test_flipped_bytes_are_refused_or_are_another_message(sent: Envelope, data: Any) -> None:
     changed = bytearray(encode(sent))
@@ -70,14 +71,14 @@ objects = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(objects)
 def test_foreign_msgpack_is_refused(foreign: Any) -> None:
     with pytest.raises(MessageError):
         decode(msgpack.packb(foreign))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(objects, objects)
 def test_foreign_headers_and_bodies_are_refused(header: Any, body: Any) -> None:
     with pytest.raises(MessageError):

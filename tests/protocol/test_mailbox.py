@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import MessageError
@@ -31,6 +31,7 @@ from fedmq.protocol.session import (
     RetryPolicy,
     resend_wait,
 )
+from tests.how_often import examples
 
 POLICY = RetryPolicy(resends=8)
 
@@ -108,7 +109,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     sending=steps,
     seed=st.integers(0, 2**32 - 1),
@@ -337,7 +338,7 @@ def test_a_broadcast_of_eighty_full_pieces_may_arrive_last_piece_first() -> None
     assert telco.receive(envelopes[0])[0] == bodies
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=40),
     seed=st.integers(0, 2**32 - 1),

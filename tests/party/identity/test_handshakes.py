@@ -11,6 +11,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.transport.sealing.keys import PrivateKeys
+from tests.how_often import examples
 from tests.party.sealed_parties import envelope, shake_hands
 
 PARTIES = ("bank", "telco")
@@ -100,4 +101,4 @@ def other(party: str) -> str:
 
 
 TestBadBroker = BadBroker.TestCase
-TestBadBroker.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBadBroker.settings = settings(examples(60), stateful_step_count=40)

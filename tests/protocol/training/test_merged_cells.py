@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -14,6 +14,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.splits import CandidateTable, children
 from fedmq.privacy.masking import splitting_matrix
 from fedmq.protocol.training.candidates import _longest_chain, count_cells, kept_candidates
+from tests.how_often import examples
 
 MASK = NDArray[np.bool_]
 
@@ -64,7 +65,7 @@ def smallest_difference(bins: BinMatrix, rows: NDArray[np.int32], shown: MASK) -
     return min(found)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.02, 0.3]), st.integers(1, 12))
 def test_no_difference_of_sums_in_a_tree_is_that_of_a_few_rows(
     seed: int, missing: float, smallest: int
@@ -83,7 +84,7 @@ def test_no_difference_of_sums_in_a_tree_is_that_of_a_few_rows(
             above //= 2
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.02, 0.3]))
 def test_with_cells_of_one_row_only_repetitions_are_left_out(seed: int, missing: float) -> None:
     random = np.random.default_rng(seed)
@@ -101,7 +102,7 @@ def test_with_cells_of_one_row_only_repetitions_are_left_out(seed: int, missing:
             assert side.all() or not side.any() or (earlier < candidate).any()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=7),
     st.integers(1, 6),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gmpy2 import mpz
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError
@@ -19,6 +19,7 @@ from fedmq.privacy.homomorphic.histogram import (
     products,
 )
 from fedmq.privacy.homomorphic.packing import SlotLayout
+from tests.how_often import examples
 
 KEY = paillier.generate(256)
 PUBLIC = KEY.public
@@ -81,7 +82,7 @@ tables = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(tables)
 def test_sums_equal_the_histograms_in_the_clear(table: Table) -> None:
     g, h = decrypted(table.sum_bins())
@@ -148,7 +149,7 @@ def test_noisy_ciphertexts_sum_like_raw_ones() -> None:
     np.testing.assert_array_equal(decrypted(table.sum_bins())[0], table.histogram(table.g))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tables, st.integers(0, 300), st.integers(0, 300))
 def test_partial_sums_merge_to_the_whole_however_rows_are_shared(
     table: Table, one: int, other: int
@@ -167,7 +168,7 @@ def test_partial_sums_merge_to_the_whole_however_rows_are_shared(
     assert (right_first == whole).all()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(tables)
 def test_a_parent_less_one_child_is_the_other_child(table: Table) -> None:
     children = table.sum_bins()

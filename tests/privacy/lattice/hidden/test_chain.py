@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from fedmq.boosting.splits import SMALLEST_GAIN, is_worthwhile
@@ -15,6 +15,7 @@ from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.circuit import float_bits
 from fedmq.privacy.garbling.schedule import in_the_clear
 from fedmq.privacy.lattice.hidden.circuits import GAIN_BIAS, link_schedule
+from tests.how_often import examples
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.level_chain import ToldChain, divided, halves, run, until_the_link
 from tests.privacy.lattice.hidden.test_level import NOTHING, drawn, own_gains
@@ -45,7 +46,7 @@ def check(levels: list[DrawnLevel], to_beat: np.ndarray, told: ToldChain) -> lis
     return owners
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     sizes=some.lists(some.integers(1, 5), min_size=2, max_size=4),
     share=some.sampled_from([0.0, 0.5, 1.0, 1.5]),
