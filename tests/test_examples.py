@@ -72,7 +72,7 @@ def test_four_classes_have_four_probabilities() -> None:
 def test_a_search_of_thirty_lines_finds_good_parameters() -> None:
     lines = (EXAMPLES / "search.py").read_text().splitlines()
     assert len(lines) <= 30
-    out = ran(EXAMPLES / "search.py", ("n_trials=20", "n_trials=8"))
+    out = ran(EXAMPLES / "search.py", ("n_trials=20", "n_trials=3"))
     best = float(out.split()[-1])
     assert 0.98 < best <= 1
     assert "'max_depth': " in out

@@ -32,10 +32,10 @@ def dealt(**params: Any) -> Federation:
     "params",
     [
         {"reg_lambda": 0.0, "min_child_weight": 0.0, "gamma": 0.3},
-        {"subsample": 0.7, "colsample_bytree": 0.6},
-        {"objective": "reg:squarederror", "max_leaves": 5},
         {"gradient_bits": 6, "active_only_trees": 1, "num_boost_round": 3},
         *seldom(
+            {"subsample": 0.7, "colsample_bytree": 0.6},
+            {"objective": "reg:squarederror", "max_leaves": 5},
             {"max_depth": 5, "num_boost_round": 1},
             {"reg_lambda": 0.3, "min_child_weight": 3.0},
             {"colsample_bylevel": 0.6, "colsample_bynode": 0.7},

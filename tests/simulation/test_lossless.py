@@ -16,6 +16,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import DataError, Refused
 from tests.boosting.tables import Table, pooled, scattered
+from tests.how_often import seldom_several
 
 pytest.importorskip("xgboost")
 
@@ -76,8 +77,10 @@ def shares(model: fedmq.SimulatedModel) -> Mapping[str, str]:
     }
 
 
-@pytest.mark.parametrize("deal", [in_order, shuffled])
-@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize(
+    ("parties", "deal"),
+    [(3, shuffled), *seldom_several((2, shuffled), (2, in_order), (3, in_order))],
+)
 @pytest.mark.parametrize("max_depth", [3, 6])
 @pytest.mark.parametrize("name", ["made up", "breast", "credit2"])
 def test_the_model_is_xgboosts(name: str, max_depth: int, parties: int, deal: Any) -> None:
@@ -134,8 +137,14 @@ def test_a_regression_is_xgboosts() -> None:
     )
 
 
-@pytest.mark.parametrize("engine", ["paillier", "ou"])
-@pytest.mark.parametrize("name", ["breast", "motor"])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("breast", "paillier"),
+        ("motor", "ou"),
+        *seldom_several(("breast", "ou"), ("motor", "paillier")),
+    ],
+)
 def test_encrypted_sums_give_the_same_model_bit_for_bit(name: str, engine: str) -> None:
     table = pooled(name)
     objective = "reg:squarederror" if name == "motor" else "binary:logistic"
@@ -159,11 +168,13 @@ def test_missing_values_under_encryption_give_the_same_model_bit_for_bit() -> No
 @pytest.mark.parametrize(
     ("name", "parties", "params"),
     [
-        ("breast", 2, {"max_depth": 3}),
         ("breast", 4, {"max_depth": 6, "colsample_bytree": 0.5}),
-        ("motor", 3, {"max_depth": 4, "objective": "reg:squarederror"}),
         ("credit1", 4, {"max_depth": 3, "subsample": 0.8}),
-        ("credit2", 2, {"max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.7}),
+        *seldom_several(
+            ("breast", 2, {"max_depth": 3}),
+            ("motor", 3, {"max_depth": 4, "objective": "reg:squarederror"}),
+            ("credit2", 2, {"max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.7}),
+        ),
     ],
 )
 def test_sums_on_a_lattice_give_the_same_model_bit_for_bit(
@@ -185,8 +196,10 @@ def test_sums_on_a_lattice_give_xgboosts_model(name: str) -> None:
     assert_identical(table, hands, params, trained(table, hands, params, "lattice"))
 
 
-@pytest.mark.parametrize("max_depth", [3, 6])
-@pytest.mark.parametrize("name", ["credit1", "credit2"])
+@pytest.mark.parametrize(
+    ("name", "max_depth"),
+    [("credit1", 3), *seldom_several(("credit1", 6), ("credit2", 3), ("credit2", 6))],
+)
 def test_whole_tables_on_a_lattice_give_plains_model_and_xgboosts(
     name: str, max_depth: int
 ) -> None:
@@ -198,7 +211,7 @@ def test_whole_tables_on_a_lattice_give_plains_model_and_xgboosts(
     assert_identical(table, hands, params, summed)
 
 
-@pytest.mark.parametrize(("parties", "gradient_bits"), [(2, 2), (4, 8), (2, 14)])
+@pytest.mark.parametrize(("parties", "gradient_bits"), [(4, 8), *seldom_several((2, 2), (2, 14))])
 def test_gradients_of_few_bits_on_a_lattice_give_the_same_model(
     parties: int, gradient_bits: int
 ) -> None:

@@ -18,6 +18,7 @@ from fedmq.privacy.homomorphic import paillier
 from fedmq.privacy.homomorphic import passive as homomorphic_passive
 from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.simulation.simulate import simulate
+from tests.how_often import seldom
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, table
 
@@ -146,7 +147,7 @@ def test_five_rows_in_a_ciphertext_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("engine", ["paillier", "ou", "smm1", "smm2"])
-@pytest.mark.parametrize("bits", [2, 4, 16])
+@pytest.mark.parametrize("bits", [2, *seldom(4, 16)])
 def test_every_engine_grows_the_trees_of_plain(engine: str, bits: int) -> None:
     random = np.random.default_rng(0)
     values = random.normal(size=(400, 6)).round(1)

@@ -23,7 +23,7 @@ def _table(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return X[:, random.permutation(X.shape[1])], random.integers(0, 2, rows).astype(np.float32)
 
 
-@some_seeds(300, block=50, often=50)
+@some_seeds(300, block=50, often=20)
 def test_ties_of_a_party_are_resolved_as_if_the_active_party_had_its_columns(
     seeds: range,
 ) -> None:
