@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedmq
+from tests.how_often import seldom
 
 RANDOM = np.random.default_rng(1)
 TABLE = RANDOM.normal(size=(300, 4)).astype(np.float32)
@@ -58,7 +59,7 @@ def test_sums_of_long_gradients_name_people_and_those_of_two_bits_far_fewer(
     assert short["cells between two cuts"] < long["cells between two cuts"] / 2
 
 
-@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize("bits", [4, *seldom(None)])
 def test_what_is_encrypted_tells_the_one_who_decrypts_as_much(
     tmp_path: Path, bits: int | None
 ) -> None:

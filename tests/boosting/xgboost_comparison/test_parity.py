@@ -12,6 +12,7 @@ from fedmq.errors import ConfigError, DataError
 from tests.boosting.grower import grow
 from tests.boosting.pooled import joined_cuts
 from tests.boosting.tables import Table, pooled, scattered
+from tests.how_often import seldom_several
 
 pytest.importorskip("xgboost")
 
@@ -33,25 +34,27 @@ def assert_identical(parity: Parity) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "values"),
     [
-        ("breast", None, {"max_depth": 3}),
         ("breast", None, {"max_depth": 6, "max_bin": 256}),
         ("breast", None, {"eta": 1.0, "num_boost_round": 30, "min_child_weight": 0}),
-        ("credit2", None, {"max_depth": 3}),
         ("credit2", None, {"max_depth": 6}),
         ("credit2", 10_000, {"max_bin": 1000}),
-        ("credit1", 20_000, {"max_depth": 3}),
-        ("credit1", 20_000, {"max_depth": 6}),
         ("credit1", 20_000, {"gamma": 0.5}),
-        ("credit1", 20_000, {"min_child_weight": 0}),
         ("credit1", 20_000, {"min_child_weight": 5}),
         ("credit1", 20_000, {"lambda": 0}),
         ("credit1", 20_000, {"alpha": 20.0}),
         ("credit1", 20_000, {"max_delta_step": 0.7, "alpha": 3.0}),
         ("credit1", 20_000, {"lambda": 0, "min_child_weight": 0, "base_score": 0.07}),
-        ("motor", None, {**REGRESSION, "max_depth": 3}),
         ("motor", None, {**REGRESSION, "max_depth": 6, "lambda": 0}),
         ("motor", None, {**REGRESSION, "alpha": 40.0, "max_delta_step": 0.4}),
         ("motor", None, {**REGRESSION, "gamma": 0.5, "min_child_weight": 5}),
+        *seldom_several(
+            ("breast", None, {"max_depth": 3}),
+            ("credit2", None, {"max_depth": 3}),
+            ("credit1", 20_000, {"max_depth": 3}),
+            ("credit1", 20_000, {"max_depth": 6}),
+            ("credit1", 20_000, {"min_child_weight": 0}),
+            ("motor", None, {**REGRESSION, "max_depth": 3}),
+        ),
     ],
 )
 def test_trees_of_real_data_are_xgboosts(
