@@ -50,7 +50,7 @@ def test_no_schedule_changes_a_byte_of_the_model(
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (2, 2, 1)], ids=["two parties", "three parties"])
-@some_seeds(40)
+@some_seeds(40, often=6)
 def test_a_link_that_loses_most_messages_ends_in_a_model_or_an_error_everywhere(
     counts: tuple[int, ...], seeds: range
 ) -> None:
