@@ -157,7 +157,7 @@ def test_it_runs_in_a_script_without_a_guard(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)],
-        check=False, capture_output=True, text=True, timeout=60,
+        check=False, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "once\n1\n", "")
 
