@@ -1,6 +1,6 @@
 """When is which message sent, and how does it arrive once and in order? Sans-IO state machines.
 
-What all kinds of session share stands here, and a folder for each kind below.
+The files hold what all kinds of session share; each kind has a folder.
 
 ===================  ==================================================================
 ``kinds``            which kinds of session there are, and how to add one
@@ -12,5 +12,11 @@ What all kinds of session share stands here, and a folder for each kind below.
 ``tree_walk``        how rows walk down trees of several owners
 ``record_columns``   how an owner shows which of its records share a column
 ``diagram``          the state tables as pictures
+``training``         how a model is trained (SecureBoost, Algorithms 1 and 2)
+``inference``        how a file of ids is scored
+``online``           how one batch is scored while somebody waits
+``alignment``        how common ids are found
+``deployment``       how all parties begin to serve a model together
+``model_request``    what the active party asks of another party about a model
 ===================  ==================================================================
 """
