@@ -150,9 +150,9 @@ class _Search:
             return True
         if isinstance(self.secret, Bits) and any(map(self._is_bit_by_bit, message.arrays)):
             return True
-        return bool(np.isin(words, self.words, kind="sort").any()) or any(
-            len(_among(values, self.floats, self.integers)) for values in numbers
-        )
+        if len(words) and np.isin(words, self.words, kind="sort").any():
+            return True
+        return any(len(_among(values, self.floats, self.integers)) for values in numbers)
 
     def _is_bit_by_bit(self, array: NDArray[Any]) -> bool:
         bits = self.secret.values  # type: ignore[union-attr]
