@@ -14,9 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from fedmq.cli import bench, broker, dead, estimate, models, party_daemon
+from fedmq.cli import audit_trail, bench, broker, dead, estimate, models, party_daemon
 from fedmq.cli.main import cli, main
-from fedmq.party.console.pages.records import records
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.cli.command import fedmq
@@ -313,13 +312,13 @@ STEPS = [
     Step(
         f"transcript export {TELCO} 12ab",
         "next: fedmq transcript verify telco-12ab.transcript --federation telco/../federation.toml",
-        fakes=fake(records, export=lambda *_: 1),
+        fakes=fake(audit_trail, export=lambda *_: 1),
     ),
     Step(
         "trace join a.json -o all.json",
         "next: open all.json at ui.perfetto.dev",
         fakes=fake(
-            records,
+            audit_trail,
             JoinedTrace=SimpleNamespace(of=lambda _: JOINED),
             read_trace=lambda _: {},
             write_trace=lambda *_: None,
