@@ -128,6 +128,7 @@ def containers(
         assert {daemon.returncode for daemon in daemons} == {0}
 
 
+@pytest.mark.long
 def test_every_party_becomes_healthy(containers: dict[str, Container]) -> None:
     for party in PARTIES:
         kind, *check = SERVICES[party]["healthcheck"]["test"]
@@ -138,6 +139,7 @@ def test_every_party_becomes_healthy(containers: dict[str, Container]) -> None:
         assert out.strip() == "ready"
 
 
+@pytest.mark.long
 def test_the_commands_in_its_head_work(containers: dict[str, Container]) -> None:
     head = (ROOT / "docker-compose.yml").read_text().partition("name:")[0]
     marker = "docker compose exec bank "

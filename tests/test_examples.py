@@ -48,6 +48,7 @@ def test_the_script_has_no_guard() -> None:
     assert "if __name__" not in (EXAMPLES / "simulate.py").read_text().partition('"""\n')[2]
 
 
+@pytest.mark.long
 def test_credit_default_counts_loans_and_keeps_signs() -> None:
     out = ran(EXAMPLES / "credit_default.py")
     assert out.startswith("<SimulatedModel binary:logistic, ")
@@ -55,6 +56,7 @@ def test_credit_default_counts_loans_and_keeps_signs() -> None:
     assert "nobody's risk falls with late bills: True" in out
 
 
+@pytest.mark.long
 def test_claims_are_expected_by_exposure() -> None:
     found = dict(re.findall(r"^(.*): ([\d.]+)$", ran(EXAMPLES / "claims.py"), re.MULTILINE))
     assert float(found["claims: 299 expected"]) == pytest.approx(299, rel=0.15)
@@ -63,16 +65,18 @@ def test_claims_are_expected_by_exposure() -> None:
     assert young > 1.8 * others
 
 
+@pytest.mark.long
 def test_four_classes_have_four_probabilities() -> None:
     out = ran(EXAMPLES / "four_classes.py")
     assert float(re.findall(r"right: (.*)", out)[0]) > 0.93
     assert "classes: all in basic data talk" in out
 
 
+@pytest.mark.long
 def test_a_search_of_thirty_lines_finds_good_parameters() -> None:
     lines = (EXAMPLES / "search.py").read_text().splitlines()
     assert len(lines) <= 30
-    out = ran(EXAMPLES / "search.py", ("n_trials=20", "n_trials=3"))
+    out = ran(EXAMPLES / "search.py", ("n_trials=20", "n_trials=8"))
     best = float(out.split()[-1])
     assert 0.98 < best <= 1
     assert "'max_depth': " in out

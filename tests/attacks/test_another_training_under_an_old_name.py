@@ -130,7 +130,7 @@ async def test_consent_is_for_the_terms_of_the_first_attempt(tmp_path: Path) -> 
     party = consent(tmp_path)
     before = terms_digest(terms())
     await party.training(HEADER, terms(), terms_before=before)
-    with pytest.raises(Refused, match=r"telco does not go on with session .* on other terms"):
+    with pytest.raises(Refused, match=r"telco does not continue session .* on other terms"):
         await party.training(HEADER, terms(max_depth=4), terms_before=before)
 
 

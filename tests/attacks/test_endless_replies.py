@@ -101,6 +101,7 @@ def test_a_passive_party_refuses_trees_whose_sums_would_fill_its_memory(engine: 
     assert "takes 1e-05 GB for the sums of a tree at most (most_sums_bytes)" in str(error)
 
 
+@pytest.mark.long
 def test_noise_of_a_very_long_key_is_made_without_a_table() -> None:
     modulus, base = (mpz(1) << 32_768) - 1, mpz(3)
     before = noise._table.cache_info().currsize

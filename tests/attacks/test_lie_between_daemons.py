@@ -34,7 +34,9 @@ def telco_lies(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_session_ends_at_every_party_and_the_evidence_is_kept(
     federation: DaemonsInMemory,
 ) -> None:
-    with pytest.raises(DaemonError, match="telco: tree 1, node 1: sums that no rows") as ended:
+    with pytest.raises(
+        DaemonError, match="telco: tree 1, node 1: no rows of the node have these sums"
+    ) as ended:
         await federation.train("m", 3)
     assert ended.value.exit_code == 10
 

@@ -27,7 +27,7 @@ def test_a_record_that_is_not_the_next_is_refused_when_it_is_named(record: int) 
     simulation = small(counts=(0, 2)).train(rewrite=rewrite)
     error = simulation.errors[ACTIVE]
     assert isinstance(error, Inconsistent)
-    assert str(error) == f"telco: tree 0, node 1: record {record}, its next one is 0"
+    assert str(error) == f"telco: tree 0, node 1: record {record}; the next record is 0"
 
 
 def test_a_share_with_such_a_record_is_not_loaded() -> None:

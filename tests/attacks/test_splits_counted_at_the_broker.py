@@ -34,6 +34,7 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.transport.sealing.connection import padded_length
 from tests.accountability.audited import AuditedDaemons
+from tests.how_often import seldom
 from tests.party.daemons_in_memory import PARTIES
 from tests.protocol.federation import (
     ACTIVE,
@@ -99,7 +100,7 @@ def splits(simulation: Simulation, owner: int) -> int:
     return sum(int((tree.owner == owner).sum()) for tree in simulation.results[ACTIVE].trees)
 
 
-@pytest.mark.parametrize("engine", [PLAIN, PAILLIER, OU], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", [PLAIN, *seldom(PAILLIER, OU)], ids=lambda engine: engine.name)
 @pytest.mark.parametrize("growth", GROWTHS, ids=lambda growth: growth.get("grow_policy", "levels"))
 def test_with_decoys_every_party_gets_as_many_messages_as_long(
     engine: Engine, growth: dict[str, Any]

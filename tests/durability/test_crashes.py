@@ -22,7 +22,7 @@ from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 from fedmq.simulation.simulate import chained
 from tests.crash_simulator import Build, CrashSimulation, Faults
-from tests.how_often import each_seed, some_seeds
+from tests.how_often import each_seed, seldom, some_seeds
 from tests.protocol.alignment.alignments import machines, people
 
 PARTIES = ("bank", "telco", "retail")
@@ -148,7 +148,7 @@ FOLDS: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("variant", FOLDS, ids=str)
+@pytest.mark.parametrize("variant", [*FOLDS[:2], *seldom(*FOLDS[2:])], ids=str)
 @some_seeds(10)
 def test_a_cross_validation_goes_on_with_the_fold_and_tree_where_it_stood(
     variant: dict[str, object], seeds: range
@@ -247,6 +247,7 @@ def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> N
     assert shaken.attempts > 1
 
 
+@pytest.mark.long
 @each_seed(3, often=1)
 def test_a_crash_costs_a_chain_of_hidden_sums_no_more_than_a_tree(seed: int) -> None:
     """Base transfers, masks and labels of an attempt are its own; the model is the same."""

@@ -19,6 +19,7 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView
 from fedmq.messages.envelope import Envelope
 from fedmq.party.sessions.observe import Recorder, Recording
+from tests.how_often import seldom
 from tests.party.sealed_parties import envelope
 from tests.simulation.test_fedxgboost import synthetic
 
@@ -86,7 +87,7 @@ def test_directions_that_travel_obliviously_are_not_taken_for_partitions(tmp_pat
     assert {node for tree in view.trees.values() for _, node in tree.parts} <= {ROOT}
 
 
-@pytest.mark.parametrize("sums", ["shown", "hidden"])
+@pytest.mark.parametrize("sums", ["hidden", *seldom("shown")])
 def test_sums_that_are_hidden_are_not_taken_for_shown(tmp_path: Path, sums: str) -> None:
     active, label, passive = synthetic(400)
     given = {"active": active, "passive": {"telco": passive}}

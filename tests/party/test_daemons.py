@@ -219,6 +219,7 @@ def tapped(broker: ExampleBroker) -> Iterator[list[Envelope]]:
         heard += [decode(body) for body in asyncio.run(listen(broker, declare=False))]
 
 
+@pytest.mark.long
 def test_no_message_over_the_broker_tells_a_secret(
     demo: ExampleFederation, broker: ExampleBroker
 ) -> None:

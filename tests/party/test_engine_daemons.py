@@ -81,6 +81,7 @@ def test_a_lattice_trains_the_plain_model_over_a_real_broker(
     assert trained(bold, "lattice")["metrics"] == plain
 
 
+@pytest.mark.long
 def test_several_parties_find_winners_of_hidden_sums_and_record_no_share(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Engine
-from tests.how_often import some_seeds
+from tests.how_often import seldom, some_seeds
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import Federation, shares, small
 from tests.protocol.hidden_rows_engine import HiddenRows
@@ -23,7 +23,7 @@ def engines(federation: Federation) -> list[Engine]:
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
-@pytest.mark.parametrize("params", [{}, {"subsample": 0.7}, {"max_depth": 1}], ids=str)
+@pytest.mark.parametrize("params", [{}, *seldom({"subsample": 0.7}, {"max_depth": 1})], ids=str)
 @some_seeds(8)
 def test_the_model_is_the_one_that_the_plain_engine_learns(
     counts: tuple[int, ...], params: dict[str, Any], seeds: range

@@ -13,6 +13,7 @@ from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
 from fedmq.messages.training import SessionAccept
 from fedmq.protocol.events import ConsentPending, Effect, Received
 from fedmq.protocol.machine import Machine, PeerConsents, Table, Transition
+from tests.how_often import each_seed
 from tests.protocol.alignment import alignments
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link, Simulation
@@ -35,7 +36,7 @@ class Loaded:
         return self.inner.run()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each_seed(6)
 def test_a_training_waits_for_all_owners_and_ends_with_the_same_model(seed: int) -> None:
     federation = small()
     asked = federation.having(asked={"telco": 86_400, "shop": 60})

@@ -21,6 +21,7 @@ from fedmq.privacy.engines.paillier import Paillier
 from fedmq.protocol.events import Arrived
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import PassiveTable
+from tests.how_often import seldom
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.failing_computation import FailingComputation
 from tests.protocol.federation import (
@@ -242,7 +243,7 @@ for _dtype in (np.uint8, np.int64, np.float64):
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", [PLAIN, PAILLIER, OU], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", [PLAIN, OU, *seldom(PAILLIER)], ids=lambda engine: engine.name)
 @pytest.mark.parametrize("kind", [training.HistogramReply, training.GradientBroadcast])
 @pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_payload_never_ends_the_session_on_one_side_alone(

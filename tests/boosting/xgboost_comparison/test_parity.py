@@ -31,6 +31,7 @@ def assert_identical(parity: Parity) -> None:
     assert parity.identical == parity.total > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rows", "values"),
     [

@@ -26,6 +26,7 @@ from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import ModelStore
 from tests.forked_command import forks
+from tests.how_often import seldom
 from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 
@@ -292,7 +293,7 @@ def begun_among(parties: Parties, count: int) -> subprocess.Popen[str]:
     return asking
 
 
-@pytest.mark.parametrize("victim", ["telco", "retail"])
+@pytest.mark.parametrize("victim", ["telco", *seldom("retail")])
 def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
     parties: Parties, victim: str
 ) -> None:
@@ -370,6 +371,7 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
     assert "ask the daemon of bank" in one_line(parties.fedmq("align", "telco.align.toml"), 7)
 
 
+@pytest.mark.long
 def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Parties) -> None:
     stand(parties, {party: ["a"] for party in parties.names})
     parties.configure("bank", 'path = "bank.csv"')
@@ -389,7 +391,7 @@ def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Part
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
-@pytest.mark.parametrize("rule", ["first", "last"])
+@pytest.mark.parametrize("rule", ["first", *seldom("last")])
 def test_repeated_ids_of_the_overlap_fixture_align_under_either_rule(
     tmp_path: Path, node: RabbitNode, rule: str
 ) -> None:
@@ -415,6 +417,7 @@ def test_repeated_ids_of_the_overlap_fixture_align_under_either_rule(
         parties.stop()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
 def test_credit_2_shuffled_and_a_third_removed_on_each_side_equals_xgboost_node_by_node(
     tmp_path: Path, node: RabbitNode

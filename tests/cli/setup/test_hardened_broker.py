@@ -224,6 +224,7 @@ def test_what_an_owner_should_mend_stands_in_status_and_health(
     assert f"{telco}: wait_for_broker changed; restart the daemon to apply this" in shown
 
 
+@pytest.mark.long
 def test_who_waits_for_keys_reads_why_the_other_party_refuses(
     folder: Path, daemons: dict[str, Daemon]
 ) -> None:

@@ -60,6 +60,7 @@ def train(
     )
 
 
+@pytest.mark.long
 def test_a_lattice_on_a_cluster_gives_the_model_of_threads(cluster: Any) -> None:
     assert as_text(train(url(cluster), engine="lattice")) == as_text(train(None, engine="plain"))
 

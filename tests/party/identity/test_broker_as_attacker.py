@@ -21,6 +21,7 @@ from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq.link import RabbitMQLink
 from fedmq.transport.rabbitmq.topology import Binding, Queue, Topology, exchange_name, routing_key
+from tests.how_often import each_seed
 from tests.party.attacked import (
     PARTIES,
     TAMPERS,
@@ -121,7 +122,7 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
     assert share.dumps() == model
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each_seed(8)
 async def test_forgeries_are_refused_and_counted_and_the_model_is_the_same(
     seed: int, undisturbed: tuple[list[Attack], str], caplog: pytest.LogCaptureFixture
 ) -> None:

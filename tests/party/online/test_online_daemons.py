@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedmq import TrainParams
 from fedmq.party.store.documents import ModelStore
+from tests.how_often import seldom
 from tests.party.online.serving_federation import PARTIES, TOKEN, ServingFederation, fedmq
 
 ROWS = 10_000
@@ -88,7 +89,7 @@ async def caller(federation: ServingFederation):  # type: ignore[no-untyped-def]
         yield Caller(federation, client)
 
 
-@pytest.mark.parametrize("mode", ["hop", "bitmap"])
+@pytest.mark.parametrize("mode", ["hop", *seldom("bitmap")])
 async def test_all_scores_are_xgboosts(caller: Caller, mode: str) -> None:
     await asyncio.to_thread(caller.federation.activate, "model-1", mode)
 
@@ -201,6 +202,7 @@ async def test_a_broker_that_is_restarted_causes_no_wrong_score_and_no_lost_requ
         await asyncio.sleep(0.2)
 
 
+@pytest.mark.long
 async def test_what_is_served_is_served_again_after_a_restart_of_all(caller: Caller) -> None:
     federation = caller.federation
     for party in list(federation.processes):

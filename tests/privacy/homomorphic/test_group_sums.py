@@ -84,6 +84,6 @@ def test_each_person_needs_one_ciphertext(key: PrivateKey) -> None:
 
 def test_a_key_has_room_to_mask() -> None:
     short = generate(128)
-    ciphertexts = to_wire(short.encrypt([0] * 2**20), short.public.modulus)
+    ciphertexts = to_wire(short.encrypt([0]) * 2**20, short.public.modulus)
     with pytest.raises(MessageError, match="too short"):
         add_by_group(short.public, ciphertexts, np.zeros(2**20, np.intp))

@@ -18,7 +18,7 @@ from fedmq.protocol.events import Received, Start
 from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
-from tests.how_often import each_seed
+from tests.how_often import each_seed, seldom
 from tests.protocol.online.online_schedule import OnlineSchedule
 from tests.simulator import Link
 
@@ -125,7 +125,7 @@ def large_world() -> World:
     return World(rows=10_000, trees=50)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], *seldom(*MODES[1:])])
 def test_ten_thousand_scores_at_once_are_xgboosts_whatever_happens_on_the_way(
     large_world: World, mode: Mode
 ) -> None:

@@ -257,6 +257,7 @@ class TestOutages:
         assert down.reason
         assert f"telco: lost broker 127.0.0.1:{node.port}" in caplog.text
 
+    @pytest.mark.long
     async def test_publishes_cut_off_by_a_kill_arrive_when_repeated(
         self, node: RabbitNode, rabbit: RabbitFederation
     ) -> None:
@@ -273,6 +274,7 @@ class TestOutages:
         while arrived != set(ids):
             arrived.add((await inbox.acked()).message_id)
 
+    @pytest.mark.long
     async def test_closing_during_an_outage_ends_the_attempts(
         self, node: RabbitNode, rabbit: RabbitFederation
     ) -> None:

@@ -15,6 +15,7 @@ import sqlalchemy
 from fedmq import TrainParams
 from tests.cli.command import fedmq
 from tests.free_port import free_port
+from tests.how_often import seldom
 from tests.party.online.serving_federation import TOKEN, ServingFederation
 from tests.postgres_server import PostgresServer
 
@@ -106,7 +107,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingHarness
         postgres.discard()
 
 
-@pytest.mark.parametrize("mode", ["hop", "bitmap"])
+@pytest.mark.parametrize("mode", ["hop", *seldom("bitmap")])
 def test_scores_are_xgboosts(harness: ServingHarness, mode: str) -> None:
     harness.federation.activate("model-1", mode)
 
