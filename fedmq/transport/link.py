@@ -78,7 +78,8 @@ class Delivery:
     ack: Callable[[], Awaitable[None]] = field(repr=False, compare=False)
     """Tells the broker to forget the message."""
     dead_letter: Callable[[str], Awaitable[None]] = field(repr=False, compare=False)
-    """Moves the message to its recipient's dead letters, with the reason."""
+    """Moves the message to its recipient's dead letters, with the reason; lanes of `PASSING` have
+    none, so that the broker forgets it."""
     sent: float | None = None
     """When the sender published it, in Unix seconds; None where the transport does not know."""
 
@@ -182,11 +183,12 @@ class Link(ABC):
         except Exception:
             log.exception("%s: the observer of the link's state failed", self.party)
 
-    def _count_dead_letter(self, message_id: str, sender: str, reason: str) -> None:
-        self.dead_lettered += 1
-        log.warning(
-            "%s: dead-lettered message %s from %s: %s", self.party, message_id, sender, reason
-        )
+    def _note_refusal(self, lane: Lane, message_id: str, sender: str, reason: str) -> None:
+        """Log a refused delivery, and count it if the broker keeps it."""
+        kept = lane not in PASSING
+        self.dead_lettered += kept
+        did = "dead-lettered" if kept else "dropped refused"
+        log.warning("%s: %s message %s from %s: %s", self.party, did, message_id, sender, reason)
 
 
 class PriorityGate:

@@ -11,6 +11,7 @@ from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.link import (
     LANES,
     MAX_MESSAGE_BYTES,
+    PASSING,
     Delivery,
     Lane,
     LaneWorkers,
@@ -175,6 +176,9 @@ class MemoryLink(Link):
 
     def _to_dead_letters(self, unacked: _Unacked, reason: str) -> None:
         message = unacked.message
+        self._note_refusal(unacked.lane, message.message_id, message.sender, reason)
+        if unacked.lane in PASSING:
+            return
         self._broker.dead_letters.append(
             DeadLetter(
                 recipient=self.party,
@@ -185,7 +189,6 @@ class MemoryLink(Link):
                 reason=reason,
             )
         )
-        self._count_dead_letter(message.message_id, message.sender, reason)
 
 
 @dataclass(frozen=True, eq=False)

@@ -211,6 +211,20 @@ async def test_a_refused_message_goes_to_the_dead_letters_of_its_recipient(
     assert telco.dead_lettered == 1
 
 
+async def test_what_is_refused_of_the_bulk_is_gone_and_counts_as_no_dead_letter(
+    federation: Federation,
+) -> None:
+    bank, _ = await federation.opened("bank")
+    telco, inbox = await federation.opened("telco")
+    await bank.publish("telco", "bulk", b"bad", message_id="7")
+    await (await inbox.next()).dead_letter("no message of this protocol")
+    await bank.publish("telco", "training", b"bad", message_id="8")
+    await (await inbox.next()).dead_letter("no message of this protocol")
+
+    assert await federation.dead_letter("telco") == ("8", b"bad")
+    assert telco.dead_lettered == 1
+
+
 async def test_a_handler_that_raises_loses_one_message_and_goes_on(
     federation: Federation, caplog: pytest.LogCaptureFixture
 ) -> None:
