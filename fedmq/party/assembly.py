@@ -27,7 +27,7 @@ from fedmq.party.operations.broker import BrokerAccess
 from fedmq.party.operations.consent_commands import ConsentCommands
 from fedmq.party.operations.control import ControlServer
 from fedmq.party.operations.dead_letters import DeadLetterNotes
-from fedmq.party.operations.health import FileCheck, Probe
+from fedmq.party.operations.health import FileCheck, Probe, clock_warnings
 from fedmq.party.operations.owner_commands import DataCommands, OwnerCommands, PartyCommands
 from fedmq.party.operations.record_commands import RecordCommands
 from fedmq.party.operations.reload import FileReload
@@ -177,7 +177,11 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         link,
         context.sessions,
         online.scorer,
-        warnings=lambda: (*file_check.troubles, *online.troubles),
+        warnings=lambda: (
+            *file_check.troubles,
+            *online.troubles,
+            *clock_warnings(counters.clocks),
+        ),
     )
     owner = OwnerCommands(
         context,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +25,14 @@ from fedmq.party.telemetry.metrics import Gauges
 from fedmq.transport.link import Link
 from fedmq.transport.rabbitmq.certificates import expiry
 
-__all__ = ["FileCheck", "Health", "Probe", "certificate_expiry", "certificate_warnings"]
+__all__ = [
+    "FileCheck",
+    "Health",
+    "Probe",
+    "certificate_expiry",
+    "certificate_warnings",
+    "clock_warnings",
+]
 
 log = logging.getLogger(__name__)
 
@@ -168,3 +175,16 @@ def certificate_warnings(config: PartyFile, now: datetime | None = None) -> tupl
         f"tls.certificate: it {what} on {until:%Y-%m-%d}; the broker's operator renews it with: "
         f"fedmq broker renew FOLDER {config.party}",
     )
+
+
+def clock_warnings(clocks: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """A warning for each party of ``clocks``, as `Counters` has them."""
+    return tuple(
+        f"clocks: a message of {party} was sent at {_shown(theirs)} by the clock there, and came "
+        f"at {_shown(own)} by the clock here; one of the two is wrong"
+        for party, (theirs, own) in sorted(clocks.items())
+    )
+
+
+def _shown(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -62,6 +62,9 @@ async def _nobody(_: Envelope) -> None:
     return None
 
 
+_CLOCKS_DIFFER_SECONDS = 60.0  # a broker gives the time of sending in whole seconds
+
+
 class Inbox:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
@@ -167,7 +170,11 @@ class Inbox:
         counters = self.counters
         counters.messages_received[header.kind] += 1
         counters.bytes_received[header.kind] += len(delivery.body)
-        counters.heard[header.sender] = counters.clock()
+        now = counters.heard[header.sender] = counters.clock()
+        if delivery.sent is not None and delivery.sent > now + _CLOCKS_DIFFER_SECONDS:
+            counters.clocks[header.sender] = delivery.sent, now
+        elif counters.clocks:
+            counters.clocks.pop(header.sender, None)
         return envelope
 
 

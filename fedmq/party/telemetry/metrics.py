@@ -45,6 +45,8 @@ class Counters:
     """Messages of unknown sessions."""
     queue_age: float = 0.0
     """Seconds from the sending to the arrival of the last message."""
+    clocks: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By party whose last message came long before it was sent: its time then, and the own."""
     trees: int = 0
     sessions_ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By purpose and outcome."""

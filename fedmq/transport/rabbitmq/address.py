@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fedmq.errors import ConfigError
 
-__all__ = ["BrokerAddress", "no_login", "no_vhost", "silent", "unreached"]
+__all__ = ["BrokerAddress", "no_login", "no_vhost", "out_of_date", "silent", "unreached"]
+
+_TIME = "%Y-%m-%d %H:%M UTC"
 
 PORTS = {"amqp": 5672, "amqps": 5671}
 
@@ -70,6 +73,15 @@ def no_vhost(address: BrokerAddress) -> str:
 def silent(address: BrokerAddress) -> str:
     """The broker did not answer in time."""
     return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
+
+
+def out_of_date(address: BrokerAddress, begin: datetime, end: datetime, now: datetime) -> str:
+    """The broker's certificate is not good ``now``, by this machine's clock."""
+    return (
+        f"broker {address} cannot be trusted: its certificate is good from {begin:{_TIME}} to "
+        f"{end:{_TIME}}, and this machine's clock says {now:{_TIME}}; set the clock, or if it is "
+        "right, let the broker's operator renew the certificate"
+    )
 
 
 def unreached(address: BrokerAddress, why: str) -> str:

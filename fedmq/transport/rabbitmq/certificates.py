@@ -40,13 +40,16 @@ __all__ = [
     "fits",
     "new_request",
     "read_request",
+    "validity",
 ]
 
 DAYS = 730
 """Default validity of a certificate of a broker or a party, in days."""
 
 _DAYS_OF_AUTHORITY = 3650
-_CLOCK_SKEW = timedelta(hours=1)
+
+_BACKDATED = timedelta(days=7)
+"""A new certificate is good for a user whose clock is so far behind."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,15 @@ class Authority:
         return _pem(builder.sign(self._key, SHA256()))
 
 
+def validity(der: bytes) -> tuple[datetime, datetime] | None:
+    """The begin and the end of the certificate ``der``; None if it is no certificate."""
+    try:
+        found = x509.load_der_x509_certificate(der)
+    except ValueError:
+        return None
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
 def expiry(pem: bytes) -> datetime | None:
     """The expiry of the certificate ``pem``; None if it is no certificate."""
     try:
@@ -188,7 +200,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )

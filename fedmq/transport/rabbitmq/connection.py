@@ -31,7 +31,15 @@ from aiormq.abc import DeliveredMessage
 from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
 from fedmq.transport.link import PriorityGate
-from fedmq.transport.rabbitmq.address import BrokerAddress, no_login, no_vhost, silent, unreached
+from fedmq.transport.rabbitmq.address import (
+    BrokerAddress,
+    no_login,
+    no_vhost,
+    out_of_date,
+    silent,
+    unreached,
+)
+from fedmq.transport.rabbitmq.certificates import validity
 from fedmq.transport.rabbitmq.topology import Topology
 
 __all__ = [
@@ -74,6 +82,9 @@ _WINDOW_BYTES = 4 * 1024 * 1024
 A link of 5 Mbit/s takes 7 s for them, less than the limit of a confirm.
 """
 
+_OUT_OF_DATE = ("certificate is not yet valid", "certificate has expired")
+"""In the words of OpenSSL."""
+
 _ALWAYS_MESSAGES = 2  # messages, however long they are
 
 
@@ -88,6 +99,27 @@ def _refusal(address: BrokerAddress, error: BaseException) -> str:
     # After the login only the virtual host can refuse. The client library reports that as an
     # unexpected frame.
     return no_vhost(address)
+
+
+async def _out_of_date(address: BrokerAddress, error: BaseException) -> str:
+    """The dates of the broker's certificate and this machine's, if they are why it is refused.
+
+    Only the dates of that certificate are used, so nothing rests on it.
+    """
+    if not any(words in str(error) for words in _OUT_OF_DATE):
+        return ""
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            _, writer = await asyncio.open_connection(
+                address.host, address.port, ssl=unverified, server_hostname=address.host
+            )
+    except OSError:  # TimeoutError and SSLError among them
+        return ""
+    dates = validity(writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b"")
+    writer.close()
+    return out_of_date(address, *dates, datetime.now(UTC)) if dates else ""
 
 
 async def check_in_reach(address: BrokerAddress) -> None:
@@ -182,7 +214,8 @@ class BrokerConnection:
             await _close(connections)
             if being_cancelled():
                 raise
-            raise LinkError(_refusal(address, error)) from error
+            reason = await _out_of_date(address, error) or _refusal(address, error)
+            raise LinkError(reason) from error
         opened = cls(address, *connections, priority_gate=priority_gate)
         try:
             with link_errors(f"broker {address}: cannot open a channel"):
