@@ -147,7 +147,7 @@ class PolicySection(Section):
     again."""
     most_idle_days: Annotated[float, Field(gt=0)] = 30
     """A training with which the active party has not gone on for so many days is given up, and what
-    it reserved of `most_equations_per_row` is free again."""
+    it reserved of `most_equations_per_row` is free again. Days count while the daemon runs."""
     most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
     """Sums that it answers about the same rows in all trainings together, divided by these rows; a
     candidate's g and h in one node count as one sum."""

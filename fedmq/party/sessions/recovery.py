@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -432,7 +433,7 @@ class UnsequencedSender:
 
 log = logging.getLogger(__name__)
 
-_BETWEEN_SECONDS = 3600.0
+_STEP_SECONDS = 600.0
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -440,7 +441,8 @@ class Expiry:
     """Ends the trainings of ``store`` without attempt or tree for ``most_days()``.
 
     This frees the training's reserved budget, and its transcript expires like those of ended
-    sessions. A party that was away itself waits an hour for the active party.
+    sessions. Only time counts that this party has lived through, by ``clock`` (seconds), which
+    never jumps: neither a step of the machine's time nor this party's own absence ends a training.
     """
 
     def __init__(
@@ -450,15 +452,18 @@ class Expiry:
         sessions: Sessions,
         resumption: Resumption,
         most_days: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._resumption = resumption
         self._most_days = most_days
+        self._clock = clock
+        self._counted = clock()
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Look every hour."""
+        """Look every ten minutes, and store the time in steps of as many."""
         self._tasks.spawn(self._run())
 
     def cancel(self) -> None:
@@ -467,6 +472,9 @@ class Expiry:
 
     async def give_up(self) -> None:
         """End the sessions that were idle for too long, with or without a waiting attempt."""
+        now = self._clock()
+        lived, self._counted = now - self._counted, now
+        await self._store.live_through(lived)
         days = self._most_days()
         reason = f"it made no progress for {days:g} days (most_idle_days)"
         for session in await self._store.unchanged(days * _DAY_SECONDS):
@@ -478,5 +486,8 @@ class Expiry:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(_BETWEEN_SECONDS)
-            await self.give_up()
+            await asyncio.sleep(_STEP_SECONDS)
+            try:
+                await self.give_up()
+            except FedmqError as error:
+                log.warning("idle trainings: %s", error)

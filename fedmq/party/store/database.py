@@ -97,6 +97,9 @@ MIGRATIONS: Sequence[str] = (
         used INTEGER NOT NULL
     ) STRICT;
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN idle REAL NOT NULL DEFAULT 0;
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has run."""
 

@@ -239,10 +239,13 @@ class SessionStore:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
+    async def live_through(self, seconds: float) -> None:
+        """Count the ``seconds`` for all running sessions, as time without attempt and tree."""
+        await self._write("UPDATE sessions SET idle = idle + ? WHERE state = 'running'", (seconds,))
+
     async def unchanged(self, seconds: float) -> list[StoredSession]:
-        """Sessions of ``running`` whose last attempt and last tree are ``seconds`` ago."""
-        latest = self._clock() - seconds
-        return await self._select("WHERE state = 'running' AND changed < ? ORDER BY rowid", latest)
+        """Sessions of ``running`` with ``seconds`` lived through since the last attempt or tree."""
+        return await self._select("WHERE state = 'running' AND idle > ? ORDER BY rowid", seconds)
 
     async def ended(self, most: int) -> list[tuple[StoredSession, float]]:
         """The last ``most`` ended sessions, the oldest first, each with its end (Unix seconds)."""
@@ -288,7 +291,7 @@ class SessionStore:
             "INSERT INTO sessions "
             "(id, model, attempt, paused, job, begun, terms, changed, state, reason) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
-            "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
+            "attempt = excluded.attempt, changed = excluded.changed, idle = 0, state = 'running', "
             "terms = CASE terms WHEN '' THEN excluded.terms ELSE terms END, "
             "reason = '', own_reason = '' WHERE state != 'failed'"
         )
@@ -318,7 +321,7 @@ class SessionStore:
                 (session, tree, needless),
             )
             connection.execute(
-                "UPDATE sessions SET changed = ? WHERE id = ?", (self._clock(), session)
+                "UPDATE sessions SET changed = ?, idle = 0 WHERE id = ?", (self._clock(), session)
             )
             if margin is not None:
                 connection.execute("INSERT INTO margins VALUES (?, ?, ?)", (session, tree, margin))

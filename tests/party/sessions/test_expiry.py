@@ -40,8 +40,9 @@ async def reserved(federation: DaemonsInMemory, party: str) -> float:
 
 async def days_later(federation: DaemonsInMemory, party: str, days: float) -> None:
     """Let ``party`` look at its trainings when so many days have passed."""
-    store_of(federation, party)._clock = lambda: time.time() + days * DAY
-    await federation.daemons[party].parts.expiry.give_up()
+    expiry = federation.daemons[party].parts.expiry
+    expiry._clock = lambda: time.monotonic() + days * DAY
+    await expiry.give_up()
 
 
 async def abandoned(federation: DaemonsInMemory) -> str:
@@ -93,6 +94,18 @@ async def test_what_an_abandoned_training_reserved_is_free_again(
     await federation.train("another", 2)
 
 
+async def test_a_clock_that_steps_by_a_month_ends_no_training(federation: DaemonsInMemory) -> None:
+    session = await abandoned(federation)
+    store, expiry = store_of(federation, "telco"), federation.daemons["telco"].parts.expiry
+    store._clock = lambda: time.time() + 31 * DAY
+    await expiry.give_up()
+    store._clock = time.time
+    await expiry.give_up()
+    kept = await store.find(session)
+    assert kept is not None
+    assert kept.state == "running"
+
+
 async def test_an_active_party_waits_for_as_long_as_it_likes(federation: DaemonsInMemory) -> None:
     session = await abandoned(federation)
     await federation.stop("telco")
@@ -103,21 +116,28 @@ async def test_an_active_party_waits_for_as_long_as_it_likes(federation: Daemons
     assert kept.state == "running"
 
 
-async def test_a_training_that_grows_trees_is_not_idle(tmp_path: Path) -> None:
+async def test_a_training_that_grows_trees_is_not_idle_and_days_count_through_restarts(
+    tmp_path: Path,
+) -> None:
     party = RestartedParty(tmp_path, "telco")
     await party.database.open()
-    now = 0.0
-    store = SessionStore(party.database, lambda: now)
+    store = SessionStore(party.database)
     await store.begin(StoredSession("0123", "m", 1))
+    await store.live_through(0.6 * DAY)
     assert not await store.unchanged(DAY)
-    now = 2 * DAY
+    await party.database.close()
+    party = RestartedParty(tmp_path, "telco")
+    await party.database.open()
+    store = SessionStore(party.database)
+    await store.live_through(0.6 * DAY)
     assert [session.id for session in await store.unchanged(DAY)] == ["0123"]
     await store.save("0123", PassiveTree(0, LookupTable.empty(("x",))))
     assert not await store.unchanged(DAY)
-    now = 4 * DAY
+    await store.live_through(2 * DAY)
     await store.begin(StoredSession("0123", "m", 2))
     assert not await store.unchanged(DAY)
+    await store.live_through(2 * DAY)
     await store.end("0123", "finished")
-    now = 9 * DAY
+    await store.live_through(2 * DAY)
     assert not await store.unchanged(DAY)
     await party.database.close()
