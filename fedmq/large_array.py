@@ -7,6 +7,7 @@ latter in free memory.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import tempfile
@@ -19,7 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory", "write_array"]
+__all__ = [
+    "FILES",
+    "LargeFiles",
+    "allow_open_files",
+    "descriptor_of",
+    "large_zeros",
+    "limit_memory",
+    "too_many_files",
+    "write_array",
+]
 
 
 class LargeFiles:
@@ -61,6 +71,26 @@ class LargeFiles:
             raise
         return file, in_memory
 
+    def extend(self, file: int, size: int, more: int, in_memory: bool) -> bool:
+        """Let a file of ``size`` bytes grow by ``more``; False where only the disk has room for it.
+
+        Raises:
+            OSError: the system refuses so many bytes.
+        """
+        with self._lock:
+            if in_memory and self.limit is not None and self.in_memory + more > self.limit:
+                return False
+            self._count(more, in_memory)
+        try:
+            os.ftruncate(file, size + more)
+            if not in_memory and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, size, more)
+        except OSError:
+            with self._lock:
+                self._count(-more, in_memory)
+            raise
+        return True
+
     def close(self, file: int, size: int, in_memory: bool) -> None:
         """Close a file, which frees its ``size`` bytes."""
         os.close(file)
@@ -72,6 +102,41 @@ class LargeFiles:
             self.in_memory += size
         else:
             self.on_disk += size
+
+
+_NEARLY = 0.8
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+def allow_open_files() -> None:
+    """Let this process and its children open as many files as the system lets them at all."""
+    import resource  # Windows has none, and no daemons
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Refused where the limit is "unlimited" and the kernel has one of its own.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def too_many_files(needed: int | None = None) -> str:
+    """Why the next files may be refused; empty as long as many are left.
+
+    ``needed``: how many there will be, in place of those that are open now.
+    """
+    import resource
+
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed is None:
+        needed = len(list(_OPEN_FILES.iterdir())) if _OPEN_FILES.exists() else 0
+        what = "are"
+    else:
+        limit, what = most, "will be"
+    if limit == resource.RLIM_INFINITY or needed < _NEARLY * limit:
+        return ""
+    return (
+        f"too many open files: {needed:,} {what} open, and the system lets this process have "
+        f"{limit:,}; raise the limit: LimitNOFILE in the systemd unit, or ulimit -n"
+    )
 
 
 FILES = LargeFiles()

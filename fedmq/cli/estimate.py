@@ -14,6 +14,7 @@ import numpy as np
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.output import json_option, print_next_step, print_result
 from fedmq.errors import ConfigError, LinkError
+from fedmq.large_array import allow_open_files, too_many_files
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -71,6 +72,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         _columns(columns, federation.partners(description.parties), table.values.shape[1]),
         description.params.max_bin,
     )
+    allow_open_files()  # as a daemon does
     found = estimation.estimate(
         active=table.values[learned],
         label=table.label[learned],
@@ -91,6 +93,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         "seconds_per_tree": round(found.per_tree, 4),
         "seconds_on_one_machine": round(found.together, 1),
         "seconds_on_a_machine_each": round(found.apart, 1),
+        "open_files": found.open_files,
         "parties": {
             party.party if name == ACTIVE else name: {
                 "core_seconds": round(cost.core_seconds, 4),
@@ -171,4 +174,5 @@ def _in_words(result: Any) -> str:
         + (f", answers {cost['sums_per_row']:,} sums per row" if "sums_per_row" in cost else "")
         for party, cost in result["parties"].items()
     ]
+    lines += filter(None, [too_many_files(result["open_files"])])
     return "\n".join(lines)

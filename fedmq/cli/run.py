@@ -26,6 +26,7 @@ from fedmq.cli.output import printable
 from fedmq.cli.party_daemon import party_argument
 from fedmq.cli.set_up import ask_passphrase
 from fedmq.errors import FedmqError
+from fedmq.large_array import allow_open_files
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
 from fedmq.party.identity.party_files import PartyFiles
@@ -64,6 +65,7 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     log_to_stderr(log_format, config.party, verbose=verbose)
     # Only the daemon's own user may read its files.
     os.umask(0o077)
+    allow_open_files()
     # Keep the passphrase: a reload may happen without a person at the terminal.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
     if trace is not None:

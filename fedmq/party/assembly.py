@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError
-from fedmq.large_array import limit_memory
+from fedmq.large_array import limit_memory, too_many_files
 from fedmq.messages.body import Body
 from fedmq.party.compute.dask import DaskPool
 from fedmq.party.compute.pool import ComputePool
@@ -181,6 +181,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
             *file_check.troubles,
             *online.troubles,
             *clock_warnings(counters.clocks),
+            *filter(None, [too_many_files()]),
         ),
     )
     owner = OwnerCommands(

@@ -451,6 +451,7 @@ class Session:
         self.over = False
         """Whether the machine has finished, failed, or waits for another attempt."""
         self._moved = False
+        self._released = False
         self._gave_up: set[str] = set()
         self._told: dict[str, Abort] = {}
         """By peer, in which words it was told that this party gives up."""
@@ -459,6 +460,11 @@ class Session:
     def closed(self) -> bool:
         """Whether nothing is left to do: the machine is done, and all its messages arrived."""
         return self.over and self.mailbox.idle
+
+    def release(self) -> None:
+        """Forget the machine's tables and parts: the session is closed, and nothing drives it."""
+        self._released = True
+        self.machine = Machine(self.machine.state, self.machine.peers, self.machine.active)
 
     def handle(self, event: SessionEvent) -> list[Effect]:
         """The effects of ``event``; a message of a peer never raises.
@@ -496,9 +502,11 @@ class Session:
     @property
     def _awaits_the_others(self) -> bool:
         """Whether this party has finished, and some peers may not have."""
+        if self.closed:
+            return False
         machine = self.machine
         given_up = machine.state in (machine.failed_state, machine.interrupted_state)
-        return machine.ends_everywhere and self.over and not given_up and not self.closed
+        return machine.ends_everywhere and self.over and not given_up
 
     def _stall_timer(self) -> Effect:
         return SetTimer(Stall(), self.mailbox.policy.stall)
@@ -537,7 +545,7 @@ class Session:
             # Its "session unknown" may be about earlier messages, and the end lost on the way.
             end = self.mailbox.answer(sender, self._told[sender])
             return [*self.mailbox.stop_resending(sender), *end]
-        if self.machine.is_done_with(sender):
+        if self._released or self.machine.is_done_with(sender):
             return self.mailbox.stop_resending(sender)
         if not self.over:
             return self._drive(event)
@@ -546,6 +554,8 @@ class Session:
         return [Interrupted(sender), *self.mailbox.stop_waiting()]
 
     def _drive(self, event: Event) -> list[Effect]:
+        if self._released:
+            return []
         self._moved = True
         try:
             wanted = self.machine.handle(event)

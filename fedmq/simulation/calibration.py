@@ -60,7 +60,8 @@ class Measurement:
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
     ``sent`` and ``received``: bytes, by party, and ``sent_once`` and ``received_once`` those of the
     engines' setup, before the first tree; ``memory``: bytes of this process and its workers;
-    ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree.
+    ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree;
+    ``files``: the most that a process had open at once.
     """
 
     rows: int
@@ -74,6 +75,7 @@ class Measurement:
     received_once: Mapping[str, float]
     messages: float
     splits: float
+    files: int = 0
 
 
 class _SharedPool(ComputePool):
@@ -191,6 +193,7 @@ class Calibration:
             {party: sum(v for (_, to), v in once.items() if to == party) for party in parties},
             max(messages.values(), default=0) / params.total_trees,
             self._splits(share),
+            watch.files,
         )
 
     async def splits(self, rows: int) -> float:
@@ -293,12 +296,13 @@ def _nodes_above(tree: Tree, max_depth: int) -> int:
 class MemoryWatch:
     """Samples memory until the ``with`` block ends: private memory per process, shared memory once.
 
-    ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system has
-    no /proc, which is Linux's.
+    ``process``: its number; this one by default. ``peak`` is in bytes, ``files`` the most that one
+    of them has open; 0 where the system has no /proc, which is Linux's.
     """
 
     def __init__(self, process: int | None = None) -> None:
         self.peak = 0
+        self.files = 0
         self._process = "self" if process is None else str(process)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -315,7 +319,9 @@ class MemoryWatch:
         over = False
         while not over:
             over = self._stop.wait(_WATCH_SECONDS)
-            sizes = [_sizes(process) for process in _family(self._process)]
+            family = _family(self._process)
+            self.files = max(self.files, *map(_open_files, family))
+            sizes = [_sizes(process) for process in family]
             private = sum(size.get("RssAnon", 0) for size in sizes)
             shared = max(size.get("RssShmem", 0) + size.get("RssFile", 0) for size in sizes)
             self.peak = max(self.peak, private + shared)
@@ -331,6 +337,13 @@ def _family(process: str) -> list[str]:
             except OSError:  # it has just ended
                 continue
     return found
+
+
+def _open_files(process: str) -> int:
+    try:
+        return len(list(Path(f"/proc/{process}/fd").iterdir()))
+    except OSError:
+        return 0
 
 
 def _sizes(process: str) -> dict[str, int]:

@@ -54,6 +54,7 @@ class Estimate:
 
     ``together``: seconds if all parties share this machine; ``apart``: if each has one like it.
     ``per_tree``: of ``together``, for a tree after the first that all parties take part in.
+    ``open_files``: as many as a daemon or a worker has open at once.
     """
 
     trees: int
@@ -61,6 +62,7 @@ class Estimate:
     together: float
     apart: float
     parties: Mapping[str, PartyEstimate]
+    open_files: int = 0
 
 
 def estimate(
@@ -135,6 +137,7 @@ def estimate(
             )
             for party in (ACTIVE, *passive)
         },
+        open_files=max(measured.files for measured in seen),
     )
 
 

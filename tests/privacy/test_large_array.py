@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.large_array import FILES, descriptor_of, large_zeros, limit_memory
+from fedmq.large_array import (
+    FILES,
+    allow_open_files,
+    descriptor_of,
+    large_zeros,
+    limit_memory,
+    too_many_files,
+)
 from fedmq.party.compute.processes import SharedArrays
 from fedmq.simulation.simulate import simulate
 from tests.full_disk import room_for
@@ -23,10 +31,12 @@ def no_limit_afterwards() -> Iterator[None]:
 
 def test_others_see_what_is_written_without_a_copy() -> None:
     array = large_zeros((300, 1000), np.uint8)
-    file = SharedArrays().share(array)
-    assert file == descriptor_of(array)
+    place = SharedArrays().share(array)
+    assert place is not None
+    segment, start = place
+    assert (segment.file, start) == (descriptor_of(array), 0)
     array[7, 8] = 9
-    assert os.pread(file, 1, 7008) == b"\x09"
+    assert os.pread(segment.file, 1, 7008) == b"\x09"
 
 
 def test_a_disk_without_room_says_so_and_nothing_is_counted(tmp_path: Path) -> None:
@@ -79,3 +89,18 @@ def test_a_model_that_streams_from_disk_is_the_same(tmp_path: Path) -> None:
         models.append(model.share.model_dump_json())
     assert models[0] == models[1]
     assert FILES.on_disk == 0 or not list(tmp_path.iterdir())
+
+
+def test_too_many_open_files_are_named_before_one_is_refused() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(list(Path("/proc/self/fd").iterdir())) + 2
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+        assert "the systemd unit" in too_many_files()
+        allow_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        assert not too_many_files()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert f"{hard + 1:,} will be open" in too_many_files(hard + 1)
+    assert not too_many_files(100)

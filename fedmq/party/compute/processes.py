@@ -24,6 +24,7 @@ import signal
 import threading
 import time
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
-from fedmq.large_array import FILES, descriptor_of, write_array
+from fedmq.large_array import FILES, descriptor_of, too_many_files, write_array
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.link import PriorityGate
@@ -194,16 +195,41 @@ class PriorityQueue:
 
 
 _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe is cheaper than a mapping
+_OWN_FILE = 8 * 2**20  # bytes: a longer array is alone in its file, which ends with it
+_PAGE = mmap.ALLOCATIONGRANULARITY
+
+
+@dataclass(eq=False)
+class _Segment:
+    """A file with arrays one behind the other; its last array closes it."""
+
+    file: int
+    in_memory: bool
+    size: int
+    arrays: int = 0
+
+    def __reduce__(self) -> Any:
+        # Pickled once per computation, however many of its arrays lie here: a mapping keeps a
+        # descriptor of its own in the other process.
+        return _mapped, (os.getpid(), self.file)
+
+
+def _mapped(owner: int, file: int) -> mmap.mmap:
+    """The file behind the descriptor ``file`` of process ``owner``, mapped and read-only."""
+    with open(f"/proc/{owner}/fd/{file}", "rb") as source:  # noqa: PTH123 (no path on disk)
+        return mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class SharedArrays:
     """Pickles computations for other processes of this user on this machine.
 
-    An array that a computation reads must not change afterwards.
+    An array that a computation reads must not change afterwards. The arrays that a computation is
+    the first to read share a file, but for long ones.
     """
 
     def __init__(self) -> None:
-        self._files: dict[int, int] = {}
+        self._places: dict[int, tuple[_Segment, int]] = {}
+        """By array, where its bytes begin."""
         self._lock = threading.RLock()  # computations are pickled by several threads
 
     def pickled(self, computation: Any) -> bytes:
@@ -212,8 +238,13 @@ class SharedArrays:
         _WorkPickler(buffer, self).dump(computation)
         return buffer.getvalue()
 
-    def share(self, array: NDArray[Any]) -> int | None:
-        """The descriptor of the file that holds ``array``; None if a copy is cheaper."""
+    def share(
+        self, array: NDArray[Any], segments: list[_Segment] | None = None
+    ) -> tuple[_Segment, int] | None:
+        """The file that holds ``array``, and from which byte on; None if a copy is cheaper.
+
+        A new array joins the last of ``segments``, those of this computation, if it is not long.
+        """
         if (
             array.nbytes < _WORTH_SHARING
             or array.dtype.hasobject
@@ -223,53 +254,72 @@ class SharedArrays:
             return None
         file = descriptor_of(array)
         if file is not None:
-            return file
+            return _Segment(file, True, array.nbytes), 0
         key = id(array)
         with self._lock:
-            if key not in self._files:
+            if key not in self._places:
                 try:
-                    file, in_memory = FILES.create(array.nbytes)
+                    self._places[key] = self._written(array, [] if segments is None else segments)
                 except OSError:
                     return None
-                try:
-                    write_array(array, file)
-                except OSError:
-                    FILES.close(file, array.nbytes, in_memory)
-                    return None
-                self._files[key] = file
-                weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
-            return self._files[key]
+                weakref.finalize(array, self._forget, key)
+            return self._places[key]
 
-    def _forget(self, key: int, size: int, in_memory: bool) -> None:
+    def _written(self, array: NDArray[Any], segments: list[_Segment]) -> tuple[_Segment, int]:
+        """Write ``array`` into a file. Raises OSError without room for it, and leaves nothing."""
+        size = -(-array.nbytes // _PAGE) * _PAGE
+        short = array.nbytes < _OWN_FILE
+        if short and segments:
+            segment, start = segments[-1], segments[-1].size
+            if FILES.extend(segment.file, start, size, segment.in_memory):
+                segment.size += size
+                write_array(array, segment.file, start)
+                segment.arrays += 1
+                return segment, start
+        file, in_memory = FILES.create(size)
+        try:
+            write_array(array, file)
+        except OSError:
+            FILES.close(file, size, in_memory)
+            raise
+        segment = _Segment(file, in_memory, size, arrays=1)
+        if short:
+            segments.append(segment)
+        return segment, 0
+
+    def _forget(self, key: int) -> None:
         with self._lock:
-            FILES.close(self._files.pop(key), size, in_memory)
+            segment, _ = self._places.pop(key)
+            segment.arrays -= 1
+            if not segment.arrays:
+                FILES.close(segment.file, segment.size, segment.in_memory)
 
 
 class _WorkPickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
         self._shared = shared
+        self._segments: list[_Segment] = []
+        """The files of the arrays that this computation is the first to read."""
         # A table: `reducer_override` is called for every number of a list of ciphertexts.
         self.dispatch_table = {**copyreg.dispatch_table, np.ndarray: self._reduced}
 
     def _reduced(self, array: NDArray[Any]) -> Any:
-        file = self._shared.share(array)
-        if file is None:
+        place = self._shared.share(array, self._segments)
+        if place is None:
             return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        segment, start = place
         order = "C" if array.flags.c_contiguous else "F"
-        return _attached, (os.getpid(), file, array.dtype.str, array.shape, order)
+        return _attached, (segment, start, array.dtype.str, array.shape, order)
 
 
 def _attached(
-    owner: int, file: int, dtype: str, shape: tuple[int, ...], order: Any
+    memory: mmap.mmap, start: int, dtype: str, shape: tuple[int, ...], order: Any
 ) -> NDArray[Any]:
-    """The array behind the descriptor ``file`` of process ``owner``, mapped and read-only."""
-    with open(f"/proc/{owner}/fd/{file}", "rb") as source:  # noqa: PTH123 (no path on disk)
-        memory = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.ndarray(shape, dtype=dtype, buffer=memory, order=order)
+    """The array that begins at byte ``start`` of a mapped file."""
+    return np.ndarray(shape, dtype=dtype, buffer=memory, offset=start, order=order)
 
 
-_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe is cheaper than a mapping
 _ALIGNED = 64  # bytes: an alignment that fits every dtype
 
 Address = tuple[int, int] | None
@@ -280,7 +330,12 @@ class ResultFile:
     """The file of one result; its arrays outlive its closing."""
 
     def __init__(self) -> None:
-        self._file = os.memfd_create("fedmq-result") if hasattr(os, "memfd_create") else None
+        self._file: int | None = None
+        if hasattr(os, "memfd_create"):
+            try:
+                self._file = os.memfd_create("fedmq-result")
+            except OSError as error:  # the arrays then travel inside the bytes
+                log.warning("%s", too_many_files() or f"no file for a result: {error.strerror}")
 
     @property
     def address(self) -> Address:

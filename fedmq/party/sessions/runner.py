@@ -292,6 +292,11 @@ class SessionRunner:
         if self._kept is not None:
             await asyncio.wait([self._kept])
 
+    def release(self) -> None:
+        """Free the tables of a closed session: from now on it only acknowledges repetitions."""
+        self.session.release()
+        self._journal, self._owner = NULL_JOURNAL, NOBODY_ASKED
+
     def stop(self) -> None:
         """Drop everything: no message, timer or computation remains, and none begins."""
         self._stopped = True

@@ -446,7 +446,10 @@ class Sessions:
         except FedmqError as error:
             self._observation.counters.sessions_ended[running.purpose, type(error).__name__] += 1
             log.warning("%s ended: %s", what, error, extra=about)
-        await running.runner.closed
+        await runner.closed
+        if runner.outcome.done():
+            runner.release()
+            self._sweep_soon()
         await self._observation.keep_timeline(running.id, timeline)
         await asyncio.sleep(_LINGER)
         if self.running.get(running.id) is running:
@@ -456,6 +459,9 @@ class Sessions:
     def _forget(self, running: RunningSession) -> None:
         self._inbox.remove(running.runner)
         running.runner.stop()
+        self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._free)
 

@@ -72,6 +72,44 @@ def test_memory_is_given_back_with_the_array() -> None:
     assert not open_files() - before
 
 
+def test_arrays_that_a_computation_reads_first_share_a_file_on_both_sides() -> None:
+    shared, before = SharedArrays(), open_files()
+    pieces = [np.full(LARGE // 2, value, dtype=np.uint8) for value in range(20)]
+    work = shared.pickled(Copy(pieces))  # type: ignore[arg-type]
+    assert len(open_files() - before) == 1
+    copies = pickle.loads(work).array  # noqa: S301 (made a line above)
+    assert len(open_files() - before) == 2  # this process reads them too, by a mapping
+    for piece, copy in zip(pieces, copies, strict=True):
+        np.testing.assert_array_equal(piece, copy)
+    del copies, copy
+    gc.collect()
+
+    later = [*pieces, np.ones(LARGE, dtype=np.uint8)]
+    shared.pickled(Copy(later))  # type: ignore[arg-type]
+    assert len(open_files() - before) == 2  # a file for what is new alone: it may end before
+    del later
+    gc.collect()
+    assert len(open_files() - before) == 1
+    kept = pieces[7]
+    del pieces, piece
+    gc.collect()
+    copy = pickle.loads(shared.pickled(Copy(kept))).array  # noqa: S301 (made in the line itself)
+    np.testing.assert_array_equal(copy, kept)
+    del kept, copy
+    gc.collect()
+    assert not open_files() - before
+
+
+def test_a_long_array_ends_its_file_although_others_of_its_computation_live_on() -> None:
+    shared, before = SharedArrays(), open_files()
+    short, long = np.zeros(LARGE, dtype=np.uint8), np.zeros(16 * LARGE, dtype=np.uint8)
+    shared.pickled(Copy([short, long]))  # type: ignore[arg-type]
+    assert len(open_files() - before) == 2
+    del long
+    gc.collect()
+    assert len(open_files() - before) == 1
+
+
 def test_an_array_at_the_address_of_a_former_one_is_another() -> None:
     shared = SharedArrays()
     for value in range(5):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 from typing import Any
@@ -54,6 +55,20 @@ def test_without_anonymous_files_arrays_travel_with_the_rest(
     file = ResultFile()
     np.testing.assert_array_equal(file.read(packed_result(array, file.address)), array)
     file.close()
+
+
+def test_where_no_more_files_may_be_open_arrays_travel_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    array = np.arange(100_000)
+    file = ResultFile()
+    np.testing.assert_array_equal(file.read(packed_result(array, file.address)), array)
+    file.close()
+    assert "Too many open files" in caplog.text
 
 
 def test_where_the_file_may_not_grow_arrays_travel_with_the_rest() -> None:

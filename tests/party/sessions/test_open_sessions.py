@@ -1,4 +1,4 @@
-"""What is left of a session that its daemon has forgotten."""
+"""What is left of a session that has ended."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_the_tables_of_a_forgotten_training_leave_the_memory(
+def test_the_tables_of_a_training_leave_the_memory_while_it_still_acknowledges_repetitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_LINGER", 0.5)
-    monkeypatch.setattr(sessions, "_SWEEP_SECONDS", 0.5)
+    monkeypatch.setattr(sessions, "_SWEEP_SECONDS", 1.0)
 
     def tables() -> int:
         return sum(isinstance(kept, BinMatrix) for kept in gc.get_objects())
@@ -45,6 +44,8 @@ def test_the_tables_of_a_forgotten_training_leave_the_memory(
             await federation.train("model", 2)
             assert tables() >= before + len(PARTIES)
             await federation.until(none_is_left)
+            for daemon in federation.daemons.values():
+                assert daemon.parts.context.sessions.running
         finally:
             await federation.stop()
 
