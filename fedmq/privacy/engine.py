@@ -79,12 +79,13 @@ class Comparison:
 
     Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
     ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
-    ``place``: the peer's place in the chain.
+    ``rows``: the rows of each node that carry a gradient. ``place``: the peer's place in the chain.
     """
 
     nodes: tuple[int, ...]
     totals: NDArray[np.int64]
     best: NDArray[np.float32]
+    rows: tuple[NDArray[np.int32], ...]
     place: Place = ALONE
 
 

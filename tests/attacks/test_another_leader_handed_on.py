@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from tests.privacy.lattice.hidden.level_chain import halves, linked
+from tests.privacy.lattice.hidden.level_chain import claimed, halves, linked
 from tests.privacy.lattice.hidden.test_level import drawn, own_gains
 
 GOOD = drawn(1, 9)
@@ -31,7 +31,7 @@ def test_a_party_that_says_that_it_leads_is_named_and_cannot_be_told_how_it_won(
     linked(evaluators, garblers, hand_on)
     assert evaluators[-1].owners().tolist() == [1]
     with pytest.raises(MessageError, match="that no circuit has shown"):
-        garblers[0].winners(evaluators[0].claim(np.ones(1, np.bool_)))
+        claimed(garblers[0], evaluators[0].claim(np.ones(1, np.bool_)))
 
 
 def test_a_share_drawn_at_random_tells_who_draws_it_nothing() -> None:
@@ -39,7 +39,7 @@ def test_a_share_drawn_at_random_tells_who_draws_it_nothing() -> None:
     random = np.random.default_rng(0)
     linked(evaluators, garblers, lambda _, share: random.random(share.shape) < 0.5)
     owner = evaluators[-1].owners()
-    won, index = garblers[0].winners(evaluators[0].claim(owner == 3))
+    won, index = claimed(garblers[0], evaluators[0].claim(owner == 3))
     assert not won.any()
     assert not index.any()
 
@@ -50,4 +50,4 @@ def test_the_last_party_may_name_any_and_that_one_ends_the_session() -> None:
     assert evaluators[-1].owners().tolist() == [2]
     named = evaluators[0].claim(np.ones(1, np.bool_))  # by colours that the last party altered
     with pytest.raises(MessageError, match="that no circuit has shown"):
-        garblers[0].winners(named)
+        claimed(garblers[0], named)

@@ -13,6 +13,7 @@ from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import split_gains
 from fedmq.privacy.lattice.hidden.shares import Field
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
+from tests.privacy.lattice.hidden.driven import size
 from tests.privacy.lattice.hidden.level_pair import LevelPair
 
 ROWS, PEOPLE = 200, 5
@@ -29,7 +30,7 @@ def asked(people: np.ndarray) -> DrawnLevel:
     """The root of the first tree, and all sets of five of its rows for candidates."""
     left = (SETS @ PAIRS[people])[np.newaxis]
     totals = PAIRS.sum(axis=0)[np.newaxis]
-    return DrawnLevel(left, totals, SCALE, PARAMS, Field(SCALE.value_bits + 8 + 2))
+    return DrawnLevel(left, totals, SCALE, PARAMS, Field(SCALE.value_bits + 8 + 2), (PAIRS,))
 
 
 def test_a_node_tells_as_many_labels_as_an_index_has_bits() -> None:
@@ -38,7 +39,7 @@ def test_a_node_tells_as_many_labels_as_an_index_has_bits() -> None:
     for start in range(0, 40, PEOPLE):
         people = np.arange(start, start + PEOPLE)
         answer = session.run(asked(people), np.zeros(1, np.float32))
-        assert answer.claimed_bits == 1 + PEOPLE
+        assert size(answer.sent[-1]) == 16 * (1 + PEOPLE)
         [index] = answer.index
         alike = SETS[index].astype(np.bool_)
         told += len(np.unique(LABEL[people][alike])) == len(np.unique(LABEL[people][~alike])) == 1

@@ -14,7 +14,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.level_chain import halves, linked
+from tests.privacy.lattice.hidden.level_chain import claimed, halves, linked
 from tests.privacy.lattice.hidden.test_level import drawn, own_gains
 
 GOOD = drawn(1, 9)
@@ -34,14 +34,14 @@ def behind_links(*levels: DrawnLevel) -> list[tuple[LevelEvaluator, LevelGarbler
 def test_a_party_that_never_led_does_not_believe_that_it_won(number: int) -> None:
     evaluator, garbler = behind_links(POOR, GOOD, POOR)[number]
     with pytest.raises(MessageError, match="that no circuit has shown"):
-        garbler.winners(evaluator.claim(ALL))
+        claimed(garbler, evaluator.claim(ALL))
 
 
 def test_a_party_that_led_and_lost_believes_it() -> None:
     """What remains: of each party that was the best of those before it, the best candidate."""
     (first, garbler), (last, _) = behind_links(MIDDLING, GOOD)
     assert last.owners().tolist() == [2]
-    won, [index] = garbler.winners(first.claim(ALL))
+    won, [index] = claimed(garbler, first.claim(ALL))
     assert won.all()
     assert index == MIDDLING.gains.argmax()
 
@@ -49,4 +49,4 @@ def test_a_party_that_led_and_lost_believes_it() -> None:
 def test_labels_of_one_party_prove_nothing_to_another() -> None:
     (_, garbler), (evaluator, _) = behind_links(GOOD, replace(GOOD, left=GOOD.left[:, ::-1]))
     with pytest.raises(MessageError, match="that no circuit has shown"):
-        garbler.winners(evaluator.claim(ALL))
+        claimed(garbler, evaluator.claim(ALL))

@@ -69,7 +69,9 @@ class Lattice(Engine):
         return replace(
             self.leakage,
             active="no sum: how many split candidates there are, and of each node whether one of "
-            "a passive party wins",
+            "a passive party wins, and whether more than four are near the best",
+            passive="how many nodes are asked about; which of its candidates split which node, and "
+            "in which nodes more than four are near the best",
         )
 
     @property
@@ -118,7 +120,7 @@ class Lattice(Engine):
         from fedmq.privacy.lattice.hidden.passive import HiddenPassive
         from fedmq.privacy.lattice.parameters import VERSION
         from fedmq.privacy.lattice.passive import LatticePassive, LatticePassiveShares
-        from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
+        from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements
 
         if public.get("version", 1) != VERSION:
             raise Refused(
@@ -126,7 +128,7 @@ class Lattice(Engine):
                 "all parties to the same version"
             )
         seed, hint_bytes, offer = (public.get(key) for key in ("seed", "hint_bytes", "offer"))
-        keys = {"seed", "hint_bytes", "version", *({"circuits"} if self.hides_sums else ())}
+        keys = {"seed", "hint_bytes", "version", *({"circuits", "back"} if self.hides_sums else ())}
         if (
             not keys <= set(public) <= {*keys, "offer"}
             or not isinstance(seed, np.ndarray)
@@ -141,13 +143,17 @@ class Lattice(Engine):
                 '"all"), and this party shows those of a node\'s rows only'
             )
         try:
-            for elements in (offer, public.get("circuits")):
+            for elements, count in (
+                (offer, 2),
+                (public.get("circuits"), 2),
+                (public.get("back"), TRANSFERS),
+            ):
                 if elements is not None:
-                    check_elements(elements, 2)
+                    check_elements(elements, count)
         except MessageError as error:
             raise Refused(f"engine 'lattice': {error}") from None
         most = min(hint_bytes, self.hint_bytes)
         if self.hides_sums:
             shares = LatticePassiveShares(seed.tobytes(), offer, bins, most, parallelism)
-            return HiddenPassive(shares, public["circuits"])
+            return HiddenPassive(shares, public["circuits"], public["back"])
         return LatticePassive(seed.tobytes(), offer, bins, most, parallelism)

@@ -28,7 +28,7 @@ from fedmq.privacy.engine import (
     SizeLimit,
     Sums,
 )
-from fedmq.privacy.lattice.directions import ChooseRows, GrowSeeds
+from fedmq.privacy.lattice.directions import ChooseRows
 from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, Shares
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.parameters import SUM_BYTES, VERSION, Layout
@@ -46,6 +46,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
     MakeOffer,
     OfferedSeeds,
 )
+from fedmq.privacy.oblivious_transfer.seeds import GrowSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values, single
 from fedmq.privacy.random_stream import fresh_seed
 

@@ -26,18 +26,14 @@ from fedmq.privacy.lattice.answer import (
     PartSums,
     SumPieces,
 )
-from fedmq.privacy.lattice.directions import (
-    SUMS_BYTES,
-    HideDirections,
-    PunctureSeeds,
-    choice_limit,
-)
+from fedmq.privacy.lattice.directions import HideDirections, choice_limit
 from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.parameters import SUM_BYTES, Layout
 from fedmq.privacy.lattice.query import pieces_of_query, query_limit
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
+from fedmq.privacy.oblivious_transfer.seeds import SUMS_BYTES, PunctureSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
 from fedmq.privacy.random_stream import Stream, fresh_seed
 

@@ -6,6 +6,8 @@ logarithm, and R = g^r. For the choice c the receiver makes PK_c = g^k and PK_{1
 sends PK_0. Both know PK_c^r = R^k; the receiver cannot know PK_{1-c}^r. It rests on Diffie-Hellman,
 which a quantum computer would break.
 
+The receiver may also begin, if nobody knows C's logarithm: then C is made of a public text.
+
 Protocols on Curve25519 subtract points, or map choices to them; X25519 alone offers neither.
 """
 
@@ -26,7 +28,9 @@ from fedmq.privacy.random_stream import Stream
 __all__ = [
     "ELEMENT_BYTES",
     "TRANSFERS",
+    "ChooseAhead",
     "ChooseSeeds",
+    "ChosenSeeds",
     "MakeOffer",
     "OfferedSeeds",
     "check_elements",
@@ -72,13 +76,17 @@ def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, eq=False)
 class MakeOffer:
-    """Make the sender's public elements, C and R: uint8 (2, 256)."""
+    """Make the sender's public elements, C and R: uint8 (2, 256).
+
+    With ``ahead``, for a receiver that begins.
+    """
 
     label: ClassVar[str] = "MakeOffer"
     seed: bytes = field(repr=False)
+    ahead: bool = False
 
     def run(self) -> NDArray[np.uint8]:
-        common = _power(_GENERATOR, _exponents(self.seed, "common", 1)[0])
+        common = _common(self.seed, self.ahead)
         return np.stack([_bytes(common), _bytes(_power(_GENERATOR, _sender(self.seed)))])
 
 
@@ -96,21 +104,43 @@ class ChooseSeeds:
 
     def run(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         common, power = map(_number, check_elements(self.offer, 2))
-        chosen = np.empty((TRANSFERS, ELEMENT_BYTES), np.uint8)
-        seeds = np.empty((TRANSFERS, 32), np.uint8)
-        exponents = _exponents(self.seed, "choice", TRANSFERS)
-        for place, exponent in enumerate(exponents):
-            choice = bool(self.choices[place])
-            own = _power(_GENERATOR, exponent)
-            first = common * gmpy2.invert(own, _MODULUS) % _MODULUS if choice else own
-            chosen[place] = _bytes(first)
-            seeds[place] = _seed(place, choice, chosen[place], _power(power, exponent))
-        return chosen, seeds
+        chosen = _chosen(common, self.choices, self.seed)
+        return chosen, _chosen_seeds(power, chosen, self.choices, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class ChooseAhead:
+    """What a receiver sends that begins: uint8 (128, 256). ``choices`` bool (128,)."""
+
+    label: ClassVar[str] = "ChooseAhead"
+    choices: NDArray[np.bool_] = field(repr=False)
+    seed: bytes = field(repr=False)
+
+    def run(self) -> NDArray[np.uint8]:
+        return _chosen(_common(self.seed, ahead=True), self.choices, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenSeeds:
+    """The seeds of a receiver that chose ahead, uint8 (128, 32), by a sender's ``offer``.
+
+    ``chosen``: as `ChooseAhead` made it. Raises `MessageError` for a malformed offer.
+    """
+
+    label: ClassVar[str] = "ChosenSeeds"
+    offer: object
+    chosen: NDArray[np.uint8]
+    choices: NDArray[np.bool_] = field(repr=False)
+    seed: bytes = field(repr=False)
+
+    def run(self) -> NDArray[np.uint8]:
+        _, power = map(_number, check_elements(self.offer, 2))
+        return _chosen_seeds(power, self.chosen, self.choices, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class OfferedSeeds:
-    """Both seeds of each transfer, as the sender of ``MakeOffer(seed)`` knows them.
+    """Both seeds of each transfer, as the sender of ``MakeOffer(seed, ahead)`` knows them.
 
     uint8 (128, 2, 32). Raises `MessageError` for malformed ``chosen``.
     """
@@ -118,12 +148,12 @@ class OfferedSeeds:
     label: ClassVar[str] = "OfferedSeeds"
     chosen: object
     seed: bytes = field(repr=False)
+    ahead: bool = False
 
     def run(self) -> NDArray[np.uint8]:
         chosen = check_elements(self.chosen, TRANSFERS)
-        common = _power(_GENERATOR, _exponents(self.seed, "common", 1)[0])
         exponent = _sender(self.seed)
-        common_power = _power(common, exponent)
+        common_power = _power(_common(self.seed, self.ahead), exponent)
         seeds = np.empty((TRANSFERS, 2, 32), np.uint8)
         for place, element in enumerate(map(_number, chosen)):
             first = _power(element, exponent)
@@ -131,6 +161,36 @@ class OfferedSeeds:
             for choice, shared in ((False, first), (True, second)):
                 seeds[place, int(choice)] = _seed(place, choice, chosen[place], shared)
         return seeds
+
+
+def _common(seed: bytes, ahead: bool) -> mpz:
+    """C: with ``ahead`` the square of a hash, of which nobody knows the logarithm."""
+    if not ahead:
+        return _power(_GENERATOR, _exponents(seed, "common", 1)[0])
+    text = b"".join(
+        hashlib.sha256(b"fedmq transfer element %d" % part).digest()
+        for part in range(ELEMENT_BYTES // 32)
+    )
+    return mpz.from_bytes(text, "little") ** 2 % _MODULUS
+
+
+def _chosen(common: mpz, choices: NDArray[np.bool_], seed: bytes) -> NDArray[np.uint8]:
+    chosen = np.empty((TRANSFERS, ELEMENT_BYTES), np.uint8)
+    for place, exponent in enumerate(_exponents(seed, "choice", TRANSFERS)):
+        own = _power(_GENERATOR, exponent)
+        first = common * gmpy2.invert(own, _MODULUS) % _MODULUS if choices[place] else own
+        chosen[place] = _bytes(first)
+    return chosen
+
+
+def _chosen_seeds(
+    power: mpz, chosen: NDArray[np.uint8], choices: NDArray[np.bool_], seed: bytes
+) -> NDArray[np.uint8]:
+    seeds = np.empty((TRANSFERS, 32), np.uint8)
+    for place, exponent in enumerate(_exponents(seed, "choice", TRANSFERS)):
+        shared = _power(power, exponent)
+        seeds[place] = _seed(place, bool(choices[place]), chosen[place], shared)
+    return seeds
 
 
 def _sender(seed: bytes) -> mpz:

@@ -17,6 +17,7 @@ __all__ = [
     "WIDE_BITS",
     "Wide",
     "add",
+    "bits_at",
     "bits_of",
     "factor_choices",
     "integers_of",
@@ -24,8 +25,10 @@ __all__ = [
     "multiply",
     "negate",
     "offer",
+    "offer_narrow",
     "offered_factors",
     "receive",
+    "receive_narrow",
     "shift_up",
     "subtract",
     "sum_of",
@@ -108,6 +111,18 @@ def bits_of(numbers: Wide, count: int) -> NDArray[np.bool_]:
     return np.ascontiguousarray(np.moveaxis(unpacked, -1, 0)).astype(np.bool_)
 
 
+def bits_at(numbers: Wide, place: int, count: int) -> NDArray[np.uint64]:
+    """The ``count`` bits, at most 64, from ``place`` on, zeros below bit 0: uint64 (...)."""
+    low, high = numbers[..., 0], numbers[..., 1]
+    if place <= 0:
+        found = low << np.uint64(-place) if place > -_WORD else np.zeros_like(low)
+    elif place < _WORD:
+        found = low >> np.uint64(place) | high << np.uint64(_WORD - place)
+    else:
+        found = high >> np.uint64(place - _WORD)
+    return found & np.uint64((1 << count) - 1)
+
+
 def integers_of(bits: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The integers of fewer than 64 ``bits`` (count, ...), the lowest first: int64 (...)."""
     powers = np.int64(1) << np.arange(len(bits))
@@ -175,3 +190,54 @@ def offered_factors(factors: Wide, bits: int) -> Wide:
 def joined_products(shares: Wide, bits: int) -> Wide:
     """Shares of the products (n, k, 2), from ``shares`` (bits * n, k, 2) of their parts."""
     return sum_of(shares.reshape(bits, -1, *shares.shape[1:]))
+
+
+# How are numbers of less than 64 bits transferred? Two of each hash, and only the bytes they have.
+
+
+def offer_narrow(
+    rows: NDArray[np.uint64],
+    secret: NDArray[np.uint64],
+    numbers: NDArray[np.uint64],
+    bits: int,
+    permutation: Permutation,
+    tweaks: Tweaks,
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """The sender's shares modulo 2^bits, (n, k), and its message, uint8 (n, k, bytes).
+
+    As `offer`, of ``numbers`` uint64 (n, k).
+    """
+    count, width = numbers.shape
+    places = tweaks.spend(count)
+    unchosen = _narrow_pads(permutation, rows, places, width)
+    chosen = _narrow_pads(permutation, rows ^ secret, places, width)
+    modulus = np.uint64((1 << bits) - 1)
+    message = np.ascontiguousarray(unchosen + numbers - chosen & modulus, "<u8")
+    size = -(-bits // 8)
+    sent = message.view(np.uint8).reshape(count, width, 8)[..., :size]
+    return (np.uint64(0) - unchosen) & modulus, np.ascontiguousarray(sent)
+
+
+def receive_narrow(
+    rows: NDArray[np.uint64],
+    choices: NDArray[np.bool_],
+    sent: NDArray[np.uint8],
+    bits: int,
+    permutation: Permutation,
+    tweaks: Tweaks,
+) -> NDArray[np.uint64]:
+    """The receiver's shares modulo 2^bits: uint64 (n, k) of a message (n, k, bytes)."""
+    count, width, size = sent.shape
+    padded = np.zeros((count, width, 8), np.uint8)
+    padded[..., :size] = sent
+    numbers = padded.view("<u8")[..., 0]
+    shares = _narrow_pads(permutation, rows, tweaks.spend(count), width)
+    shares = shares + np.where(choices[:, np.newaxis], numbers, np.uint64(0))
+    return shares & np.uint64((1 << bits) - 1)
+
+
+def _narrow_pads(
+    permutation: Permutation, rows: NDArray[np.uint64], places: NDArray[np.uint64], width: int
+) -> NDArray[np.uint64]:
+    hashes = hashed(permutation, rows, places, -(-width // 2))
+    return hashes.reshape(len(rows), -1)[:, :width]

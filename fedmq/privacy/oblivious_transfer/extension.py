@@ -1,10 +1,12 @@
-"""How do 128 transfers become any number? By columns of bits, one of each base transfer.
+"""How do 128 transfers become any number? By columns of bits, four of each group of seeds.
 
-Ishai, Kilian, Nissim and Petrank, "Extending Oblivious Transfers Efficiently" (CRYPTO 2003), with
-a check against a receiver that cheats (`LinearHash`). For each transfer the receiver gets a row t
-of 128 bits, the sender a row q = t ⊕ choice · s, where s is the sender's secret: its choices in the
-base transfers, in which the roles are turned round. The rows are also labels of a garbled circuit,
-whose difference is s. Its lowest bit must be 1.
+Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model"
+(CRYPTO 2022), with k = 4: four bytes a transfer, and its check against a receiver that cheats
+(`LinearHash`). For each transfer the receiver gets a row t of 128 bits, the sender a row
+q = t ⊕ choice · s, where s is the sender's secret: in each of 32 groups, the place of the seed that
+it does not know (`seeds`). The receiver sends of each group the sum of all 16 seeds' streams ⊕ its
+choices; a column of t is the sum of the streams of eight. The rows are also labels of a garbled
+circuit, whose difference is s. Its lowest bit must be 1.
 
 In the order of the file: tweaks, which no two hashes of a session share, the hash, the
 transposition of bits, the check, and the extension.
@@ -13,7 +15,7 @@ transposition of bits, the check, and the extension.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -21,6 +23,19 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.seeds import (
+    BLOCK_BYTES,
+    BLOCK_WORDS,
+    GROUP_BITS,
+    GROUPS,
+    PROOF_BYTES,
+    GrowSeeds,
+    OneWay,
+    PunctureSeeds,
+    check_proof,
+    expanded,
+    proof_of,
+)
 from fedmq.privacy.random_stream import Stream
 
 __all__ = [
@@ -87,9 +102,6 @@ class Tweaks:
 # Multiparty Computation from Fixed-Key Block Ciphers", IEEE S&P 2020, section 7.4). A separate key
 # for each session keeps bounds good for many sessions (Guo, Katz, Wang, Weng and Yu, CRYPTO 2020).
 
-
-BLOCK_BYTES = 16
-BLOCK_WORDS = 2
 
 _ROOM = BLOCK_BYTES - 1  # the library needs this space behind its output
 
@@ -218,30 +230,45 @@ def draw_choices(seed: bytes) -> NDArray[np.bool_]:
 class Extended:
     """The receiver's message for an extension.
 
-    ``columns`` uint8 (128, width): choices, masked. ``choice_hash`` uint8 (16,) and
-    ``column_hashes`` uint8 (128, 16) show that the choices are the same in all of them.
+    ``sums`` uint8 (128, 2, 16) and ``proof`` uint8 (32, 2, 32) are those of its seeds, the same in
+    all extensions of a session. ``columns`` uint8 (32, width): choices, masked, once for each group
+    of seeds. ``choice_hash`` uint8 (16,) and ``column_hashes`` uint8 (128, 16) show that the
+    choices are the same in all of them.
     """
 
+    sums: NDArray[np.uint8]
+    proof: NDArray[np.uint8]
     columns: NDArray[np.uint8]
     choice_hash: NDArray[np.uint8]
     column_hashes: NDArray[np.uint8]
 
+    @staticmethod
+    def shapes(count: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of an extension of ``count`` transfers, in their order."""
+        return {
+            "sums": (TRANSFERS, 2, BLOCK_BYTES),
+            "proof": (GROUPS, 2, PROOF_BYTES // (2 * GROUPS)),
+            "columns": (GROUPS, -(-count // 8) + HASH_BYTES),
+            "choice_hash": (HASH_BYTES,),
+            "column_hashes": (TRANSFERS, HASH_BYTES),
+        }
+
     def check(self, count: int) -> None:
         """Raise `MessageError` unless the message is about ``count`` transfers."""
-        for name, array, shape in (
-            ("columns", self.columns, (TRANSFERS, _width(count))),
-            ("hash of choices", self.choice_hash, (HASH_BYTES,)),
-            ("hashes of columns", self.column_hashes, (TRANSFERS, HASH_BYTES)),
-        ):
+        for name, shape in self.shapes(count).items():
+            array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != shape:
-                raise MessageError(f"an extension of transfers whose {name} are not uint8 {shape}")
+                what = name.replace("_", " ")
+                raise MessageError(f"an extension of transfers whose {what} are not uint8 {shape}")
 
 
-@dataclass(frozen=True, eq=False)
 class ExtensionReceiver:
     """The choosing party. ``pairs`` uint8 (128, 2, 32): both seeds of each base transfer."""
 
-    pairs: NDArray[np.uint8] = field(repr=False)
+    def __init__(self, pairs: NDArray[np.uint8]) -> None:
+        self._secret = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
+        self._seeds, self._sums = GrowSeeds(pairs, self._secret).run()
+        self._proof = proof_of(self._seeds)
 
     def extend(
         self, choices: NDArray[np.bool_], tweaks: Tweaks
@@ -253,56 +280,57 @@ class ExtensionReceiver:
         count = len(choices)
         purpose = _purpose(tweaks, count)
         packed = np.concatenate([np.packbits(choices), self._padding(purpose)])
-        kept = _columns(self.pairs[:, 0], purpose, len(packed))
-        sent = _columns(self.pairs[:, 1], purpose, len(packed))
-        sent ^= kept
+        kept, sent = _columns(self._seeds, self._sums, purpose, len(packed))
         sent ^= packed
         compressed = LinearHash(sent, purpose)
         [choice_hash], column_hashes = compressed(packed[np.newaxis]), compressed(kept)
-        return Extended(sent, choice_hash, column_hashes), _rows(kept, count)
+        message = Extended(self._sums, self._proof, sent, choice_hash, column_hashes)
+        return message, _rows(kept, count)
 
     def _padding(self, purpose: str) -> NDArray[np.uint8]:
         """Dummy choices, so that the hashes disclose nothing of the real ones.
 
-        They are deterministic; the sender does not know half of the seeds.
+        They are deterministic; the sender does not know half of the base transfers' seeds.
         """
-        secret = hashlib.sha256(np.ascontiguousarray(self.pairs).data).digest()
-        padding = Stream(secret, f"fedmq extension padding {purpose}").read(HASH_BYTES)
+        padding = Stream(self._secret, f"fedmq extension padding {purpose}").read(HASH_BYTES)
         return np.frombuffer(padding, np.uint8)
 
 
-@dataclass(frozen=True, eq=False)
 class ExtensionSender:
     """The party that never learns the choices.
 
-    ``choices`` bool (128,) as `draw_choices` has them; ``seeds`` uint8 (128, 32): those of the
-    choices.
+    ``choices`` bool (128,), as `draw_choices` has them, are its secret. ``seeds`` uint8 (128, 32):
+    those of its base transfers, in which it chose the opposite.
     """
 
-    choices: NDArray[np.bool_] = field(repr=False)
-    seeds: NDArray[np.uint8] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if not self.choices[_COLOUR]:
+    def __init__(self, choices: NDArray[np.bool_], seeds: NDArray[np.uint8]) -> None:
+        if not choices[_COLOUR]:
             raise ValueError("the lowest bit of an extension's secret must be 1")
+        self._choices = choices
+        self._seeds = seeds
 
     @property
     def secret(self) -> NDArray[np.uint64]:
         """s: uint64 (2,)."""
-        return np.packbits(self.choices).view("<u8")
+        return np.packbits(self._choices).view("<u8")
 
     def extend(self, sent: Extended, count: int, tweaks: Tweaks) -> NDArray[np.uint64]:
         """A row for each of ``count`` transfers: uint64 (count, 2).
 
         Raises:
-            MessageError: ``sent`` is malformed, or the choices differ between columns.
+            MessageError: ``sent`` is malformed, its seeds are not of one tree, or the choices
+                differ between columns.
         """
         sent.check(count)
         purpose = _purpose(tweaks, count)
-        columns = _columns(self.seeds, purpose, sent.columns.shape[1])
-        columns[self.choices] ^= sent.columns[self.choices]
+        seeds = PunctureSeeds(sent.sums, self._seeds, ~self._choices).run()
+        check_proof(seeds, ~self._choices, sent.proof)
+        columns, _ = _columns(seeds, sent.sums, purpose, sent.columns.shape[1])
+        by_group = columns.reshape(GROUPS, GROUP_BITS, -1)
+        chosen = self._choices.reshape(GROUPS, GROUP_BITS, 1)
+        by_group ^= np.where(chosen, sent.columns[:, np.newaxis], np.uint8(0))
         wanted = sent.column_hashes.copy()
-        wanted[self.choices] ^= sent.choice_hash
+        wanted[self._choices] ^= sent.choice_hash
         if not np.array_equal(LinearHash(sent.columns, purpose)(columns), wanted):
             raise MessageError("an extension of transfers with other choices in other columns")
         return _rows(columns, count)
@@ -315,17 +343,22 @@ def _purpose(tweaks: Tweaks, count: int) -> str:
     return f"{start} {count}"
 
 
-def _width(count: int) -> int:
-    return -(-count // 8) + HASH_BYTES
+def _columns(
+    seeds: NDArray[np.uint8], sums: NDArray[np.uint8], purpose: str, width: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """``width`` bytes of each column and of each group's total: uint8 (128, width), (32, width).
 
-
-def _columns(seeds: NDArray[np.uint8], purpose: str, width: int) -> NDArray[np.uint8]:
-    """``width`` bytes of each seed: uint8 (128, width)."""
-    label = f"fedmq extension {purpose}"
-    streams = (Stream(seed.tobytes(), label).read(width) for seed in seeds)
-    return np.stack([np.frombuffer(stream, np.uint8) for stream in streams])
+    The public key is made of the ``sums`` that the receiver sends, which no other session has.
+    """
+    columns = np.empty((TRANSFERS, width), np.uint8)
+    totals = np.empty((GROUPS, width), np.uint8)
+    expanding = OneWay(f"fedmq extension {purpose}\0".encode() + sums.tobytes())
+    for part, of_bits, of_group in expanded(seeds, expanding, width):
+        columns[:, part] = of_bits
+        totals[:, part] = of_group
+    return columns, totals
 
 
 def _rows(columns: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
-    choices = columns[:, : -(-count // 8)]
+    choices = np.ascontiguousarray(columns[:, : -(-count // 8)])
     return transposed(choices)[:count].view("<u8").reshape(count, 2)

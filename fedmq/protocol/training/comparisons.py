@@ -190,7 +190,8 @@ class LevelComparisons:
     def _comparison(self, nodes: tuple[int, ...], place: Place) -> Comparison:
         best = [self.own_gains[node] for node in nodes]
         totals = np.stack([self._builder.totals(node) for node in nodes])
-        return Comparison(nodes, totals, np.array(best, np.float32), place)
+        rows = tuple(self._builder.carrying(node) for node in nodes)
+        return Comparison(nodes, totals, np.array(best, np.float32), rows, place)
 
     def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.

@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.directions import (
-    GROUPS,
-    ChooseRows,
-    GrowSeeds,
-    HideDirections,
-    PunctureSeeds,
-)
+from fedmq.privacy.lattice.directions import ChooseRows, HideDirections
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.seeds import GROUPS, GrowSeeds, PunctureSeeds
 from fedmq.privacy.plan import PIECE_BYTES
 from tests.privacy.oblivious_transfer.base import CHOICES, SENDER, base
 

@@ -23,16 +23,27 @@ def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def extension() -> tuple[ExtensionReceiver, ExtensionSender]:
-    """Both sides of extensions: who chose in the base transfers sends in these."""
-    _, seeds, pairs = base()
-    return ExtensionReceiver(pairs), ExtensionSender(CHOICES, seeds)
+    """Both sides of extensions: who chose in the base transfers sends in these.
+
+    Its secret is what it did not choose.
+    """
+    return extension_by(CHOICES)
 
 
 def extension_of(party: int) -> tuple[ExtensionReceiver, ExtensionSender]:
     """The same with one of several senders, each of which has a secret of its own."""
-    choices = secret_of(party)
-    _, seeds, pairs = _transferred(choices.tobytes())
-    return ExtensionReceiver(pairs), ExtensionSender(choices, seeds)
+    return extension_by(secret_of(party))
+
+
+def pairs_of(party: int) -> np.ndarray:
+    """What the receiver of one of several senders begins with."""
+    return _transferred((~secret_of(party)).tobytes())[2]
+
+
+def extension_by(secret: np.ndarray) -> tuple[ExtensionReceiver, ExtensionSender]:
+    """The same by the sender's ``secret``, bool (128,)."""
+    _, seeds, pairs = _transferred((~secret).tobytes())
+    return ExtensionReceiver(pairs), ExtensionSender(secret, seeds)
 
 
 def secret_of(party: int) -> np.ndarray:

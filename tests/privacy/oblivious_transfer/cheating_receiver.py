@@ -1,8 +1,8 @@
-"""A receiver of extensions that chooses otherwise in one column, and hides it as far as it can."""
+"""A receiver of extensions that chooses otherwise for one group, and hides it as far as it can."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,22 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Tweaks,
     _columns,
 )
+from fedmq.privacy.oblivious_transfer.seeds import GROUP_BITS
 
 
-@dataclass(frozen=True, eq=False)
 class CheatingReceiver(ExtensionReceiver):
-    """It turns the first choice in ``column`` of its extension number ``extension``, from 0 on."""
+    """It turns the first choice of the group of ``column`` in one extension.
 
-    extension: int
-    column: int
-    sent: list[int] = field(default_factory=list)
-    """How many choices each extension had until now."""
+    That is number ``extension``, from 0 on. It guesses that no bit of that group is set in the
+    sender's secret: hashes are as if it were honest.
+    """
+
+    def __init__(self, pairs: NDArray[np.uint8], extension: int, column: int) -> None:
+        super().__init__(pairs)
+        self.extension = extension
+        self.column = column
+        self.sent: list[int] = []
+        """How many choices each extension had until now."""
 
     def extend(
         self, choices: NDArray[np.bool_], tweaks: Tweaks
@@ -34,9 +40,14 @@ class CheatingReceiver(ExtensionReceiver):
         if len(self.sent) - 1 != self.extension:
             return message, rows
         width = message.columns.shape[1]
-        kept, others = (_columns(self.pairs[:, seed], purpose, width) for seed in (0, 1))
-        packed = (message.columns ^ kept ^ others)[:1]
+        kept, totals = _columns(self._seeds, self._sums, purpose, width)
+        packed = (message.columns ^ totals)[:1]
         columns = message.columns.copy()
-        columns[self.column, 0] ^= 0x80
+        columns[self.column // GROUP_BITS, 0] ^= 0x80
         compressed = LinearHash(columns, purpose)
-        return Extended(columns, compressed(packed)[0], compressed(kept)), rows
+        return replace(
+            message,
+            columns=columns,
+            choice_hash=compressed(packed)[0],
+            column_hashes=compressed(kept),
+        ), rows

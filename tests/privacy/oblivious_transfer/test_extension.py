@@ -16,6 +16,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Tweaks,
     draw_choices,
 )
+from fedmq.privacy.oblivious_transfer.seeds import GROUP_BITS, GROUPS
 from tests.privacy.oblivious_transfer.base import CHOICES, base, extension
 
 COUNT = 1001
@@ -31,17 +32,26 @@ def received(message: Extended, count: int = COUNT, start: int = 0) -> np.ndarra
     return extension()[1].extend(message, count, Tweaks(start, start + count))
 
 
-def checked(columns: np.ndarray, choices: np.ndarray, kept: np.ndarray) -> Extended:
-    """What a receiver would send that computes its hashes of these columns as if it were honest."""
-    compressed = LinearHash(columns, f"0 {COUNT}")
-    return Extended(columns, compressed(choices[np.newaxis])[0], compressed(kept))
-
-
-def masks(seeds: np.ndarray, width: int) -> np.ndarray:
-    """The columns of one seed of each pair, as both sides expand them."""
+def expanded(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The receiver's columns and the totals of its groups."""
     from fedmq.privacy.oblivious_transfer.extension import _columns
 
-    return _columns(seeds, f"0 {COUNT}", width)
+    receiver = extension()[0]
+    return _columns(receiver._seeds, receiver._sums, f"0 {COUNT}", width)
+
+
+def checked(columns: np.ndarray) -> Extended:
+    """What a receiver would send that computes its hashes of these columns as if it were honest."""
+    honest, _ = sent()
+    kept, totals = expanded(columns.shape[1])
+    choices = (honest.columns ^ totals)[:1]
+    compressed = LinearHash(columns, f"0 {COUNT}")
+    return replace(
+        honest,
+        columns=columns,
+        choice_hash=compressed(choices)[0],
+        column_hashes=compressed(kept),
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 1001, 70_000])
@@ -82,35 +92,49 @@ def test_tweaks_are_spent() -> None:
         extension()[0].extend(CHOSEN, tweaks)
 
 
-@pytest.mark.parametrize("column", [0, 7, 64, 127])
-def test_a_receiver_that_chooses_otherwise_in_a_column_learns_that_bit_or_is_caught(
-    column: int,
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_a_receiver_that_chooses_otherwise_for_a_group_learns_its_bits_or_is_caught(
+    group: int,
 ) -> None:
-    """The selective failure that every such check leaves: one bit of the secret, at even odds."""
+    """The selective failure that every such check leaves: four bits, at odds of 1 to 15."""
     honest, _ = sent()
-    width = honest.columns.shape[1]
-    kept = masks(base()[2][:, 0], width)
-    choices = (honest.columns ^ kept ^ masks(base()[2][:, 1], width))[0]
     wrong = honest.columns.copy()
-    wrong[column, 5] ^= 1
-    message = checked(wrong, choices, kept)
-    if CHOICES[column]:
+    wrong[group, 5] ^= 1
+    if CHOICES.reshape(GROUPS, GROUP_BITS)[group].any():
         with pytest.raises(MessageError, match=DIFFERENT_CHOICES):
-            received(message)
+            received(checked(wrong))
     else:
-        received(message)
-    assert received(checked(honest.columns, choices, kept)).shape == (COUNT, 2)
+        received(checked(wrong))
+    assert received(checked(honest.columns)).shape == (COUNT, 2)
 
 
-def test_a_receiver_that_chooses_otherwise_in_many_columns_is_caught() -> None:
+def test_a_receiver_that_chooses_otherwise_for_many_groups_is_caught() -> None:
     honest, _ = sent()
-    width = honest.columns.shape[1]
-    kept = masks(base()[2][:, 0], width)
-    choices = (honest.columns ^ kept ^ masks(base()[2][:, 1], width))[0]
     wrong = honest.columns.copy()
     wrong[::2, 5] ^= 1
     with pytest.raises(MessageError, match=DIFFERENT_CHOICES):
-        received(checked(wrong, choices, kept))
+        received(checked(wrong))
+
+
+@pytest.mark.parametrize(("place", "side"), [(0, 0), (0, 1), (127, 0), (127, 1)])
+def test_sums_that_are_not_those_of_one_tree_are_noticed_if_they_are_read(
+    place: int, side: int
+) -> None:
+    message, _ = sent()
+    sums = message.sums.copy()
+    sums[place, side, 3] ^= 1
+    read = side == int(not CHOICES[place])
+    with pytest.raises(MessageError, match="one tree" if read else DIFFERENT_CHOICES):
+        received(replace(message, sums=sums))
+
+
+def test_a_proof_of_another_tree_is_noticed() -> None:
+    message, _ = sent()
+    for part in (0, 1):
+        proof = message.proof.copy()
+        proof[5, part, 0] ^= 1
+        with pytest.raises(MessageError, match="one tree"):
+            received(replace(message, proof=proof))
 
 
 @pytest.mark.parametrize("name", ["columns", "choice_hash", "column_hashes"])
@@ -126,8 +150,8 @@ def test_a_bit_that_is_turned_on_the_way_is_noticed(name: str) -> None:
     ("name", "value"),
     [
         ("columns", None),
-        ("columns", np.zeros((TRANSFERS, 141), np.uint8)),
-        ("columns", np.zeros((TRANSFERS, 142), np.int8)),
+        ("columns", np.zeros((GROUPS, 141), np.uint8)),
+        ("columns", np.zeros((GROUPS, 142), np.int8)),
         ("choice_hash", np.zeros(15, np.uint8)),
         ("column_hashes", np.zeros((127, 16), np.uint8)),
     ],

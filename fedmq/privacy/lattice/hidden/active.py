@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,26 +26,27 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, garbler_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.filter import KnownNode, NodeFactors, Precision, Unfit
+from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field
-from fedmq.privacy.lattice.hidden.steps import (
-    choose_carries,
-    choose_labels,
-    choose_squares,
-    close_evaluation,
-    close_link,
-    computed,
-    evaluated,
-    follow,
-)
+from fedmq.privacy.lattice.hidden.talk import evaluate_level
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
+    ChooseAhead,
+    ChosenSeeds,
     MakeOffer,
     OfferedSeeds,
+    check_elements,
 )
-from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
-from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
+from fedmq.privacy.oblivious_transfer.extension import (
+    ExtensionReceiver,
+    ExtensionSender,
+    Permutation,
+    Tweaks,
+    draw_choices,
+)
+from fedmq.privacy.plan import Compute, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenActive"]
@@ -55,10 +58,16 @@ class HiddenActive(HidesSums):
     def __init__(self, source: ActiveShares) -> None:
         self._source = source
         self._circuit_seed = fresh_seed()
+        self._back_secret, self._back_seed = draw_choices(fresh_seed()), fresh_seed()
+        self._back_choices: NDArray[np.uint8]
         self._receivers: dict[str, ExtensionReceiver] = {}
         self._tweaks: dict[str, Tweaks] = {}
+        self._back: dict[str, BackTransfers[ExtensionSender]] = {}
+        self._offers: dict[str, NDArray[np.uint8]] = {}
+        self.filtering = Filtering()
         self._field: Field
         self._permutation: Permutation
+        self._gradients: NDArray[np.int64]
         self._scale: FixedPoint
         self._params: TrainParams
 
@@ -74,7 +83,13 @@ class HiddenActive(HidesSums):
 
     def open(self) -> Plan[Values]:
         public = yield from self._source.open()
-        [public["circuits"]] = yield Compute([MakeOffer(self._circuit_seed)])
+        public["circuits"], public["back"] = yield Compute(
+            [
+                MakeOffer(self._circuit_seed),
+                ChooseAhead(~self._back_secret, self._back_seed),
+            ]
+        )
+        self._back_choices = public["back"]
         return public
 
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
@@ -82,17 +97,31 @@ class HiddenActive(HidesSums):
             raise MessageError(f"{peer} sent nothing before the first tree")
         # Separate base transfers: those of directions are unchecked, and may disclose the sender's
         # secret.
-        step = OfferedSeeds(pieces[0].get("circuits"), self._circuit_seed)
-        [pairs] = yield Compute([step])
+        offer = check_elements(pieces[0].get("back"), 2)
+        pairs, seeds = yield Compute(
+            [
+                OfferedSeeds(pieces[0].get("circuits"), self._circuit_seed),
+                ChosenSeeds(offer, self._back_choices, ~self._back_secret, self._back_seed),
+            ]
+        )
         self._receivers[peer], self._tweaks[peer] = ExtensionReceiver(pairs), Tweaks()
+        # All peers know the same choices: with equal offers, two could read more than one alone.
+        if any(np.array_equal(offer, known) for known in self._offers.values()):
+            raise MessageError(f"{peer} offers transfers as another party does")
+        self._offers[peer] = offer
+        permutation = Permutation(self._source.public_seed + offer.tobytes())
+        sender = ExtensionSender(self._back_secret, seeds)
+        self._back[peer] = BackTransfers(sender, permutation, Tweaks())
         yield from self._source.setup(peer, pieces)
 
     def largest_setup(self, candidates: int) -> SizeLimit:
         largest = self._source.largest_setup(candidates)
-        return SizeLimit(max(1, largest.pieces), largest.bytes + TRANSFERS * ELEMENT_BYTES)
+        own = (TRANSFERS + 2) * ELEMENT_BYTES
+        return SizeLimit(max(1, largest.pieces), largest.bytes + own)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._scale, self._params = gradients.scale, gradients.params
+        self._gradients = gradients.pairs
         return self._source.broadcast(gradients)
 
     def prepare(self) -> Sequence[Plan[None]]:
@@ -116,43 +145,55 @@ class HiddenActive(HidesSums):
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
         inputs = NodeInputs.of(totals, best, self._scale, self._params, self._field)
+        nodes = len(comparison.nodes)
         evaluator = LevelEvaluator(
             self._field,
             np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
             inputs,
+            self._factors(comparison) if self.filtering.goes_on else [None] * nodes,
             self._receivers[peer],
             self._permutation,
             self._tweaks[peer],
+            self._back[peer],
             comparison.place,
         )
-        first, level = comparison.nodes[0], evaluator.level
-        yield Reply(first, pieces_of())  # both sides take tweaks in this order
-        evaluator, made = yield from computed(choose_carries, evaluator)
-        for step in (choose_squares, choose_labels):
-            parcel = yield Exchange(pieces_of(*made))
-            evaluator, made = yield from computed(step, evaluator, parcel)
-        yield Reply(first, pieces_of(*made))
-        gains = yield from evaluated(evaluator, first)
-        parcel = yield Exchange()
-        evaluator, _ = yield from computed(close_evaluation, evaluator, parcel, gains)
-        if not level.place.is_first:
-            evaluator, made = yield from computed(follow, evaluator, (yield Handed()))
-            parcel = yield Exchange(pieces_of(*made))
-            evaluator, _ = yield from computed(close_link, evaluator, parcel)
-        owners = yield from _owners(evaluator, first)
-        won: NDArray[np.bool_] = owners == level.place.number
-        yield Reply(first, pieces_of(evaluator.claim(won)))
+        won, crowded = yield from evaluate_level(evaluator, comparison.nodes[0])
+        self.filtering.count(nodes, int(crowded.sum()))
         return won
 
+    def _factors(self, comparison: Comparison) -> list[NodeFactors | None]:
+        """What the active party chooses for each node; None where the filter does not fit it."""
+        scale, precision = self._scale, Precision.of(self._field)
+        reg_lambda = round(math.ldexp(float(np.float32(self._params.reg_lambda)), scale.h_bits))
+        found: list[NodeFactors | None] = []
+        for rows, total, best in zip(
+            comparison.rows, comparison.totals, comparison.best, strict=True
+        ):
+            known = KnownNode.of(self._gradients[rows], total, float(best), reg_lambda)
+            try:
+                found.append(NodeFactors.of(known, precision, scale, self._params))
+            except Unfit:
+                found.append(None)
+        return found
 
-def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
-    """The winner of each node: the last party's plan tells the first one's, and so on."""
-    place, nodes = evaluator.level.place, evaluator.level.nodes
-    if place.is_last:
-        owners = evaluator.owners()
-    else:
-        yield HandOn(first, pieces_of(np.packbits(evaluator.leader())))
-        owners = Unpacked((yield Handed())).take(np.int64, (nodes,))
-    if place.parties > 1 and place.number != place.parties - 1:
-        yield HandOn(first, pieces_of(owners))
-    return owners
+
+@dataclass(slots=True)
+class Filtering:
+    """How many nodes the filter found crowded, and whether it goes on.
+
+    A passive party that garbles to cheat may learn a bit of its choice by each of them. So it ends
+    for the session where they are more than 3 % and three; gains are then computed of all
+    candidates.
+    """
+
+    nodes: int = 0
+    crowded: int = 0
+
+    def count(self, nodes: int, crowded: int) -> None:
+        """Count the nodes of a level."""
+        self.nodes += nodes
+        self.crowded += crowded
+
+    @property
+    def goes_on(self) -> bool:
+        return self.crowded <= 3 + 0.03 * self.nodes

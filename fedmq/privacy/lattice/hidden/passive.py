@@ -18,26 +18,18 @@ from fedmq.privacy.engine import (
     SizeLimit,
 )
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import HiddenLevel, Unpacked, evaluator_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, evaluator_bytes
 from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares
-from fedmq.privacy.lattice.hidden.steps import (
-    close_garbling,
-    computed,
-    garble_link,
-    garbled,
-    offer_carries,
-    offer_squares,
-    take_labels,
-)
-from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
+from fedmq.privacy.lattice.hidden.talk import garble_level
+from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.extension import (
-    BLOCK_WORDS,
+    ExtensionReceiver,
     ExtensionSender,
     Permutation,
     Tweaks,
     draw_choices,
 )
-from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
+from fedmq.privacy.plan import Compute, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenPassive"]
@@ -46,15 +38,23 @@ __all__ = ["HiddenPassive"]
 class HiddenPassive(PassiveHidesSums):
     """The passive party's half where sums are hidden; the half ``source`` keeps shares of them.
 
-    ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits.
+    ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits, and ``back_choices`` uint8
+    (128, 256) those in which this party chooses.
     """
 
-    def __init__(self, source: PassiveShares, circuit_offer: NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        source: PassiveShares,
+        circuit_offer: NDArray[np.uint8],
+        back_choices: NDArray[np.uint8],
+    ) -> None:
         self._source = source
         self._circuit_offer = circuit_offer
+        self._back_choices = back_choices
         self._permutation = Permutation(source.public_seed)
         self._tweaks = Tweaks()
         self._sender: ExtensionSender
+        self._back: BackTransfers[ExtensionReceiver]
         self._field: Field
 
     def start_session(
@@ -71,12 +71,19 @@ class HiddenPassive(PassiveHidesSums):
 
     def setup(self) -> Plan[Sequence[Values]]:
         # Fresh in each attempt, as its tweaks are.
-        choices = draw_choices(fresh_seed())
-        step = ChooseSeeds(self._circuit_offer, choices, fresh_seed())
-        [(chosen, seeds)] = yield Compute([step])
-        self._sender = ExtensionSender(choices, seeds)
+        secret, own = draw_choices(fresh_seed()), fresh_seed()
+        (chosen, seeds), back, pairs = yield Compute(
+            [
+                ChooseSeeds(self._circuit_offer, ~secret, fresh_seed()),
+                MakeOffer(own, ahead=True),
+                OfferedSeeds(self._back_choices, own, ahead=True),
+            ]
+        )
+        self._sender = ExtensionSender(secret, seeds)
+        permutation = Permutation(self._source.public_seed + back.tobytes())
+        self._back = BackTransfers(ExtensionReceiver(pairs), permutation, Tweaks())
         first, *others = (yield from self._source.setup()) or ({},)
-        return [{**first, "circuits": chosen}, *others]
+        return [{**first, "circuits": chosen, "back": back}, *others]
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
         self._source.start_tree(tree, candidates)
@@ -121,25 +128,7 @@ class HiddenPassive(PassiveHidesSums):
             self._sender,
             self._permutation,
             self._tweaks,
-            fresh_seed(),
+            self._back,
             place,
         )
-        first, level = nodes[0], garbler.level
-        parcel = yield Exchange()
-        for step in (offer_carries, offer_squares):
-            garbler, made = yield from computed(step, garbler, parcel)
-            parcel = yield Exchange(pieces_of(*made))
-        garbler, _ = yield from computed(take_labels, garbler, parcel)
-        gains = yield from garbled(garbler, first)
-        garbler, made = yield from computed(close_garbling, garbler, (), gains)
-        if not place.is_first:
-            choices = yield Exchange(pieces_of(*made))
-            garbler, made = yield from computed(garble_link, garbler, choices, (yield Handed()))
-        yield Reply(first, pieces_of(*made))
-        if not place.is_last:
-            yield HandOn(first, pieces_of(np.packbits(garbler.handed())))
-        claim = Unpacked((yield Exchange()))
-        bits = 1 + max(level.candidates - 1, 0).bit_length()
-        winners = garbler.winners(claim.take(np.uint64, (bits, level.nodes, BLOCK_WORDS)))
-        claim.end()
-        return winners
+        return garble_level(garbler, nodes[0])

@@ -7,103 +7,101 @@ side holds many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels
-from fedmq.privacy.lattice.hidden.circuits import taken_bits
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.gains import EvaluateGains, EvaluateMore, stretches_of
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import (
-    HiddenLevel,
-    Unpacked,
-    bits_in,
-    extensions_in,
-    extensions_of,
-    pieces_of,
+from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
+from fedmq.privacy.lattice.hidden.sides import Made
+from fedmq.privacy.lattice.hidden.stages import (
+    EvaluateBatch,
+    EvaluateMore,
+    EvaluatorStage,
+    GarbleMore,
+    GarblerStage,
 )
-from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS
 from fedmq.privacy.plan import PARCELS_AHEAD, Compute, Exchange, Plan, Reply, Values
 
-__all__ = [
-    "LevelStep",
-    "choose_carries",
-    "choose_labels",
-    "choose_squares",
-    "close_evaluation",
-    "close_garbling",
-    "close_link",
-    "computed",
-    "evaluated",
-    "follow",
-    "garble_link",
-    "garbled",
-    "offer_carries",
-    "offer_squares",
-    "take_labels",
-]
+__all__ = ["LevelStep", "computed", "evaluated", "garbled"]
 
 _SIDE_BY_SIDE = 2  # batches
 
+Outputs = Mapping[str, Labels]
 
-def garbled(garbler: LevelGarbler, first: int) -> Plan[list[Labels]]:
-    """Send all batches, in a talk about node ``first``; labels of their gains.
+
+def garbled(stages: Sequence[GarblerStage], first: int) -> Plan[list[Outputs]]:
+    """Send all batches of ``stages``, in a talk about node ``first``; labels of their outputs.
 
     The parcel that follows them may leave at once.
     """
-    gains: list[Labels] = []
+    found: list[list[Outputs]] = [[] for _ in stages]
     sent = 0
-    for group in _groups(garbler.level):
-        made = yield Compute([garbler.batch(batch) for batch in group])
+    for group in _groups(stages):
+        made = yield Compute([stages[number].batch(batch) for number, batch in group])
         under_way: list[Garbling] = [garbling for _, garbling in made]
         while made:
             for parcel, _ in made:
                 yield from _asked_for(sent)
                 yield Reply(first, pieces_of(parcel))
                 sent += 1
-            numbers = _unfinished(under_way)
-            made = yield Compute([garbler.more(under_way[number]) for number in numbers])
-            for number, (_, garbling) in zip(numbers, made, strict=True):
-                under_way[number] = garbling
-        gains += [garbling.outputs["gain"] for garbling in under_way]
+            missing = _unfinished(under_way)
+            made = yield Compute(
+                [
+                    GarbleMore(stages[group[place][0]].stage.circuit, under_way[place])
+                    for place in missing
+                ]
+            )
+            for place, (_, garbling) in zip(missing, made, strict=True):
+                under_way[place] = garbling
+        for (number, _), garbling in zip(group, under_way, strict=True):
+            found[number].append(garbling.outputs)
     yield from _asked_for(sent)
-    return gains
+    return [_joined(outputs) for outputs in found]
 
 
-def evaluated(evaluator: LevelEvaluator, first: int) -> Plan[list[Labels]]:
-    """Evaluate all batches as they come; labels of their gains. Another parcel follows them."""
-    gains: list[Labels] = []
-    unasked = stretches_of(evaluator.level) + 1 - PARCELS_AHEAD
-    for group in _groups(evaluator.level):
+def evaluated(stages: Sequence[EvaluatorStage], first: int) -> Plan[list[Outputs]]:
+    """Evaluate all batches as they come; labels of their outputs. Another parcel follows them."""
+    found: list[list[Outputs]] = [[] for _ in stages]
+    unasked = sum(half.stage.stretches for half in stages) + 1 - PARCELS_AHEAD
+    for group in _groups(stages):
         under_way: list[Evaluation] = []
-        numbers = list(range(len(group)))
-        while numbers:
-            steps: list[EvaluateGains | EvaluateMore] = []
-            for number in numbers:
+        missing = list(range(len(group)))
+        while missing:
+            steps: list[EvaluateBatch | EvaluateMore] = []
+            for place in missing:
                 parcel = yield Exchange()
                 if unasked > 0:
                     yield Reply(first, pieces_of())
                     unasked -= 1
+                number, batch = group[place]
                 if under_way:
-                    steps.append(evaluator.more(under_way[number], parcel))
+                    circuit = stages[number].stage.circuit
+                    steps.append(EvaluateMore(circuit, under_way[place], parcel))
                 else:
-                    steps.append(evaluator.batch(group[number], parcel))
-            found = yield Compute(steps)
-            under_way = under_way or list(found)
-            for number, evaluation in zip(numbers, found, strict=True):
-                under_way[number] = evaluation
-            numbers = _unfinished(under_way)
-        gains += [evaluation.outputs["gain"] for evaluation in under_way]
-    return gains
+                    steps.append(stages[number].batch(batch, parcel))
+            evaluations = yield Compute(steps)
+            under_way = under_way or list(evaluations)
+            for place, evaluation in zip(missing, evaluations, strict=True):
+                under_way[place] = evaluation
+            missing = _unfinished(under_way)
+        for (number, _), evaluation in zip(group, under_way, strict=True):
+            found[number].append(evaluation.outputs)
+    return [_joined(outputs) for outputs in found]
 
 
-def _groups(level: HiddenLevel) -> Iterator[list[slice]]:
-    batches = list(level.batches())
+def _groups(
+    stages: Sequence[GarblerStage] | Sequence[EvaluatorStage],
+) -> Iterator[list[tuple[int, slice]]]:
+    """Batches by the number of their stage, as many as are made side by side."""
+    of_stages = [half.stage for half in stages]
+    batches = [
+        (number, batch) for number, stage in enumerate(of_stages) for batch in stage.batches()
+    ]
     for start in range(0, len(batches), _SIDE_BY_SIDE):
         yield batches[start : start + _SIDE_BY_SIDE]
 
@@ -119,6 +117,11 @@ def _asked_for(sent: int) -> Plan[None]:
         yield Exchange()
 
 
+def _joined(outputs: Sequence[Outputs]) -> Outputs:
+    """The labels of all instances."""
+    return {name: np.concatenate([batch[name] for batch in outputs], axis=1) for name in outputs[0]}
+
+
 # What does each half compute between two parcels? A method of it, from bytes to bytes.
 #
 # A half travels to a worker process, and returns with its new state.
@@ -126,13 +129,10 @@ def _asked_for(sent: int) -> Plan[None]:
 
 Half = TypeVar("Half", LevelEvaluator, LevelGarbler)
 
-Made = Sequence[NDArray[Any]]
-"""The arrays of the next parcel."""
-
 
 @dataclass(frozen=True, eq=False)
 class LevelStep(Generic[Half]):
-    """The half behind ``step``, and the arrays of its next parcel.
+    """The half behind ``step``, a method of it, and the arrays of its next parcel.
 
     Raises `MessageError` for a malformed ``parcel`` of the other half, or transfers that were not
     the same in all columns.
@@ -158,76 +158,3 @@ def computed(
     [behind] = yield Compute([LevelStep(step, half, parcel, more)])
     found: tuple[Half, Made] = behind
     return found
-
-
-def choose_carries(evaluator: LevelEvaluator, _: Unpacked) -> Made:
-    """The active party's first parcel after the opening one."""
-    return list(extensions_of(evaluator.choose_carries()))
-
-
-def offer_carries(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """The passive party's answer."""
-    [sent] = extensions_in(parcel, garbler.level.carry_transfers)
-    return [garbler.offer_carries(sent)]
-
-
-def choose_squares(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """The active party's second parcel."""
-    carries = parcel.take(np.uint64, (evaluator.level.carry_transfers, 1, BLOCK_WORDS))
-    parcel.end()
-    return list(extensions_of(*evaluator.choose_squares(carries)))
-
-
-def offer_squares(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """The passive party's answer."""
-    level = garbler.level
-    sent = extensions_in(parcel, level.share_transfers, level.total_transfers)
-    return garbler.offer_squares(*sent)
-
-
-def choose_labels(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """The active party's third parcel."""
-    level = evaluator.level
-    cross = parcel.take(np.uint64, (level.share_transfers, 1, BLOCK_WORDS))
-    totals = parcel.take(np.uint64, (level.total_transfers, level.candidates, BLOCK_WORDS))
-    parcel.end()
-    return list(extensions_of(*evaluator.choose_labels(cross, totals)))
-
-
-def take_labels(garbler: LevelGarbler, parcel: Unpacked) -> Made:
-    """Take the labels that the passive party garbles with; the batches follow."""
-    level = garbler.level
-    garbler.take_labels(*extensions_in(parcel, level.candidate_labels, level.node_labels))
-    return ()
-
-
-def close_garbling(garbler: LevelGarbler, _: Unpacked, gains: Sequence[Labels]) -> Made:
-    """The parcel after all batches."""
-    return list(garbler.close(gains))
-
-
-def close_evaluation(evaluator: LevelEvaluator, parcel: Unpacked, gains: Sequence[Labels]) -> Made:
-    """Finish all batches on the active party's side; send nothing."""
-    evaluator.close(gains, parcel)
-    return ()
-
-
-def follow(evaluator: LevelEvaluator, handed: Unpacked) -> Made:
-    """The fourth parcel of the active party, by its shares of the best so far."""
-    place, nodes = evaluator.level.place, evaluator.level.nodes
-    leader = bits_in(handed, (sum(taken_bits(place).values()), nodes))
-    return list(extensions_of(evaluator.follow(leader)))
-
-
-def garble_link(garbler: LevelGarbler, parcel: Unpacked, handed: Sequence[Values]) -> Made:
-    """The passive party's answer, by the ``handed`` shares of the best so far."""
-    level = garbler.level
-    [taken] = extensions_in(parcel, level.taken_labels)
-    share = bits_in(Unpacked(handed), (sum(taken_bits(level.place).values()), level.nodes))
-    return list(garbler.follow(taken, share))
-
-
-def close_link(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
-    """Finish the link on the active party's side; send nothing."""
-    evaluator.close_link(parcel)
-    return ()

@@ -18,13 +18,17 @@ SQUARED = "squared error"
 
 @dataclass(frozen=True, eq=False)
 class DrawnLevel:
-    """``left`` int64 (nodes, candidates, 2) and ``totals`` int64 (nodes, 2) on one scale."""
+    """``left`` int64 (nodes, candidates, 2) and ``totals`` int64 (nodes, 2) on one scale.
+
+    ``pairs``: g and h of each node's rows, int64 (rows, 2).
+    """
 
     left: np.ndarray
     totals: np.ndarray
     scale: FixedPoint
     params: TrainParams
     field: Field
+    pairs: tuple[np.ndarray, ...]
 
     @classmethod
     def of(
@@ -35,7 +39,7 @@ class DrawnLevel:
         rows: int = 4000,
         objective: str = LOGISTIC,
         gradient_bits: int | None = None,
-        **params: float,
+        **params: float | str,
     ) -> DrawnLevel:
         """Rows fall into nodes; a candidate takes the first rows of one of a few orders."""
         floats = gradients(random, rows, objective)
@@ -47,8 +51,10 @@ class DrawnLevel:
             pairs = scale.round_by_lot(floats, random.random(floats.shape))
         left = np.empty((nodes, candidates, 2), np.int64)
         totals = np.empty((nodes, 2), np.int64)
+        of_nodes = []
         for node in range(nodes):
             own = pairs[random.random(rows) < random.choice([1, 0.5, 0.05])]
+            of_nodes.append(own)
             totals[node] = own.sum(axis=0)
             for start in range(0, candidates, 100):
                 order = random.permutation(len(own))
@@ -59,7 +65,8 @@ class DrawnLevel:
                 picked = random.integers(0, len(running), stop - start)
                 left[node, start:stop] = running[picked]
         field = Field(scale.value_bits + max(rows - 1, 1).bit_length() + 2)
-        return cls(left, totals, scale, TrainParams(**params, xgboost_arithmetic=OLDEST), field)
+        arithmetic = {"xgboost_arithmetic": OLDEST, **params}
+        return cls(left, totals, scale, TrainParams(**arithmetic), field, tuple(of_nodes))
 
     @property
     def gains(self) -> np.ndarray:

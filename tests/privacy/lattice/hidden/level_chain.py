@@ -9,11 +9,17 @@ from types import MappingProxyType
 import numpy as np
 
 from fedmq.privacy.engine import Place
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs, taken_bits
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.filter import Precision
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
+from fedmq.privacy.lattice.hidden.level import BackTransfers
+from fedmq.privacy.lattice.hidden.parcels import Unpacked, packed_bits, pieces_of, take_bits
+from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_links
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
+from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all
+from tests.privacy.lattice.hidden.filtered import factors_of
 from tests.privacy.oblivious_transfer.base import extension_of
 
 
@@ -32,7 +38,7 @@ class ToldChain:
 
     owners: list[int]
     parties: list[ToldParty]
-    received: list[list[np.ndarray]]
+    received: list[list[Parcel]]
     """What the active party received of each passive party."""
     leaders: list[np.ndarray]
     """The active party's shares of the best so far, behind each link but the last one."""
@@ -68,14 +74,26 @@ def halves(
     for place, level in zip(chain, levels, strict=True):
         own, other = level.shares(random)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
+        factors = factors_of(level, to_beat, Precision.of(level.field))
         receiver, sender = extension_of(place.number)
         receiver = receivers.get(place.number, receiver)
-        public = Permutation(b"public %d" % place.number)
+        back_receiver, back_sender = extension_of(10 + place.number)
+        public, back = (Permutation(name + b"%d" % place.number) for name in (b"public", b"back"))
         evaluators.append(
-            LevelEvaluator(level.field, own, inputs, receiver, public, Tweaks(), place)
+            LevelEvaluator(
+                level.field,
+                own,
+                inputs,
+                factors,
+                receiver,
+                public,
+                Tweaks(),
+                BackTransfers(back_sender, back, Tweaks()),
+                place,
+            )
         )
-        labels = b"labels" + bytes([place.number]) * 26
-        garblers.append(LevelGarbler(level.field, other, sender, public, Tweaks(), labels, place))
+        chooses = BackTransfers(back_receiver, back, Tweaks())
+        garblers.append(LevelGarbler(level.field, other, sender, public, Tweaks(), chooses, place))
     return evaluators, garblers
 
 
@@ -91,44 +109,53 @@ def run(
     parties = [ToldParty(handed=share) for share in (None, *handed)]
     owners = evaluators[-1].owners()
     for number, party in enumerate(parties, start=1):
-        claim = evaluators[number - 1].claim(owners == number)
-        won, index = garblers[number - 1].winners(claim)
+        won, index = claimed(garblers[number - 1], evaluators[number - 1].claim(owners == number))
         party.won, party.index = won.tolist(), index.tolist()
     return ToldChain(owners.tolist(), parties, received, leaders)
+
+
+def claimed(garbler: LevelGarbler, claim: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a passive party makes of a claim."""
+    return garbler.winners(Unpacked(pieces_of(claim)))
 
 
 def linked(
     evaluators: Sequence[LevelEvaluator],
     garblers: Sequence[LevelGarbler],
     hand_on: Callable[[int, np.ndarray], np.ndarray] = lambda _, share: share,
-) -> tuple[list[list[np.ndarray]], list[np.ndarray], list[np.ndarray]]:
+) -> tuple[list[list[Parcel]], list[np.ndarray], list[np.ndarray]]:
     """What the active party received, and both shares of the best behind all links but the last.
 
     ``hand_on``: what a party makes of its share, by its number from 0 on.
     """
-    pairs = list(zip(evaluators, garblers, strict=True))
-    received = [until_the_link(*pair) for pair in pairs]
-    leaders, handed = [], []
-    for number, (evaluator, garbler) in enumerate(pairs[1:]):
-        leaders.append(evaluators[number].leader())
-        handed.append(hand_on(number, garblers[number].handed()))
-        message = evaluator.follow(leaders[-1])
-        received[number + 1] += _taken(evaluator, garbler.follow(message, handed[-1]))
-    return received, leaders, handed
+    pairs = [_pair(*pair) for pair in zip(evaluators, garblers, strict=True)]
+    handed: list[np.ndarray] = []
+    for number, (active, passive) in enumerate(pairs):
+        following, follower = pairs[(number + 1) % len(pairs)]
+        active.hand_on = following.handed.append
+        level = garblers[number].level
+        bits = sum(taken_bits(Place(number + 2, len(pairs) + 1)).values())
+
+        def altered(
+            parcel: Parcel,
+            number: int = number,
+            shape: tuple[int, int] = (bits, level.nodes),
+            follower: Running = follower,
+        ) -> None:
+            share = hand_on(number, take_bits(Unpacked(parcel), shape))
+            handed.append(share)
+            follower.handed.append(pieces_of(packed_bits(share)))
+
+        passive.hand_on = altered
+    received = [pair[0].heard for pair in pairs]
+    run_all(one for pair in pairs for one in pair)
+    return received, [evaluator.leader() for evaluator in evaluators[:-1]], handed
 
 
-def until_the_link(evaluator: LevelEvaluator, garbler: LevelGarbler) -> list[np.ndarray]:
-    """What the active party receives; the first party's link is with it."""
-    carries = garbler.offer_carries(evaluator.choose_carries())
-    squares = garbler.offer_squares(*evaluator.choose_squares(carries))
-    labels = evaluator.choose_labels(*squares)
-    return [carries, *squares, *_taken(evaluator, garbler.pieces(*labels))]
-
-
-def _taken(evaluator: LevelEvaluator, pieces: Iterable[np.ndarray]) -> list[np.ndarray]:
-    taken = []
-    for piece in pieces:
-        evaluator.take(piece)
-        taken.append(piece)
-    assert not evaluator.awaits_piece
-    return taken
+def _pair(evaluator: LevelEvaluator, garbler: LevelGarbler) -> tuple[Running, Running]:
+    """The plans of both halves; the active party's claim comes to nothing."""
+    active = Running(evaluate_level(evaluator, 1))
+    passive = Running(garble_links(garbler, 1), active.hear)
+    passive.opened = False
+    active.send = passive.hear
+    return active, passive

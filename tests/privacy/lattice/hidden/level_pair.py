@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.filter import NodeFactors, Precision
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.oblivious_transfer.extension import Extended, Permutation, Tweaks
+from fedmq.privacy.lattice.hidden.level import BackTransfers
+from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_level
+from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.oblivious_transfer.base import extension
+from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all, size
+from tests.privacy.lattice.hidden.filtered import factors_of
+from tests.privacy.oblivious_transfer.base import extension, extension_of
 
 PERMUTATION = Permutation(b"public")
+BACK = Permutation(b"public back")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +33,14 @@ class Told:
     seen_won: list[bool]
     won: list[bool]
     index: list[int]
-    received: list[np.ndarray]
-    sent_bytes: int
-    claimed_bits: int
-    """That the passive party is told of each node."""
+    crowded: list[bool]
+    received: list[Parcel]
+    sent: list[Parcel]
+
+    @property
+    def bytes(self) -> int:
+        """All that goes both ways."""
+        return sum(map(size, [*self.received, *self.sent]))
 
 
 class LevelPair:
@@ -39,42 +48,66 @@ class LevelPair:
 
     def __init__(self) -> None:
         self.receiver, self.sender = extension()
+        back_receiver, back_sender = extension_of(9)
         self.tweaks = (Tweaks(), Tweaks())
+        self.back = (
+            BackTransfers(back_sender, BACK, Tweaks()),
+            BackTransfers(back_receiver, BACK, Tweaks()),
+        )
 
     def halves(
-        self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes
+        self,
+        level: DrawnLevel,
+        to_beat: np.ndarray,
+        seed: bytes = b"s" * 32,
+        factors: list[NodeFactors | None] | None = None,
     ) -> tuple[LevelEvaluator, LevelGarbler]:
+        """``factors``: None for those that fit."""
         own, other = drawn_shares(level, seed)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
+        if factors is None:
+            factors = factors_of(level, to_beat, Precision.of(level.field))
         evaluator = LevelEvaluator(
-            level.field, own, inputs, self.receiver, PERMUTATION, self.tweaks[0]
+            level.field,
+            own,
+            inputs,
+            factors,
+            self.receiver,
+            PERMUTATION,
+            self.tweaks[0],
+            self.back[0],
         )
-        garbler = LevelGarbler(level.field, other, self.sender, PERMUTATION, self.tweaks[1], seed)
+        garbler = LevelGarbler(
+            level.field, other, self.sender, PERMUTATION, self.tweaks[1], self.back[1]
+        )
         return evaluator, garbler
 
-    def run(self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes = b"s" * 32) -> Told:
-        evaluator, garbler = self.halves(level, to_beat, seed)
-        sent: list[Extended] = [evaluator.choose_carries()]
-        received = [garbler.offer_carries(sent[-1])]
-        sent += evaluator.choose_squares(received[-1])
-        received += garbler.offer_squares(*sent[-2:])
-        sent += evaluator.choose_labels(*received[-2:])
-        for piece in garbler.pieces(*sent[-2:]):
-            evaluator.take(piece)
-            received.append(piece)
-        seen_won, claimed = evaluator.winners()
-        won, index = garbler.winners(claimed)
-        size = sum(part.nbytes for message in sent for part in arrays(message))
+    def run(
+        self,
+        level: DrawnLevel,
+        to_beat: np.ndarray,
+        seed: bytes = b"s" * 32,
+        factors: list[NodeFactors | None] | None = None,
+    ) -> Told:
+        evaluator, garbler = self.halves(level, to_beat, seed, factors)
+        (seen, crowded), (won, index), received, sent = talked(evaluator, garbler)
         own, _ = drawn_shares(level, seed)
         return Told(
-            own, seen_won.tolist(), won.tolist(), index.tolist(), received, size, len(claimed)
+            own, seen.tolist(), won.tolist(), index.tolist(), crowded.tolist(), received, sent
         )
+
+
+def talked(
+    evaluator: LevelEvaluator, garbler: LevelGarbler
+) -> tuple[tuple, tuple, list[Parcel], list[Parcel]]:
+    """What both halves return, what the active party receives, and what it sends."""
+    active = Running(evaluate_level(evaluator, 1))
+    passive = Running(garble_level(garbler, 1), active.hear, opened=False)
+    active.send = passive.hear
+    active_result, passive_result = run_all([active, passive])
+    return active_result, passive_result, active.heard, passive.heard
 
 
 def drawn_shares(level: DrawnLevel, seed: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Of the active party, and of the passive party."""
     return level.shares(np.random.default_rng(list(seed)))
-
-
-def arrays(message: Extended) -> Iterator[np.ndarray]:
-    yield from (message.columns, message.choice_hash, message.column_hashes)

@@ -1,56 +1,91 @@
-"""What an active party receives of a level, made up by who knows no more than who won.
+"""What an active party receives of a level, made up by who knows no more than what it learns.
 
-Lindell, "How to Simulate It" (2017): what can be made up of the result alone tells no more than the
-result does. Of half gates and colours: Zahur, Rosulek and Evans, "Two Halves Make a Whole", 2015.
+That is who won, and which nodes were crowded. Lindell, "How to Simulate It" (2017): what can be
+made up of the result alone tells no more than the result does. Of half gates and colours: Zahur,
+Rosulek and Evans, "Two Halves Make a Whole", 2015.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
 
 import numpy as np
 
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.oblivious_transfer.extension import Tweaks
-from tests.privacy.lattice.hidden.level_pair import PERMUTATION
-from tests.privacy.oblivious_transfer.base import extension
-
-TRANSFERRED = 3  # arrays before labels and tables
+from fedmq.privacy.lattice.hidden.parcels import extension_arrays
+from fedmq.privacy.lattice.hidden.steps import LevelStep
+from fedmq.privacy.lattice.hidden.talk import evaluate_level
+from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Tweaks
+from fedmq.privacy.plan import Compute, Exchange
+from tests.privacy.lattice.hidden.driven import Parcel
 
 
 def made_up(
-    field: Field,
-    candidates: int,
-    inputs: NodeInputs,
+    evaluator: LevelEvaluator,
     won: Sequence[bool],
-    shapes: Sequence[tuple[int, ...]],
+    crowded: Sequence[bool],
+    sizes: Sequence[int],
+    chooser: ExtensionReceiver,
     seed: int,
-) -> tuple[Shares, list[np.ndarray]]:
-    """Shares of sums, and a message of each of ``shapes``; ``inputs`` are the active party's own.
+) -> tuple[list[bool], list[bool], list[Parcel]]:
+    """What the half concludes of parcels of ``sizes``, and the parcels.
 
-    All is random but the last piece: colours by which the result is ``won``.
+    All is random but colours, by which the result is ``won`` and ``crowded``, and an extension of
+    random choices, which ``chooser`` makes as any passive party does.
     """
     random = np.random.default_rng(seed)
-    shares = random.integers(0, 2**64, (len(won), candidates, 2), np.uint64) & field.mask
-    received = [random.integers(0, 2**64, shape, np.uint64) for shape in shapes]
-    received[-1] = np.zeros(shapes[-1], np.uint64)
-    shown = evaluated(field, shares, inputs, received)
-    received[-1][0] = np.array(shown) ^ np.array(won)
-    return shares, received
+    parcels = [[{"bytes": random.integers(0, 256, count, np.uint8)}] for count in sizes]
+    coming = iter(parcels)
+    plan = evaluate_level(evaluator, 1)
+    value: Any = None
+    last: Parcel = []
+    while True:
+        try:
+            step = plan.send(value)
+        except StopIteration as end:
+            seen, found = end.value
+            return seen.tolist(), found.tolist(), parcels
+        value = None
+        if isinstance(step, Exchange):
+            value = last = next(coming)
+        elif isinstance(step, Compute):
+            for computation in step.computations:
+                if isinstance(computation, LevelStep):
+                    _colour(computation, last, won, crowded)
+                    if computation.step is LevelEvaluator.begin_gains:
+                        _choose(computation.half, last, chooser, random)
+            value = [computation.run() for computation in step.computations]
 
 
-def evaluated(
-    field: Field, shares: Shares, inputs: NodeInputs, received: Sequence[np.ndarray]
-) -> list[bool]:
-    """Who won, by an active party that receives this."""
-    receiver, _ = extension()
-    evaluator = LevelEvaluator(field, shares, inputs, receiver, PERMUTATION, Tweaks())
-    evaluator.choose_carries()
-    evaluator.choose_squares(received[0])
-    evaluator.choose_labels(*received[1:TRANSFERRED])
-    for piece in received[TRANSFERRED:]:
-        evaluator.take(piece)
-    won: list[bool] = evaluator.winners()[0].tolist()
-    return won
+def _colour(
+    step: LevelStep[LevelEvaluator], parcel: Parcel, won: Sequence[bool], crowded: Sequence[bool]
+) -> None:
+    """Set the colours at the end of a parcel: of crowded nodes, or of owners."""
+    data = parcel[0]["bytes"] if parcel else np.empty(0, np.uint8)
+    if step.step is LevelEvaluator.close_filter:
+        colours = np.packbits(_tried(step).crowded ^ np.array(crowded))
+        data[len(data) - len(colours) :] ^= colours
+    elif step.step is LevelEvaluator.close:
+        shown = _tried(step).owners() == 1
+        data[len(data) - 8 * len(shown) :: 8] ^= (shown ^ np.array(won)).astype(np.uint8)
+
+
+def _choose(
+    half: LevelEvaluator, parcel: Parcel, chooser: ExtensionReceiver, random: np.random.Generator
+) -> None:
+    """Put choices among the active party's tables at the end of a parcel."""
+    assert half.filter is not None
+    few = half.filter.level.nodes - int(half.crowded.sum())
+    count = few * half.filter.level.slots * half.filter.level.index_bits
+    start = half._back.tweaks.start
+    sent, _ = chooser.extend(random.random(count) < 0.5, Tweaks(start, start + count))
+    message = np.concatenate([part.reshape(-1) for part in extension_arrays(sent)])
+    data = parcel[0]["bytes"]
+    data[len(data) - len(message) :] = message
+
+
+def _tried(step: LevelStep[LevelEvaluator]) -> LevelEvaluator:
+    half, _ = deepcopy(step).run()
+    return half

@@ -17,7 +17,7 @@ from fedmq.privacy.garbling.schedule import in_the_clear
 from fedmq.privacy.lattice.hidden.circuits import GAIN_BIAS, link_schedule
 from tests.how_often import examples
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.level_chain import ToldChain, divided, halves, run, until_the_link
+from tests.privacy.lattice.hidden.level_chain import ToldChain, divided, halves, linked, run
 from tests.privacy.lattice.hidden.test_level import NOTHING, drawn, own_gains
 
 NODES = 4
@@ -126,15 +126,11 @@ def test_a_party_that_does_not_win_is_told_nothing_but_that() -> None:
         assert not any(index for won, index in zip(party.won, party.index, strict=True) if not won)
 
 
-def test_shares_of_another_shape_are_refused() -> None:
+def test_shares_of_another_length_are_refused() -> None:
     level = drawn(1, 2)
-    (first, second), (_, garbler) = pairs = halves([level] * 2, own_gains(level, 0))
-    for evaluator, other in zip(*pairs, strict=True):
-        until_the_link(evaluator, other)
-    message = second.follow(first.leader())
-    for wrong in (None, np.zeros((32, 1), np.bool_), np.zeros((33, 1), np.uint8)):
-        with pytest.raises(MessageError, match="shares of the best candidates so far that are not"):
-            next(garbler.follow(message, wrong))
+    for wrong in (np.zeros((16, 1), np.bool_), np.zeros((60, 1), np.bool_)):
+        with pytest.raises(MessageError, match="which is too"):
+            linked(*halves([level] * 2, own_gains(level, 0)), hand_on=lambda *_, to=wrong: to)
 
 
 def test_how_many_ands_a_link_takes() -> None:

@@ -1,0 +1,323 @@
+"""How do both halves find fresh shares of a node's few candidates that may be the best?
+
+==========  ==================================================  ==================================
+way         what                                                made and taken by
+==========  ==================================================  ==================================
+A to k      choices of carries                                  ``choose_carries``
+k to A      numbers for them                                    ``offer_carries``
+A to k      choices of x and d; numbers                         ``choose_factors`` …
+A to k      choices of V and S; numbers                         ``choose_products`` …
+A to k      choices of labels; tables of quotients, in pieces   ``choose_labels``, ``take_labels``
+k to A      tables of the rest, colours of "more"               ``close``
+A to k      labels of "more", choices of indices                ``close``
+k to A      choices of indices, k's tables of shares            ``offer_entries``
+A to k      A's tables of shares                                ``offer_entries``, ``read_entries``
+==========  ==================================================  ==================================
+
+A node of which more candidates may be the best than there are slots goes another way. That bit both
+parties learn; the active party proves it by a label.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import MessageError
+from fedmq.privacy.garbling.half_gates import Labels, colours
+from fedmq.privacy.lattice.hidden.fetch import (
+    Places,
+    chosen_entries,
+    fresh_shares,
+    hidden_entries,
+    index_choices,
+    offered_entries,
+)
+from fedmq.privacy.lattice.hidden.filter import FilterLevel, NodeFactors
+from fedmq.privacy.lattice.hidden.parcels import (
+    Unpacked,
+    extension_arrays,
+    packed_bits,
+    take_bits,
+    take_extension,
+)
+from fedmq.privacy.lattice.hidden.products import (
+    Scaled,
+    carry_choices,
+    factor_choices,
+    joined_receiver,
+    joined_sender,
+    lifted,
+    offered_carries,
+    offered_factors,
+    offered_products,
+    own_scaled,
+    product_choices,
+    received_scaled,
+    sent_scaled,
+)
+from fedmq.privacy.lattice.hidden.quotient import (
+    chosen_slots,
+    quotient_inputs,
+    quotient_schedule,
+    threshold_bits,
+)
+from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.lattice.hidden.sides import Made, ReceiverSide, SenderSide, finished
+from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, GarblerStage, Stage
+from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, integers_of, wide
+from fedmq.privacy.oblivious_transfer.extension import (
+    BLOCK_WORDS,
+    ExtensionReceiver,
+    ExtensionSender,
+    Permutation,
+    Tweaks,
+)
+
+__all__ = ["FilterEvaluator", "FilterGarbler", "quotient_stage"]
+
+
+def quotient_stage(level: FilterLevel) -> Stage:
+    """The quotients of all candidates."""
+    return Stage(
+        partial(quotient_schedule, level.precision),
+        level.nodes,
+        level.candidates,
+        quotient_inputs(level.precision),
+        {"least weight": level.precision.weight_bits},
+    )
+
+
+class _Half:
+    """What both halves know of the slots."""
+
+    def __init__(self, level: FilterLevel, field: Field, shares: Shares) -> None:
+        self.level = level
+        self._field = field
+        self._shares = shares
+        self._sums: Wide
+        self._scaled: Scaled
+        self._to_beat: Labels
+        self._index: Labels
+        self._masks: Shares
+
+    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
+        """Rows of labels as those of candidates and of nodes; keeps those of what is to beat."""
+        level, of_candidates = self.level, sum(quotient_inputs(self.level.precision).values())
+        split = of_candidates * level.instances
+        by_node = rows[split:].reshape(-1, level.nodes, BLOCK_WORDS)
+        weight_bits = threshold_bits(level.precision)["least weight"]
+        self._to_beat = by_node[weight_bits:]
+        return rows[:split].reshape(-1, level.instances, BLOCK_WORDS), by_node[:weight_bits]
+
+    def index(self, few: NDArray[np.bool_]) -> Labels:
+        """Labels of the slots' indices in the nodes without more: (slots * bits, nodes, 2)."""
+        return np.ascontiguousarray(self._index[:, few])
+
+    def _places(self, few: NDArray[np.bool_]) -> Places:
+        """This party's shares of the slots' indices: colours."""
+        own = colours(self.index(few))
+        by_slot = own.reshape(self.level.slots, self.level.index_bits, -1)
+        return integers_of(by_slot.transpose(1, 2, 0))
+
+    def _tables(self, few: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        """Own tables of shares; draws the masks that are this party's part of fresh ones."""
+        places = self._places(few)
+        drawn = np.frombuffer(secrets.token_bytes(16 * places.size), "<u8")
+        self._masks = drawn.reshape(*places.shape, 2) & self._field.mask
+        bits = self.level.index_bits
+        return offered_entries(self._shares[few], places, self._masks, bits, self._field)
+
+
+class FilterGarbler(_Half):
+    """The passive party's half, of nodes that fit: ``shares`` uint64 (nodes, candidates, 2)."""
+
+    stage: GarblerStage
+
+    def __init__(self, level: FilterLevel, field: Field, shares: Shares) -> None:
+        super().__init__(level, field, shares)
+        self._joined: dict[str, NDArray[np.uint64]]
+        self._more: Labels
+        self._rows: NDArray[np.uint64]
+
+    def offer_carries(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self.level.precision
+        offered = offered_carries(self._shares, self._field, c)
+        own, message = side.offer_narrow(parcel, offered.numbers, offered.bits)
+        self._sums = lifted(self._shares, own, self._field, c, receives=False)
+        return [message]
+
+    def offer_factors(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self.level.precision
+        (own_x, x), (own_d, d) = (
+            side.offer_narrow(parcel, offered.numbers, offered.bits)
+            for offered in offered_factors(self._sums, c)
+        )
+        self._scaled = sent_scaled(self.level.nodes, own_x, own_d, c)
+        return [x, d]
+
+    def offer_products(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self.level.precision
+        (own_weights, weights), (own_squares, squares) = (
+            side.offer_narrow(parcel, offered.numbers, offered.bits)
+            for offered in offered_products(self._scaled, c)
+        )
+        self._joined = joined_sender(self._scaled, own_weights, own_squares, c)
+        return [weights, squares]
+
+    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
+        stage = quotient_stage(self.level)
+        other, by_node = self._parted(side.rows(parcel, self.level.labels))
+        bits = _bits(self._joined, stage)
+        tweaks = side.tweaks.take(stage.instances)
+        self.stage = GarblerStage(
+            stage, bits, other, by_node, side.secret, side.permutation, tweaks
+        )
+
+    def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
+        """Tables of the rest, of the quotients that were ``found``, and colours of "more"."""
+        tables: Made = []
+        chosen = finished(chosen_slots(self.level, found, self._to_beat, side.garble(tables)))
+        self._index, self._more = chosen["index"], chosen["more"][0]
+        return [*tables, packed_bits(colours(chosen["more"]))]
+
+    def read_more(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
+        """Which nodes have more candidates than slots: bool (nodes,).
+
+        Raises:
+            MessageError: labels that no circuit has shown.
+        """
+        labels = parcel.take(np.uint64, self._more.shape)
+        more: NDArray[np.bool_] = (labels == self._more ^ side.secret).all(axis=-1)
+        if not (more | (labels == self._more).all(axis=-1)).all():
+            raise MessageError("labels of crowded nodes that no circuit has shown")
+        return more
+
+    def offer_entries(
+        self,
+        side: SenderSide,
+        chooser: ExtensionReceiver,
+        tweaks: Tweaks,
+        parcel: Unpacked,
+        few: NDArray[np.bool_],
+    ) -> Made:
+        """Own tables, and choices among the active party's."""
+        tables = self._tables(few)
+        rows = side.rows(parcel, len(tables) * self.level.index_bits)
+        hidden = hidden_entries(
+            tables, rows, side.secret, side.permutation, side.tweaks.take(len(rows))
+        )
+        choices = index_choices(self._places(few), self.level.index_bits)
+        sent, self._rows = chooser.extend(choices, tweaks.take(len(choices)))
+        return [hidden, *extension_arrays(sent)]
+
+    def read_entries(
+        self, permutation: Permutation, tweaks: Tweaks, parcel: Unpacked, few: NDArray[np.bool_]
+    ) -> Shares:
+        """Fresh shares of the slots: (nodes, slots, 2)."""
+        places = self._places(few)
+        hidden = parcel.take(np.uint64, (places.size, 1 << self.level.index_bits, BLOCK_WORDS))
+        spent = tweaks.take(len(self._rows))
+        entries = chosen_entries(hidden, self._rows, places, permutation, spent)
+        return fresh_shares(entries, self._masks, self._field)
+
+
+class FilterEvaluator(_Half):
+    """The active party's half, of nodes that fit, by its ``factors`` of each."""
+
+    stage: EvaluatorStage
+
+    def __init__(
+        self, level: FilterLevel, field: Field, shares: Shares, factors: Sequence[NodeFactors]
+    ) -> None:
+        super().__init__(level, field, shares)
+        self._factors = factors
+        self._rows: NDArray[np.uint64]
+
+    def choose_carries(self, side: ReceiverSide) -> Made:
+        return [side.choose(carry_choices(self._shares, self._field))]
+
+    def choose_factors(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        c = self.level.precision
+        own = side.receive_narrow(parcel, 1, c.wrap_bits)
+        self._sums = lifted(self._shares, own, self._field, c, receives=True)
+        choices = factor_choices(self._factors, c)
+        of_x = c.x_factor * self.level.nodes
+        return [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
+
+    def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        c, width = self.level.precision, self.level.candidates
+        own = own_scaled(self._sums, self._factors, c)
+        x = side.receive_narrow(parcel, width, c.x_modulus + c.x_guard)
+        d = side.receive_narrow(parcel, width, c.d_modulus + c.d_guard)
+        self._scaled = received_scaled(own, x, d, c)
+        choices = product_choices(self._scaled, self._factors, c)
+        of_weights = c.x_modulus * self.level.instances
+        return [side.choose(choices[:of_weights]), side.choose(choices[of_weights:])]
+
+    def choose_labels(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        c, stage = self.level.precision, quotient_stage(self.level)
+        weights = side.receive_narrow(parcel, 1, c.shared_weight_bits)
+        squares = side.receive_narrow(parcel, 1, c.shared_square_bits)
+        joined = joined_receiver(self._scaled, self._factors, weights, squares, c)
+        known = [
+            np.array([getattr(node, name) for node in self._factors], np.uint64)
+            for name in ("least_weight", "to_beat")
+        ]
+        bits = [_bits(joined, stage).reshape(-1)]
+        bits += [
+            bits_of(wide(numbers), count).reshape(-1)
+            for numbers, count in zip(known, threshold_bits(c).values(), strict=True)
+        ]
+        turned, rows = side.choose_rows(np.concatenate(bits))
+        other, by_node = self._parted(rows)
+        tweaks = side.tweaks.take(stage.instances)
+        self.stage = EvaluatorStage(stage, other, by_node, side.permutation, tweaks)
+        return [turned]
+
+    def close(
+        self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
+    ) -> tuple[Made, NDArray[np.bool_]]:
+        """Labels of "more" and choices of indices; which nodes have no more: bool (nodes,)."""
+        run = side.evaluate(parcel)
+        chosen = finished(chosen_slots(self.level, found, self._to_beat, run))
+        self._index = chosen["index"]
+        unset = take_bits(parcel, (1, self.level.nodes))
+        few = ~(colours(chosen["more"]) ^ unset)[0]
+        choices = index_choices(self._places(few), self.level.index_bits)
+        turned, self._rows = side.choose_rows(choices)
+        return [chosen["more"][0], turned], few
+
+    def offer_entries(
+        self,
+        side: ReceiverSide,
+        sender: ExtensionSender,
+        permutation: Permutation,
+        tweaks: Tweaks,
+        parcel: Unpacked,
+        few: NDArray[np.bool_],
+    ) -> tuple[Made, Shares]:
+        """Own tables, and fresh shares of the slots: (nodes, slots, 2)."""
+        places = self._places(few)
+        hidden = parcel.take(np.uint64, (places.size, 1 << self.level.index_bits, BLOCK_WORDS))
+        count = len(self._rows)
+        spent = side.tweaks.take(count)
+        entries = chosen_entries(hidden, self._rows, places, side.permutation, spent)
+        tables = self._tables(few)
+        own = sender.extend(take_extension(parcel, count), count, tweaks.take(count))
+        offered = hidden_entries(tables, own, sender.secret, permutation, tweaks.take(count))
+        return [offered], fresh_shares(entries, self._masks, self._field)
+
+
+def _bits(joined: Mapping[str, NDArray[np.uint64]], stage: Stage) -> NDArray[np.bool_]:
+    """A party's inputs of all candidates: bool (bits, instances)."""
+    return np.concatenate(
+        [
+            bits_of(wide(np.ascontiguousarray(joined[name].reshape(-1))), count)
+            for name, count in stage.candidate_bits.items()
+        ]
+    )
