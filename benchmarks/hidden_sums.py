@@ -1,0 +1,307 @@
+"""Bytes and core seconds a tree of hidden sums, with the filter and with gains of all candidates.
+
+::
+
+    python -m benchmarks.hidden_sums ACTIVE.csv PASSIVE.csv [--trees 5] [--depth 3] [--max-bin 32]
+        [--json]
+
+Trees are boosted over both tables, as the two parties would; the first column is an id, and the
+active party's second one the label. Of each level both halves run in this process, on shares as the
+lattice leaves them, without lattice and messages; of each tree every parcel is counted, and the
+time of the processor by both halves. Winners are compared with XGBoost's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
+from fedmq.privacy.lattice.hidden.active import Filtering
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
+from fedmq.privacy.lattice.hidden.contest import evaluate_level, garble_level
+from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.filter import KnownNode, NodeFactors, Precision, Unfit
+from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
+from fedmq.privacy.lattice.hidden.level import BackTransfers
+from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
+from fedmq.privacy.oblivious_transfer.correlated import subtract
+from fedmq.privacy.oblivious_transfer.extension import (
+    ExtensionReceiver,
+    ExtensionSender,
+    Permutation,
+    Tweaks,
+    draw_choices,
+)
+from fedmq.privacy.random_stream import fresh_seed
+from tests.privacy.lattice.hidden.driven import Running, run_all, size
+
+
+def table(path: Path) -> np.ndarray:
+    """All columns but the id: float32, missing ones NaN."""
+    with path.open() as file:
+        rows = list(csv.reader(file))[1:]
+    return np.array([[cell or "nan" for cell in row[1:]] for row in rows]).astype(np.float32)
+
+
+@dataclass(eq=False)
+class Table:
+    """A party's bins and candidates."""
+
+    bins: BinMatrix
+    candidates: CandidateTable
+
+    @classmethod
+    def of(cls, values: np.ndarray, max_bin: int) -> Table:
+        cuts = Cuts.of(values, max_bin)
+        return cls(BinMatrix.of(values, cuts), CandidateTable.of(cuts))
+
+    def left(self, pairs: np.ndarray, nodes: list[np.ndarray]) -> np.ndarray:
+        """Sums on the left of all candidates: int64 (nodes, candidates, 2)."""
+        return self.candidates.left_sums(histograms(self.bins, pairs, nodes))
+
+    def goes_left(self, candidate: int, rows: np.ndarray) -> np.ndarray:
+        feature = int(self.candidates.feature[candidate])
+        codes = self.bins.codes[rows, feature].astype(np.int64)
+        missing = codes == self.bins.cuts.n_bins[feature]
+        below = codes <= int(self.candidates.bin[candidate])
+        return np.where(missing, bool(self.candidates.default_left[candidate]), below)
+
+
+@dataclass(eq=False)
+class Level:
+    """A level of nodes, of which the active party asks."""
+
+    tree: int
+    left: np.ndarray
+    totals: np.ndarray
+    pairs: list[np.ndarray]
+    to_beat: np.ndarray
+    scale: FixedPoint
+    winners: tuple[list[bool], list[int]]
+
+
+def levels(
+    active: np.ndarray,
+    passive: np.ndarray,
+    trees: int,
+    depth: int,
+    max_bin: int,
+    params: TrainParams,
+) -> Iterator[Level]:
+    """All levels of a training."""
+    label, own = active[:, 0], Table.of(active[:, 1:], max_bin)
+    other = Table.of(passive, max_bin)
+    margin = np.zeros(len(label), np.float32)
+    for tree in range(trees):
+        chance = 1 / (1 + np.exp(-margin))
+        floats = np.stack([chance - label, np.maximum(chance * (1 - chance), 1e-16)], 1)
+        scale = FixedPoint.of(floats.astype(np.float32))
+        pairs = scale.encode(floats.astype(np.float32))
+        nodes = [np.arange(len(label))]
+        for _ in range(depth):
+            totals = np.stack([pairs[rows].sum(axis=0) for rows in nodes])
+            scored = []
+            for party in (own, other):
+                left = party.left(pairs, nodes)
+                sums = (left, totals[:, np.newaxis] - left, totals)
+                gains = [
+                    split_gains(*(scale.to_float(part[node]) for part in sums), params)
+                    for node in range(len(nodes))
+                ]
+                scored.append((left, [best(gain) for gain in gains]))
+            (_, of_own), (left, of_other) = scored
+            to_beat = np.array([gain for gain, _ in of_own], np.float32)
+            won = [
+                bool(gain > beaten and is_worthwhile(gain, params))
+                for (gain, _), beaten in zip(of_other, to_beat, strict=True)
+            ]
+            index = [int(at[0]) if wins else 0 for (_, at), wins in zip(of_other, won, strict=True)]
+            rows_of = [pairs[rows] for rows in nodes]
+            yield Level(tree, left, totals, rows_of, to_beat, scale, (won, index))
+            following = []
+            for number, rows in enumerate(nodes):
+                party, (gain, at) = (
+                    (other, of_other[number]) if won[number] else (own, of_own[number])
+                )
+                if not is_worthwhile(gain, params):
+                    margin[rows] += leaf_weights(scale.to_float(totals[number]), params)
+                    continue
+                goes = party.goes_left(int(at[0]), rows)
+                following += [rows[goes], rows[~goes]]
+            nodes = following
+            if not nodes:
+                break
+        for rows in nodes:
+            margin[rows] += leaf_weights(scale.to_float(pairs[rows].sum(axis=0)), params)
+
+
+class Session:
+    """Both parties' ends of transfers."""
+
+    def __init__(self) -> None:
+        self.ends = [self._pair(), self._pair()]
+        self.permutations = [Permutation(b"benchmark"), Permutation(b"benchmark back")]
+        self.tweaks = [[Tweaks(), Tweaks()] for _ in range(2)]
+
+    @staticmethod
+    def _pair() -> tuple[ExtensionReceiver, ExtensionSender]:
+        secret, seed = draw_choices(fresh_seed()), fresh_seed()
+        chosen, seeds = ChooseSeeds(MakeOffer(seed).run(), ~secret, fresh_seed()).run()
+        return (
+            ExtensionReceiver(OfferedSeeds(chosen, seed).run()),
+            ExtensionSender(secret, seeds),
+        )
+
+    def halves(
+        self, level: Level, rows: int, params: TrainParams, filtering: bool
+    ) -> tuple[LevelEvaluator, LevelGarbler]:
+        sums = Field(level.scale.value_bits + max(rows - 1, 1).bit_length() + 2)
+        drawn = np.random.default_rng().integers(0, 2**64, level.left.shape, np.uint64) & sums.mask
+        joint = sums.joined(level.left.view(np.uint64))
+        own = sums.parted(subtract(joint, sums.joined(drawn)))
+        factors = self._factors(level, sums, params) if filtering else [None] * len(level.totals)
+        (receiver, sender), (back_receiver, back_sender) = self.ends
+        public, back = self.permutations
+        inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, sums)
+        return (
+            LevelEvaluator(
+                sums,
+                own,
+                inputs,
+                factors,
+                receiver,
+                public,
+                self.tweaks[0][0],
+                BackTransfers(back_sender, back, self.tweaks[0][1]),
+            ),
+            LevelGarbler(
+                sums,
+                drawn,
+                sender,
+                public,
+                self.tweaks[1][0],
+                BackTransfers(back_receiver, back, self.tweaks[1][1]),
+            ),
+        )
+
+    @staticmethod
+    def _factors(level: Level, sums: Field, params: TrainParams) -> list[NodeFactors | None]:
+        lam = round(math.ldexp(float(np.float32(params.reg_lambda)), level.scale.h_bits))
+        found: list[NodeFactors | None] = []
+        for pairs, total, own in zip(level.pairs, level.totals, level.to_beat, strict=True):
+            known = KnownNode.of(pairs, total, float(own), lam)
+            try:
+                found.append(NodeFactors.of(known, Precision.of(sums), level.scale, params))
+            except Unfit:
+                found.append(None)
+        return found
+
+
+@dataclass
+class Measured:
+    """What all levels took, and how many nodes were wrong, crowded or unfit."""
+
+    up: int = 0
+    down: int = 0
+    seconds: float = 0.0
+    nodes: int = 0
+    wrong: int = 0
+    crowded: int = 0
+    unfit: int = 0
+    parcels: list[int] = field(default_factory=list)
+
+
+def run(
+    session: Session, level: Level, rows: int, params: TrainParams, *, filtering: bool
+) -> Measured:
+    """One level."""
+    start = time.process_time()
+    evaluator, garbler = session.halves(level, rows, params, filtering)
+    active = Running(evaluate_level(evaluator, 1))
+    passive = Running(garble_level(garbler, 1), active.hear, opened=False)
+    active.send = passive.hear
+    (_, crowded), (won, index) = run_all([active, passive])
+    seconds = time.process_time() - start
+    wrong = sum(
+        found != wanted
+        for found, wanted in zip(
+            zip(won.tolist(), index.tolist(), strict=True),
+            zip(*level.winners, strict=True),
+            strict=True,
+        )
+    )
+    return Measured(
+        sum(map(size, passive.heard)),
+        sum(map(size, active.heard)),
+        seconds,
+        len(won),
+        wrong,
+        int(crowded.sum()),
+        int((evaluator.whole & ~crowded).sum()),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("active", type=Path)
+    parser.add_argument("passive", type=Path)
+    parser.add_argument("--trees", type=int, default=5)
+    parser.add_argument("--depth", type=int, default=3)
+    parser.add_argument("--max-bin", type=int, default=32)
+    parser.add_argument("--whole-trees", type=int, default=1, help="trees without the filter")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    params = TrainParams(xgboost_arithmetic=OLDEST)
+    active, passive = table(options.active), table(options.passive)
+    session, totals = Session(), {"filter": Measured(), "all": Measured()}
+    # The first level makes schedules, which a session needs once.
+    shape = (options.depth, options.max_bin, params)
+    first = next(levels(active, passive, 1, *shape))
+    for filtering in (True, False):
+        run(session, first, len(active), params, filtering=filtering)
+    state = Filtering()
+    for level in levels(active, passive, options.trees, *shape):
+        for name, measured in totals.items():
+            if name == "all" and level.tree >= options.whole_trees:
+                continue
+            goes_on = name == "filter" and state.goes_on
+            found = run(session, level, len(active), params, filtering=goes_on)
+            if name == "filter":
+                state.count(found.nodes, found.crowded)
+            for key in ("up", "down", "seconds", "nodes", "wrong", "crowded", "unfit"):
+                setattr(measured, key, getattr(measured, key) + getattr(found, key))
+    figures = {}
+    for name, measured in totals.items():
+        trees = options.trees if name == "filter" else min(options.trees, options.whole_trees)
+        figures[name] = {
+            "MB a tree": (measured.up + measured.down) / trees / 1e6,
+            "MB up": measured.up / trees / 1e6,
+            "core s a tree": measured.seconds / trees,
+            "nodes": measured.nodes,
+            "wrong": measured.wrong,
+            "crowded": measured.crowded,
+            "unfit": measured.unfit,
+        }
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for name, of in figures.items():
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in of.items())
+        print(f"{name}: {shown}")
+
+
+if __name__ == "__main__":
+    main()
