@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from fedmq.privacy.lattice.hidden.contest import evaluate_level, garble_level
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
@@ -30,9 +30,8 @@ from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
 from fedmq.privacy.lattice.hidden.active import Filtering
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
-from fedmq.privacy.lattice.hidden.contest import evaluate_level, garble_level
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import KnownNode, NodeFactors, Precision, Unfit
+from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
 from fedmq.privacy.lattice.hidden.shares import Field
@@ -172,7 +171,10 @@ class Session:
         drawn = np.random.default_rng().integers(0, 2**64, level.left.shape, np.uint64) & sums.mask
         joint = sums.joined(level.left.view(np.uint64))
         own = sums.parted(subtract(joint, sums.joined(drawn)))
-        factors = self._factors(level, sums, params) if filtering else [None] * len(level.totals)
+        factors: list[NodeFactors | None] = [None] * len(level.totals)
+        if filtering:
+            known = (level.pairs, level.totals, level.to_beat)
+            factors = choose_factors(*known, level.scale, params, sums)
         (receiver, sender), (back_receiver, back_sender) = self.ends
         public, back = self.permutations
         inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, sums)
@@ -196,18 +198,6 @@ class Session:
                 BackTransfers(back_receiver, back, self.tweaks[1][1]),
             ),
         )
-
-    @staticmethod
-    def _factors(level: Level, sums: Field, params: TrainParams) -> list[NodeFactors | None]:
-        lam = round(math.ldexp(float(np.float32(params.reg_lambda)), level.scale.h_bits))
-        found: list[NodeFactors | None] = []
-        for pairs, total, own in zip(level.pairs, level.totals, level.to_beat, strict=True):
-            known = KnownNode.of(pairs, total, float(own), lam)
-            try:
-                found.append(NodeFactors.of(known, Precision.of(sums), level.scale, params))
-            except Unfit:
-                found.append(None)
-        return found
 
 
 @dataclass

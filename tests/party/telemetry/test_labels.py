@@ -25,6 +25,7 @@ LABELS = {
     "Blind",
     "BlindIds",
     "ChooseAhead",
+    "ChooseFactors",
     "ChooseRows",
     "ChooseSeeds",
     "ChosenSeeds",

@@ -9,12 +9,15 @@ from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.correlated import (
     Wide,
     add,
+    bits_at,
     factor_choices,
     joined_products,
     multiply,
     offer,
+    offer_narrow,
     offered_factors,
     receive,
+    receive_narrow,
 )
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.oblivious_transfer.base import extension
@@ -72,3 +75,31 @@ def test_malformed_numbers_are_refused(sent: object) -> None:
     rows = drawn(3)
     with pytest.raises(MessageError, match=r"not uint64 \(3, 2, 2\)"):
         receive(rows, np.ones(3, np.bool_), sent, 2, PERMUTATION, Tweaks(0, 3))
+
+
+@pytest.mark.parametrize("bits", [1, 8, 22, 54, 63])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_shares_of_short_numbers_add_up_to_what_was_chosen(bits: int, width: int) -> None:
+    receiver, sender = extension()
+    random = np.random.default_rng(bits)
+    choices = random.random(40) < 0.5
+    modulus = np.uint64((1 << bits) - 1)
+    numbers = random.integers(0, 2**64, (40, width), np.uint64) & modulus
+    message, rows = receiver.extend(choices, Tweaks(0, 40))
+    own = sender.extend(message, 40, Tweaks(0, 40))
+    kept, sent = offer_narrow(own, sender.secret, numbers, bits, PERMUTATION, Tweaks(40, 80))
+    assert sent.shape == (40, width, -(-bits // 8))
+    received = receive_narrow(rows, choices, sent, bits, PERMUTATION, Tweaks(40, 80))
+    wanted = np.where(choices[:, np.newaxis], numbers, np.uint64(0))
+    np.testing.assert_array_equal(kept + received & modulus, wanted)
+    assert kept.max() <= modulus
+
+
+def test_bits_of_any_place_of_a_wide_number() -> None:
+    numbers = drawn(30)
+    whole = [int(low) + (int(high) << 64) for low, high in numbers]
+    for place in (-70, -5, 0, 1, 40, 63, 64, 100, 127):
+        for count in (1, 17, 63):
+            shifted = [number >> place if place >= 0 else number << -place for number in whole]
+            wanted = [number % 2**count for number in shifted]
+            assert bits_at(numbers, place, count).tolist() == wanted

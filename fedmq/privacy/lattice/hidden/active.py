@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import KnownNode, NodeFactors, Precision, Unfit
+from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
 from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field
 from fedmq.privacy.lattice.hidden.talk import evaluate_level
@@ -46,7 +45,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Tweaks,
     draw_choices,
 )
-from fedmq.privacy.plan import Compute, Plan, Values
+from fedmq.privacy.plan import Compute, Plan, Values, single
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenActive"]
@@ -145,12 +144,12 @@ class HiddenActive(HidesSums):
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
         inputs = NodeInputs.of(totals, best, self._scale, self._params, self._field)
-        nodes = len(comparison.nodes)
+        factors = yield from self._factors(comparison)
         evaluator = LevelEvaluator(
             self._field,
             np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
             inputs,
-            self._factors(comparison) if self.filtering.goes_on else [None] * nodes,
+            factors,
             self._receivers[peer],
             self._permutation,
             self._tweaks[peer],
@@ -158,22 +157,17 @@ class HiddenActive(HidesSums):
             comparison.place,
         )
         won, crowded = yield from evaluate_level(evaluator, comparison.nodes[0])
-        self.filtering.count(nodes, int(crowded.sum()))
+        self.filtering.count(len(factors), int(crowded.sum()))
         return won
 
-    def _factors(self, comparison: Comparison) -> list[NodeFactors | None]:
+    def _factors(self, comparison: Comparison) -> Plan[list[NodeFactors | None]]:
         """What the active party chooses for each node; None where the filter does not fit it."""
-        scale, precision = self._scale, Precision.of(self._field)
-        reg_lambda = round(math.ldexp(float(np.float32(self._params.reg_lambda)), scale.h_bits))
-        found: list[NodeFactors | None] = []
-        for rows, total, best in zip(
-            comparison.rows, comparison.totals, comparison.best, strict=True
-        ):
-            known = KnownNode.of(self._gradients[rows], total, float(best), reg_lambda)
-            try:
-                found.append(NodeFactors.of(known, precision, scale, self._params))
-            except Unfit:
-                found.append(None)
+        if not self.filtering.goes_on:
+            return [None] * len(comparison.nodes)
+        pairs = [self._gradients[rows] for rows in comparison.rows]
+        totals, best = comparison.totals, comparison.best
+        chosen = choose_factors.bind(pairs, totals, best, self._scale, self._params, self._field)
+        found: list[NodeFactors | None] = yield from single(chosen)
         return found
 
 

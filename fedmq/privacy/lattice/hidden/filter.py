@@ -34,6 +34,7 @@ are all that tie with c*.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -43,9 +44,18 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN
+from fedmq.computation import computation
 from fedmq.privacy.lattice.hidden.shares import Field
 
-__all__ = ["SLOTS", "FilterLevel", "KnownNode", "NodeFactors", "Precision", "Unfit"]
+__all__ = [
+    "SLOTS",
+    "FilterLevel",
+    "KnownNode",
+    "NodeFactors",
+    "Precision",
+    "Unfit",
+    "choose_factors",
+]
 
 SLOTS = 4
 """Candidates of a node that the exact circuit compares."""
@@ -366,6 +376,32 @@ class NodeFactors:
             min(1 << c.quotient_bits, math.floor(max(0.0, beaten) / whole / unit * c.unit)),
             unit,
         )
+
+
+@computation("ChooseFactors")
+def choose_factors(
+    pairs: Sequence[NDArray[np.int64]],
+    totals: NDArray[np.int64],
+    best: NDArray[np.float32],
+    scale: FixedPoint,
+    params: TrainParams,
+    field: Field,
+) -> list[NodeFactors | None]:
+    """The factors of nodes, None where the filter does not fit one.
+
+    ``pairs``: of each node g and h of its rows, int64 (rows, 2). ``totals`` int64 (nodes, 2),
+    ``best`` float32 (nodes,): the gains of the active party's best candidates.
+    """
+    precision = Precision.of(field)
+    reg_lambda = round(math.ldexp(float(np.float32(params.reg_lambda)), scale.h_bits))
+    found: list[NodeFactors | None] = []
+    for of_rows, total, gain in zip(pairs, totals, best, strict=True):
+        known = KnownNode.of(of_rows, total, float(gain), reg_lambda)
+        try:
+            found.append(NodeFactors.of(known, precision, scale, params))
+        except Unfit:
+            found.append(None)
+    return found
 
 
 _ABOVE = 1.0001  # than bounds in floating point

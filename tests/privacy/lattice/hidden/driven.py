@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +22,26 @@ def nowhere(_: Parcel) -> None:
     """Let a parcel go."""
 
 
+def travelled(value: Any) -> Any:
+    """``value`` as another process gets it, in shared memory that it may not write to."""
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(data, buffers=[bytes(buffer.raw()) for buffer in buffers])  # noqa: S301
+
+
 @dataclass(eq=False)
 class Running:
     """A plan, what has come for it, and what it does with what it sends and hands on.
 
-    A plan that has not ``opened`` begins by a parcel that it does not see.
+    A plan that has not ``opened`` begins by a parcel that it does not see. If its computations are
+    ``apart``, they and their results are pickled on the way, and arrays may not be written to.
     """
 
     plan: Plan[Any]
     send: Callable[[Parcel], None] = nowhere
     hand_on: Callable[[Parcel], None] = nowhere
     opened: bool = True
+    apart: bool = False
     parcels: deque[Parcel] = field(default_factory=deque)
     heard: list[Parcel] = field(default_factory=list)
     handed: deque[Parcel] = field(default_factory=deque)
@@ -58,10 +68,13 @@ class Running:
                         return moved
                     value = waiting.popleft()
                 elif isinstance(self.step, Compute):
-                    value = [step.run() for step in self.step.computations]
+                    value = [self._run(step) for step in self.step.computations]
             moved = True
             self._take(value)
         return moved
+
+    def _run(self, step: Any) -> Any:
+        return travelled(travelled(step).run()) if self.apart else step.run()
 
     def _take(self, value: Any) -> None:
         try:

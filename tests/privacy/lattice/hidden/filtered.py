@@ -19,10 +19,9 @@ from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.privacy.garbling.schedule import in_the_clear
 from fedmq.privacy.lattice.hidden.filter import (
     SLOTS,
-    KnownNode,
     NodeFactors,
     Precision,
-    Unfit,
+    choose_factors,
 )
 from fedmq.privacy.lattice.hidden.products import (
     Offered,
@@ -114,17 +113,10 @@ def quotients(
     }
 
 
-def factors_of(level: DrawnLevel, to_beat: np.ndarray, c: Precision) -> list[NodeFactors | None]:
+def factors_of(level: DrawnLevel, to_beat: np.ndarray) -> list[NodeFactors | None]:
     """Of each node, None where it does not fit."""
-    lam = int(math.ldexp(float(np.float32(level.params.reg_lambda)), level.scale.h_bits))
-    found: list[NodeFactors | None] = []
-    for pairs, total, own in zip(level.pairs, level.totals, to_beat, strict=True):
-        known = KnownNode.of(pairs, total, float(own), lam)
-        try:
-            found.append(NodeFactors.of(known, c, level.scale, level.params))
-        except Unfit:
-            found.append(None)
-    return found
+    known = (level.pairs, level.totals, to_beat)
+    return choose_factors(*known, level.scale, level.params, level.field)
 
 
 @dataclass
@@ -146,7 +138,7 @@ class Compared:
 def compared(level: DrawnLevel, to_beat: np.ndarray, random: np.random.Generator) -> Compared:
     """The filter of ``level`` beside its gains."""
     c = Precision.of(level.field)
-    every = factors_of(level, to_beat, c)
+    every = factors_of(level, to_beat)
     fit = np.array([node is not None for node in every])
     result = Compared(nodes=len(every), unfit=int((~fit).sum()))
     if not fit.any():

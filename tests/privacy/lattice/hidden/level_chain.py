@@ -11,7 +11,6 @@ import numpy as np
 from fedmq.privacy.engine import Place
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs, taken_bits
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import Precision
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
 from fedmq.privacy.lattice.hidden.parcels import Unpacked, packed_bits, pieces_of, take_bits
@@ -74,7 +73,7 @@ def halves(
     for place, level in zip(chain, levels, strict=True):
         own, other = level.shares(random)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
-        factors = factors_of(level, to_beat, Precision.of(level.field))
+        factors = factors_of(level, to_beat)
         receiver, sender = extension_of(place.number)
         receiver = receivers.get(place.number, receiver)
         back_receiver, back_sender = extension_of(10 + place.number)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import NodeFactors, Precision
+from fedmq.privacy.lattice.hidden.filter import NodeFactors
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
 from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_level
@@ -66,7 +66,7 @@ class LevelPair:
         own, other = drawn_shares(level, seed)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
         if factors is None:
-            factors = factors_of(level, to_beat, Precision.of(level.field))
+            factors = factors_of(level, to_beat)
         evaluator = LevelEvaluator(
             level.field,
             own,
@@ -88,9 +88,10 @@ class LevelPair:
         to_beat: np.ndarray,
         seed: bytes = b"s" * 32,
         factors: list[NodeFactors | None] | None = None,
+        apart: bool = False,
     ) -> Told:
         evaluator, garbler = self.halves(level, to_beat, seed, factors)
-        (seen, crowded), (won, index), received, sent = talked(evaluator, garbler)
+        (seen, crowded), (won, index), received, sent = talked(evaluator, garbler, apart)
         own, _ = drawn_shares(level, seed)
         return Told(
             own, seen.tolist(), won.tolist(), index.tolist(), crowded.tolist(), received, sent
@@ -98,11 +99,11 @@ class LevelPair:
 
 
 def talked(
-    evaluator: LevelEvaluator, garbler: LevelGarbler
+    evaluator: LevelEvaluator, garbler: LevelGarbler, apart: bool
 ) -> tuple[tuple, tuple, list[Parcel], list[Parcel]]:
     """What both halves return, what the active party receives, and what it sends."""
-    active = Running(evaluate_level(evaluator, 1))
-    passive = Running(garble_level(garbler, 1), active.hear, opened=False)
+    active = Running(evaluate_level(evaluator, 1), apart=apart)
+    passive = Running(garble_level(garbler, 1), active.hear, opened=False, apart=apart)
     active.send = passive.hear
     active_result, passive_result = run_all([active, passive])
     return active_result, passive_result, active.heard, passive.heard

@@ -84,7 +84,7 @@ def test_the_smallest_and_largest_shares(bits: int) -> None:
     level = DrawnLevel.of(np.random.default_rng(3), 1, 400)
     level = replace(level, field=Field(bits))
     c = Precision.of(level.field)
-    [factors] = factors_of(level, np.zeros(1, np.float32), c)
+    [factors] = factors_of(level, np.zeros(1, np.float32))
     assert factors is not None
     random = np.random.default_rng(0)
     other = random.integers(0, 2**64, level.left.shape, np.uint64) & level.field.mask

@@ -81,6 +81,12 @@ def test_few_candidates_near_the_best_take_an_eighth_of_the_bytes() -> None:
     assert told.bytes < 22_000 * 4 * 78
 
 
+def test_halves_that_compute_in_other_processes() -> None:
+    level = drawn(3, 20)
+    to_beat = own_gains(level, 0.5, 0, 2)
+    check(level, to_beat, LevelPair().run(level, to_beat, apart=True))
+
+
 def test_among_equals_the_first_wins_and_the_active_party_before_all() -> None:
     level = drawn(4, 9)
     left = level.left.copy()
