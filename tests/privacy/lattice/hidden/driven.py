@@ -1,4 +1,4 @@
-"""Plans of both halves of contests, run in one process, and all that goes between them."""
+"""Plans of both halves of comparisons, run in one process, and all that goes between them."""
 
 from __future__ import annotations
 
