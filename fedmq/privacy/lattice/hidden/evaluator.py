@@ -13,7 +13,7 @@ from fedmq.privacy.lattice.hidden.circuits import NodeInputs, link_schedule, tak
 from fedmq.privacy.lattice.hidden.exact import GainEvaluator
 from fedmq.privacy.lattice.hidden.filter import NodeFactors
 from fedmq.privacy.lattice.hidden.filtering import FilterEvaluator
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes
+from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
 from fedmq.privacy.lattice.hidden.parcels import Unpacked, packed_bits, take_bits
 from fedmq.privacy.lattice.hidden.quotient import pick_schedule
 from fedmq.privacy.lattice.hidden.shares import Field, Shares
@@ -108,7 +108,7 @@ class LevelEvaluator:
         """Take the parcel after all batches of quotients."""
         assert self.filter is not None
         made, self._few = self.filter.close(self._side, parcel, found[0])
-        self.crowded[self._fit] = ~self._few
+        self.crowded = of_fitting(~self._few, self._fit)
         return self._ended(parcel, made)
 
     def begin_gains(self, parcel: Unpacked) -> Made:

@@ -17,7 +17,7 @@ from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.lattice.hidden.circuits import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.exact import GainGarbler
 from fedmq.privacy.lattice.hidden.filtering import FilterGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes
+from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
 from fedmq.privacy.lattice.hidden.parcels import Unpacked, take_bits
 from fedmq.privacy.lattice.hidden.quotient import pick_schedule
 from fedmq.privacy.lattice.hidden.shares import Field, Shares
@@ -111,7 +111,7 @@ class LevelGarbler:
     def offer_entries(self, parcel: Unpacked) -> Made:
         assert self.filter is not None
         more = self.filter.read_more(self._side, parcel)
-        self.crowded[self._fit] = more
+        self.crowded = of_fitting(more, self._fit)
         self._few = ~more
         back = self._back
         made = self.filter.offer_entries(self._side, back.party, back.tweaks, parcel, self._few)

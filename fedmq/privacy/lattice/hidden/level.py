@@ -32,7 +32,14 @@ from fedmq.privacy.oblivious_transfer.extension import (
 )
 from fedmq.privacy.oblivious_transfer.pool import turned_bytes
 
-__all__ = ["BackTransfers", "HiddenLevel", "by_nodes", "evaluator_bytes", "garbler_bytes"]
+__all__ = [
+    "BackTransfers",
+    "HiddenLevel",
+    "by_nodes",
+    "evaluator_bytes",
+    "garbler_bytes",
+    "of_fitting",
+]
 
 _LEAST_CANDIDATES = 2 * SLOTS  # of which the filter saves something
 
@@ -111,6 +118,13 @@ def by_nodes(parts: Sequence[Mapping[str, Labels]], whole: NDArray[np.bool_]) ->
     return {
         name: np.concatenate([part[name] for part in parts], axis=1)[:, order] for name in parts[0]
     }
+
+
+def of_fitting(found: NDArray[np.bool_], fit: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """What was ``found`` of the nodes that ``fit``, for all nodes: bool (nodes,)."""
+    every = np.zeros(len(fit), np.bool_)  # arrays that have travelled may not be written to
+    every[fit] = found
+    return every
 
 
 # How much travels about a level at most, in all parcels together? As if all nodes were crowded.
