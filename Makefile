@@ -75,9 +75,10 @@ chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a
 fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
 	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)
 
-circuits: $(VENV)/test.stamp ## 10,000,000 numbers and 1,000,000 gains through each circuit; NUMBERS= GAINS=
+circuits: $(VENV)/test.stamp ## 10,000,000 numbers, 1,000,000 gains and 10,000 nodes through circuits; NUMBERS= GAINS= NODES=
 	@$(BIN)/python -m tests.privacy.garbling.float_parts $(or $(NUMBERS),10000000)
 	@$(BIN)/python -m tests.privacy.lattice.hidden.gains $(or $(GAINS),1000000)
+	@$(BIN)/python -m tests.privacy.lattice.hidden.filtered $(or $(NODES),10000)
 
 form: $(VENV)/test.stamp ## how far a reader walks, largest classes, imports: today's figures; UPDATE=1 lowers the limits
 	@$(BIN)/python -m tests.form.figures $(if $(UPDATE),--update)

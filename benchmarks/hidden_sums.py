@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from fedmq.privacy.lattice.hidden.contest import evaluate_level, garble_level
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
@@ -35,6 +34,7 @@ from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
 from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.correlated import subtract
 from fedmq.privacy.oblivious_transfer.extension import (

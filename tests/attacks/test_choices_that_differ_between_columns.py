@@ -22,7 +22,7 @@ LEVEL = drawn(2, 9)
 
 
 def told(extension: str, column: int) -> ToldChain:
-    """A level of two passive partys; the active party cheats the second one."""
+    """A level of two passive parties; the active party cheats the second one."""
     cheating = CheatingReceiver(pairs_of(2), EXTENSIONS.index(extension), column)
     found = run([LEVEL] * 2, own_gains(LEVEL, 0), receivers={2: cheating})
     assert len(cheating.sent) == len(EXTENSIONS)

@@ -70,8 +70,8 @@ class Lattice(Engine):
             self.leakage,
             active="no sum: how many split candidates there are, and of each node whether one of "
             "a passive party wins, and whether more than four are near the best",
-            passive="how many nodes are asked about; which of its candidates split which node, and "
-            "in which nodes more than four are near the best",
+            passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
+            "which nodes do not fit the filter",
         )
 
     @property

@@ -13,7 +13,7 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError, MessageError, Refused
 from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.privacy.lattice.parameters import Layout
+from fedmq.privacy.lattice.parameters import VERSION, Layout
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
@@ -50,6 +50,8 @@ def test_too_many_rows_are_refused_before_anything_is_made() -> None:
         ({"hint_bytes": "much"}, "malformed"),
         ({"more": 1}, "malformed"),
         ({"version": 1}, "speaks another version of it"),
+        ({"version": VERSION - 1}, "speaks another version of it"),
+        ({"version": VERSION + 1}, "speaks another version of it"),
         ({"offer": np.zeros((2, 256), np.uint8)}, "not of the group"),
         ({"offer": 3}, "elements of 256 bytes"),
     ],
@@ -287,5 +289,9 @@ def test_a_setup_that_is_cut_short_is_refused(pieces: list[dict[str, Any]]) -> N
 
 def test_what_the_active_party_learns_follows_from_what_is_shown() -> None:
     assert Lattice().disclosed.active.startswith("the sums of g and h")
-    assert Lattice(sums="hidden").disclosed.active.startswith("no sum")
-    assert Lattice(sums="hidden").disclosed.passive == Lattice().disclosed.passive
+    hidden = Lattice(sums="hidden").disclosed
+    assert hidden.active.startswith("no sum")
+    assert hidden.passive.startswith(Lattice().disclosed.passive)
+    for told in (hidden.active, hidden.passive):
+        assert "more than four are near the best" in told
+    assert "do not fit the filter" in hidden.passive

@@ -63,7 +63,7 @@ class HiddenActive(HidesSums):
         self._tweaks: dict[str, Tweaks] = {}
         self._back: dict[str, BackTransfers[ExtensionSender]] = {}
         self._offers: dict[str, NDArray[np.uint8]] = {}
-        self.filtering = Filtering()
+        self._filtering: dict[str, Filtering] = {}
         self._field: Field
         self._permutation: Permutation
         self._gradients: NDArray[np.int64]
@@ -111,6 +111,7 @@ class HiddenActive(HidesSums):
         permutation = Permutation(self._source.public_seed + offer.tobytes())
         sender = ExtensionSender(self._back_secret, seeds)
         self._back[peer] = BackTransfers(sender, permutation, Tweaks())
+        self._filtering[peer] = Filtering()
         yield from self._source.setup(peer, pieces)
 
     def largest_setup(self, candidates: int) -> SizeLimit:
@@ -144,7 +145,8 @@ class HiddenActive(HidesSums):
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
         inputs = NodeInputs.of(totals, best, self._scale, self._params, self._field)
-        factors = yield from self._factors(comparison)
+        filtering = self._filtering[peer]
+        factors = yield from self._factors(comparison, filtering)
         evaluator = LevelEvaluator(
             self._field,
             np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
@@ -157,12 +159,14 @@ class HiddenActive(HidesSums):
             comparison.place,
         )
         won, crowded = yield from evaluate_level(evaluator, comparison.nodes[0])
-        self.filtering.count(len(factors), int(crowded.sum()))
+        filtering.count(len(factors), int(crowded.sum()))
         return won
 
-    def _factors(self, comparison: Comparison) -> Plan[list[NodeFactors | None]]:
+    def _factors(
+        self, comparison: Comparison, filtering: Filtering
+    ) -> Plan[list[NodeFactors | None]]:
         """What the active party chooses for each node; None where the filter does not fit it."""
-        if not self.filtering.goes_on:
+        if not filtering.goes_on:
             return [None] * len(comparison.nodes)
         pairs = [self._gradients[rows] for rows in comparison.rows]
         totals, best = comparison.totals, comparison.best
@@ -173,21 +177,19 @@ class HiddenActive(HidesSums):
 
 @dataclass(slots=True)
 class Filtering:
-    """How many nodes the filter found crowded, and whether it goes on.
+    """How many nodes of a passive party were crowded, and whether the filter goes on.
 
-    A passive party that garbles to cheat may learn a bit of its choice by each of them. So it ends
-    for the session where they are more than 3 % and three; gains are then computed of all
-    candidates.
+    A passive party that garbles to cheat may learn a bit of its choice by each of them. So the
+    filter ends for the session once they are more than 3 % and three; gains are then computed of
+    all candidates.
     """
 
     nodes: int = 0
     crowded: int = 0
+    goes_on: bool = True
 
     def count(self, nodes: int, crowded: int) -> None:
         """Count the nodes of a level."""
         self.nodes += nodes
         self.crowded += crowded
-
-    @property
-    def goes_on(self) -> bool:
-        return self.crowded <= 3 + 0.03 * self.nodes
+        self.goes_on = self.goes_on and self.crowded <= 3 + 0.03 * self.nodes

@@ -1,4 +1,4 @@
-"""A level among several passive partys in one process, and what each party is told of it."""
+"""A level among several passive parties in one process, and what each party is told of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Among several passive partys the best candidate of all wins, and only its owner learns which."""
+"""Among several passive parties the best candidate of all wins, and only its owner learns which."""
 
 from __future__ import annotations
 

@@ -218,3 +218,5 @@ def test_a_session_whose_nodes_are_often_crowded_goes_on_without_the_filter() ->
     assert filtering.goes_on
     filtering.count(0, 1)
     assert not filtering.goes_on
+    filtering.count(10_000, 0)
+    assert not filtering.goes_on
