@@ -115,10 +115,14 @@ def levels(
             scored = []
             for party in (own, other):
                 left = party.left(pairs, nodes)
-                sums = (left, totals[:, np.newaxis] - left, totals)
                 gains = [
-                    split_gains(*(scale.to_float(part[node]) for part in sums), params)
-                    for node in range(len(nodes))
+                    split_gains(
+                        scale.to_float(of_node),
+                        scale.to_float(total - of_node),
+                        scale.to_float(total),
+                        params,
+                    )
+                    for of_node, total in zip(left, totals, strict=True)
                 ]
                 scored.append((left, [best(gain) for gain in gains]))
             (_, of_own), (left, of_other) = scored
