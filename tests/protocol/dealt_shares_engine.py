@@ -53,7 +53,9 @@ class DealtShares(Engine):
         return HiddenActive(_Active())
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        return HiddenPassive(_Passive(public["seed"].tobytes(), bins), public["circuits"])
+        return HiddenPassive(
+            _Passive(public["seed"].tobytes(), bins), public["circuits"], public["back"]
+        )
 
 
 def _field(training: NDArray[np.bool_], value_bits: int) -> Field:
