@@ -34,7 +34,7 @@ from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
 from fedmq.privacy.lattice.hidden.shares import Field
-from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_level
+from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.correlated import subtract
 from fedmq.privacy.oblivious_transfer.extension import (

@@ -3,8 +3,7 @@
 ======================  ======================================================================
 ``base_transfers``      the first 128, by exponentiation
 ``seeds``               all of 16 seeds but one, by four of them
-``extension``           any number of transfers, of such seeds
-``pool``                transfers of random choices, made ahead of what is chosen
+``extension``           any number of transfers, of such seeds, made ahead of what is chosen
 ``correlated``          transfers of sums, and products of what two parties hold
 ======================  ======================================================================
 """

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.oblivious_transfer.extension import Tweaks
-from fedmq.privacy.oblivious_transfer.pool import PoolReceiver, PoolSender, turned_bytes
+from fedmq.privacy.oblivious_transfer.extension import (
+    PoolReceiver,
+    PoolSender,
+    Tweaks,
+    turned_bytes,
+)
 from tests.privacy.oblivious_transfer.base import extension
 
 COUNT = 1000

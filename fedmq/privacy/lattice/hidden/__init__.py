@@ -17,17 +17,14 @@ is the best of all.
 ``filter``          the bounds of a rough gain, and what the active party chooses for a node
 ``products``        shares of what a rough gain is the quotient of
 ``quotient``        the circuits that find the few candidates
-``fetch``           fresh shares of those
-``parcels``         how arrays travel
-``sides``           each party's transfers and circuits within a level
+``sides``           how arrays travel; each party's transfers and circuits within a level
 ``stages``          a circuit over many instances at once, garbled and evaluated
-``filtering``       both halves of the filter
+``filtering``       both halves of the filter, and fresh shares of those few
 ``exact``           both halves of a party's best candidate by XGBoost's gains
 ``level``           how much of everything a level of nodes takes
 ``garbler``         the passive party's half of a level of nodes
 ``evaluator``       the active party's half
-``steps``           what a half computes between two parcels, and how tables flow meanwhile
-``talk``            in which order both halves talk
+``steps``           in which order both halves talk, and what they compute between two parcels
 ``active``          the active party of a session whose sums are hidden; another half shares them
 ``passive``         the passive party of such a session; another half shares its sums
 ==================  ==========================================================================

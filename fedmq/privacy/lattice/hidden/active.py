@@ -28,7 +28,7 @@ from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
 from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field
-from fedmq.privacy.lattice.hidden.talk import evaluate_level
+from fedmq.privacy.lattice.hidden.steps import evaluate_level
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,

@@ -14,10 +14,16 @@ from fedmq.privacy.lattice.hidden.exact import GainEvaluator
 from fedmq.privacy.lattice.hidden.filter import NodeFactors
 from fedmq.privacy.lattice.hidden.filtering import FilterEvaluator
 from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, packed_bits, take_bits
 from fedmq.privacy.lattice.hidden.quotient import pick_schedule
 from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import Made, ReceiverSide, finished
+from fedmq.privacy.lattice.hidden.sides import (
+    Made,
+    ReceiverSide,
+    Unpacked,
+    finished,
+    packed_bits,
+    take_bits,
+)
 from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
 from fedmq.privacy.oblivious_transfer.extension import (

@@ -23,7 +23,6 @@ from fedmq.privacy.lattice.hidden.circuits import (
     node_input_bits,
     tournament,
 )
-from fedmq.privacy.lattice.hidden.parcels import Unpacked
 from fedmq.privacy.lattice.hidden.shares import (
     Field,
     Shares,
@@ -39,7 +38,7 @@ from fedmq.privacy.lattice.hidden.shares import (
     shares_to_offer,
     totals_to_offer,
 )
-from fedmq.privacy.lattice.hidden.sides import Made, ReceiverSide, SenderSide, finished
+from fedmq.privacy.lattice.hidden.sides import Made, ReceiverSide, SenderSide, Unpacked, finished
 from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, GarblerStage, Stage
 from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, wide
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS

@@ -18,10 +18,9 @@ from fedmq.privacy.lattice.hidden.circuits import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.exact import GainGarbler
 from fedmq.privacy.lattice.hidden.filtering import FilterGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, take_bits
 from fedmq.privacy.lattice.hidden.quotient import pick_schedule
 from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import Made, SenderSide, finished
+from fedmq.privacy.lattice.hidden.sides import Made, SenderSide, Unpacked, finished, take_bits
 from fedmq.privacy.lattice.hidden.stages import GarblerStage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
 from fedmq.privacy.oblivious_transfer.extension import (

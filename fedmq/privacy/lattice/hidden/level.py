@@ -20,17 +20,17 @@ from fedmq.privacy.lattice.hidden.circuits import (
 from fedmq.privacy.lattice.hidden.exact import Gains
 from fedmq.privacy.lattice.hidden.filter import SLOTS, FilterLevel, Precision
 from fedmq.privacy.lattice.hidden.filtering import quotient_stage
-from fedmq.privacy.lattice.hidden.parcels import extended_bytes
 from fedmq.privacy.lattice.hidden.quotient import filter_ands, pick_schedule
 from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.lattice.hidden.sides import extended_bytes
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_BYTES,
     ExtensionReceiver,
     ExtensionSender,
     Permutation,
     Tweaks,
+    turned_bytes,
 )
-from fedmq.privacy.oblivious_transfer.pool import turned_bytes
 
 __all__ = [
     "BackTransfers",

@@ -13,8 +13,8 @@ from fedmq.privacy.lattice.hidden.circuits import NodeInputs, taken_bits
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, packed_bits, pieces_of, take_bits
-from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_links
+from fedmq.privacy.lattice.hidden.sides import Unpacked, packed_bits, pieces_of, take_bits
+from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_links
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all

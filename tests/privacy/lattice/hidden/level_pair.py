@@ -11,7 +11,7 @@ from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.filter import NodeFactors
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.level import BackTransfers
-from fedmq.privacy.lattice.hidden.talk import evaluate_level, garble_level
+from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all, size

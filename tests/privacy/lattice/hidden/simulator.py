@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.parcels import extension_arrays
-from fedmq.privacy.lattice.hidden.steps import LevelStep
-from fedmq.privacy.lattice.hidden.talk import evaluate_level
+from fedmq.privacy.lattice.hidden.sides import extension_arrays
+from fedmq.privacy.lattice.hidden.steps import LevelStep, evaluate_level
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Tweaks
 from fedmq.privacy.plan import Compute, Exchange
 from tests.privacy.lattice.hidden.driven import Parcel

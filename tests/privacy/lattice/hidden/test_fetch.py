@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.lattice.hidden.fetch import (
+from fedmq.privacy.lattice.hidden.filtering import (
     chosen_entries,
     fresh_shares,
     hidden_entries,

@@ -9,7 +9,7 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
+from fedmq.privacy.lattice.hidden.sides import Unpacked, pieces_of
 from tests.how_often import seldom
 from tests.privacy.lattice.hidden.drawn_level import SQUARED, DrawnLevel
 from tests.privacy.lattice.hidden.driven import size
