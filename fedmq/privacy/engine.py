@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import Field, dataclass, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
-from fedmq.boosting.params import TrainParams
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnMark
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.plan import Exchange, Plan, Values
@@ -44,6 +44,7 @@ __all__ = [
     "SizeLimit",
     "SplitOffer",
     "Sums",
+    "SumsShown",
     "Traits",
 ]
 
@@ -433,6 +434,9 @@ class PassiveHidesSums(PassiveHalf):
 NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
 """Metadata of a field of an engine that is no option."""
 
+SumsShown = Literal["shown", "hidden"]
+"""Whether the active party sees sums, or learns only which candidates win."""
+
 
 class Engine(ABC):
     """One way of keeping the sums secret: its two halves and its leakage."""
@@ -443,15 +447,27 @@ class Engine(ABC):
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
 
+    sums: SumsShown = "shown"
+    """An option of engines that can hide sums. A passive party set to ``hidden`` refuses to show
+    them."""
+
     @property
     def disclosed(self) -> Leakage:
         """What each side learns by these options."""
-        return self.leakage
+        if not self.hides_sums:
+            return self.leakage
+        return replace(
+            self.leakage,
+            active="no sum: how many split candidates there are, and of each node whether one of "
+            "a passive party wins, and whether more than four are near the best",
+            passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
+            "which nodes do not fit the filter",
+        )
 
     @property
     def hides_sums(self) -> bool:
         """Whether these options make halves that hide sums, `HidesSums` and `PassiveHidesSums`."""
-        return False
+        return self.sums == "hidden"
 
     @property
     def shows_exact_sums(self) -> bool:
@@ -495,12 +511,43 @@ class Engine(ABC):
                     f"engine {self.name}: {name}: the active party does not see the sums that they "
                     "need; leave them out"
                 )
+        if self.hides_sums:
+            self._check_circuits(params)
 
-    def on_terms(self, sums: str) -> Self:
+    def _check_circuits(self, params: TrainParams) -> None:
+        """Raise ConfigError where the circuits that find winners cannot compute gains."""
+        for name, unfit in (
+            ("reg_alpha", params.reg_alpha > 0),
+            ("max_delta_step", params.max_delta_step > 0),
+            ("grow_policy = lossguide", params.grow_policy == "lossguide"),
+            ("multi_strategy = multi_output_tree", params.vector_outputs > 1),
+        ):
+            if unfit:
+                raise ConfigError(
+                    f"engine {self.name}: {name}: gains are computed without it where sums are "
+                    'hidden; leave it out, or set sums = "shown"'
+                )
+        if params.xgboost_arithmetic != OLDEST:
+            raise ConfigError(
+                f"engine {self.name}: xgboost_arithmetic = {params.xgboost_arithmetic!r}: where "
+                f"sums are hidden, gains are those of XGBoost {OLDEST}; set xgboost_arithmetic = "
+                f'"{OLDEST}", or sums = "shown"'
+            )
+
+    def on_terms(self, sums: SumsShown) -> Self:
         """This engine on terms in which ``sums`` are shown or hidden; Refused if it takes none."""
-        if sums != "shown":
+        if sums == self.sums:
+            return self
+        if sums == "shown":
+            raise Refused(
+                f"engine {self.name!r}: the active party wants sums to be shown, and this party "
+                'takes part with sums = "hidden" only'
+            )
+        if "sums" not in self.options():
             raise Refused(f"engine {self.name!r} hides no sums")
-        return self
+        engine: Any = self
+        hiding: Self = replace(engine, sums=sums)
+        return hiding
 
     def drawn(self) -> Mapping[str, int]:
         """Options drawn at random for one session, which all its attempts must share."""

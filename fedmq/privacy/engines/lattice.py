@@ -10,22 +10,20 @@ A half imports its arithmetic when it is made, since reading options needs none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, Self, cast, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Traits
+from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, SumsShown, Traits
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES
 
 __all__ = ["Lattice"]
 
 DirectionsShown = Literal["oblivious", "all"]
-SumsShown = Literal["shown", "hidden"]
 
 
 @dataclass(frozen=True)
@@ -61,51 +59,6 @@ class Lattice(Engine):
                 raise ConfigError(f"{name} = {value!r}: use {', '.join(allowed)}")
         if self.hint_bytes < 1:
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
-
-    @property
-    def disclosed(self) -> Leakage:
-        if not self.hides_sums:
-            return self.leakage
-        return replace(
-            self.leakage,
-            active="no sum: how many split candidates there are, and of each node whether one of "
-            "a passive party wins, and whether more than four are near the best",
-            passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
-            "which nodes do not fit the filter",
-        )
-
-    @property
-    def hides_sums(self) -> bool:
-        return self.sums == "hidden"
-
-    def check(self, params: TrainParams) -> None:
-        super().check(params)
-        if not self.hides_sums:
-            return
-        for name, unfit in (
-            ("reg_alpha", params.reg_alpha > 0),
-            ("max_delta_step", params.max_delta_step > 0),
-            ("grow_policy = lossguide", params.grow_policy == "lossguide"),
-        ):
-            if unfit:
-                raise ConfigError(
-                    f"engine {self.name}: {name}: gains are computed without it where sums are "
-                    'hidden; leave it out, or set sums = "shown"'
-                )
-        if params.xgboost_arithmetic != OLDEST:
-            raise ConfigError(
-                f"engine {self.name}: xgboost_arithmetic = {params.xgboost_arithmetic!r}: where "
-                f"sums are hidden, gains are those of XGBoost {OLDEST}; set xgboost_arithmetic = "
-                f'"{OLDEST}", or sums = "shown"'
-            )
-
-    def on_terms(self, sums: str) -> Self:
-        if sums == "shown" and self.hides_sums:
-            raise Refused(
-                f"engine {self.name!r}: the active party wants sums to be shown, and this party "
-                'takes part with sums = "hidden" only'
-            )
-        return replace(self, sums=cast("SumsShown", sums))
 
     def active(self, parallelism: int) -> ActiveHalf:
         from fedmq.privacy.lattice.active import LatticeActive, LatticeActiveShares

@@ -20,4 +20,4 @@ class OkamotoUchiyama(AdditiveEngine):
     def scheme() -> Scheme:
         from fedmq.privacy.homomorphic.okamoto_uchiyama import check_public, generate
 
-        return Scheme(generate, check_public)
+        return Scheme(generate, check_public, needs_one=True)

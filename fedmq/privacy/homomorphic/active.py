@@ -1,24 +1,38 @@
-"""The active party's half of the encrypting engines: it encrypts gradients and decrypts sums."""
+"""The active party's half of the encrypting engines: it encrypts gradients and decrypts sums.
+
+Where sums are hidden it decrypts shares of them (`AdditiveActiveShares`), which circuits compare.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, MessageError
-from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, SizeLimit, Sums
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    HiddenSums,
+    SizeLimit,
+    Sums,
+)
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import from_wire, is_available, to_wire, width
 from fedmq.privacy.homomorphic.scheme import PrivateKey
+from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, Shares, sums_field
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+from fedmq.privacy.random_stream import fresh_seed
 
-__all__ = ["AdditiveActive"]
+__all__ = ["AdditiveActive", "AdditiveActiveShares"]
 
 _ROW_BYTES = 4
 _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
@@ -55,11 +69,21 @@ def _draw_noise(key: PrivateKey, count: int) -> NDArray[np.uint8]:
     return to_wire(key.draw_noise(count), key.public.modulus)
 
 
+@computation("_EncryptOne")
+def _encrypt_one(key: PrivateKey) -> mpz:
+    """A ciphertext of 1, by which passive parties add plaintexts."""
+    [one] = key.encrypt([1])
+    return one
+
+
 @computation("_Decrypt")
 def _decrypt(
     key: PrivateKey, layout: SlotLayout, packed: NDArray[np.uint8], count: int, vectors: bool
-) -> NDArray[np.int64]:
+) -> NDArray[np.int64] | Shares:
+    """The left sums of candidates, or shares of them if the layout hides sums."""
     plaintexts = key.decrypt(from_wire(packed, key.public.modulus), vectors=vectors)
+    if layout.hidden:
+        return layout.unpack_shares(plaintexts, count)
     sums = np.stack(layout.unpack(plaintexts, count), axis=-1)
     return sums.reshape(count, 2 * layout.outputs)
 
@@ -125,7 +149,7 @@ class AdditiveActive(ActiveHalf):
         """
         public = self._key.public
         outputs = gradients.params.vector_outputs
-        single = SlotLayout.for_sums(bound, bound, public.plaintext_bits, outputs=outputs)
+        single = self._tightest(bound, 1, outputs)
         # Before the first tree, assume that every node is asked for one column of full bins.
         nodes = 2 << gradients.params.depth_limit
         if gradients.params.max_leaves:
@@ -144,7 +168,7 @@ class AdditiveActive(ActiveHalf):
         layouts = [single]
         for shared in range(2, MOST_SHARED + 1):
             try:
-                layouts.append(SlotLayout.for_sums(bound, bound, public.plaintext_bits, shared))
+                layouts.append(self._tightest(bound, shared, outputs))
             except ConfigError:
                 break
         # Assume that other parties' processors are like this one.
@@ -153,6 +177,11 @@ class AdditiveActive(ActiveHalf):
             layouts,
             key=lambda layout: -(-rows // layout.rows) + packing * layout.packed_count(sums),
         )
+
+    def _tightest(self, bound: int, rows: int, outputs: int) -> SlotLayout:
+        """The layout for sums up to ``bound``, with so many ``rows`` in a ciphertext."""
+        bits = self._key.public.plaintext_bits
+        return SlotLayout.for_sums(bound, bound, bits, rows, outputs)
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
@@ -192,6 +221,10 @@ class AdditiveActive(ActiveHalf):
         return SizeLimit.of(self._layout.packed_count(candidates), size, most)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        return Sums((yield from self._decrypted()))
+
+    def _decrypted(self) -> Plan[NDArray[Any]]:
+        """What each candidate's ciphertext holds, as `_Decrypt` reads it."""
         pieces = yield Exchange()
         try:
             steps = [
@@ -201,9 +234,9 @@ class AdditiveActive(ActiveHalf):
             ]
         except (KeyError, TypeError, ValueError):
             raise MessageError("sums that are not packed as they should be") from None
-        left = np.concatenate((yield Compute(steps)))
-        self._sums_of_tree += len(left)
-        return Sums(left)
+        decrypted = np.concatenate((yield Compute(steps)))
+        self._sums_of_tree += len(decrypted)
+        return decrypted
 
     def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[Computation]:
         """Shares of a reply for each core; the last takes what is left of ``count``."""
@@ -224,6 +257,72 @@ class AdditiveActive(ActiveHalf):
             )
             for part in range(last + 1)
         ]
+
+
+class AdditiveActiveShares(AdditiveActive, ActiveShares):
+    """The half that decrypts its shares of sums."""
+
+    def __init__(
+        self,
+        make_key: Computation,
+        parallelism: int,
+        *,
+        pack_sums: bool = True,
+        noise_ahead: bool = True,
+        share_ciphertexts: bool = True,
+        vectors: bool = True,
+    ) -> None:
+        super().__init__(
+            make_key,
+            parallelism,
+            pack_sums=pack_sums,
+            noise_ahead=noise_ahead,
+            share_ciphertexts=share_ciphertexts,
+            vectors=vectors,
+        )
+        self._seed = fresh_seed()
+        self._field: Field
+        self._shares: dict[tuple[str, int], Shares] = {}
+
+    @property
+    def public_seed(self) -> bytes:
+        return self._seed
+
+    @property
+    def field(self) -> Field:
+        return self._field
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        outputs: int = 1,
+    ) -> None:
+        super().start_session(training, value_bits, outputs)
+        self._field = sums_field(training, value_bits)
+
+    def open(self) -> Plan[Values]:
+        public = yield from super().open()
+        public["seed"] = np.frombuffer(self._seed, np.uint8)
+        if not self._key.public.adds_plaintexts:
+            [one] = yield Compute([_encrypt_one.bind(self._key)])
+            public["one"] = _to_bytes(one)
+        return public
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        self._shares.clear()
+        return super().broadcast(gradients)
+
+    def _tightest(self, bound: int, rows: int, outputs: int) -> SlotLayout:
+        return SlotLayout.for_shares(self._field.bits, self._key.public.plaintext_bits, rows)
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        shares = yield from self._decrypted()
+        self._shares[peer, asked.node] = shares
+        return HiddenSums(len(shares))
+
+    def shares(self, peer: str, node: int) -> Shares:
+        return self._shares[peer, node]
 
 
 def _to_bytes(number: mpz) -> NDArray[np.uint8]:

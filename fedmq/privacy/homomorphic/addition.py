@@ -156,7 +156,7 @@ class OneByOne(Addition):
             packed = [ciphertext for group in zip(*parts, strict=True) for ciphertext in group]
         else:
             packed = layout.pack(layout.by_place(shown), self.key.modulus)
-        if layout.rows > 1:
+        if layout.masked:
             packed = self.key.add_plaintexts(packed, layout.masks(len(chosen), random))
         return to_wire(self.key.rerandomise(packed, random), self.key.modulus)
 
@@ -319,7 +319,7 @@ class EightAtOnce(Addition):
         else:
             together = np.stack(shown[::-1], axis=1).reshape(-1, residues.words)
             packed = self._packed(together, layout)
-        if layout.rows > 1:
+        if layout.masked:
             numbers = residues.to_numbers(packed)
             masked = self.key.add_plaintexts(numbers, layout.masks(len(chosen), random))
             packed = residues.from_numbers(masked)

@@ -13,17 +13,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import Computation, computation
-from fedmq.errors import ConfigError, Refused
-from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Traits
+from fedmq.errors import ConfigError, MessageError, Refused
+from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, SumsShown, Traits
 from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
 from fedmq.privacy.plan import Values
+from fedmq.privacy.random_stream import SEED_BYTES
 
 if TYPE_CHECKING:
     from fedmq.privacy.homomorphic.scheme import PrivateKey, PublicKey
@@ -37,11 +38,13 @@ class Scheme:
 
     ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
     ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
-    or short one.
+    or short one. If the scheme ``needs_one``, plaintexts are added by a ciphertext of 1, and the
+    check takes it as ``one``.
     """
 
     generate: Callable[..., PrivateKey]
-    check_public: Callable[[int, int, int, int, str], PublicKey]
+    check_public: Callable[..., PublicKey]
+    needs_one: bool = False
 
 
 @computation("_MakeKey")
@@ -65,6 +68,9 @@ class AdditiveEngine(Engine):
     - ``share_ciphertexts``: with ``gradient_bits``, several rows in a ciphertext where that takes
       less time (active party; Paillier).
     - ``vectors``: eight ciphertexts at once are added or decrypted, if the processor can (both).
+
+    ``sums``: whether the active party sees the sums, or learns only which candidates win
+    (`fedmq.privacy.lattice.hidden`). A passive party set to ``hidden`` refuses to show sums.
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -78,6 +84,7 @@ class AdditiveEngine(Engine):
     sum_early: bool = True
     share_ciphertexts: bool = True
     vectors: bool = True
+    sums: SumsShown = "shown"
 
     traits = Traits(exact=True, takes_vectors=True, replays=True)
     leakage = Leakage(
@@ -93,6 +100,8 @@ class AdditiveEngine(Engine):
             )
         if self.key_bits > MOST_KEY_BITS:
             raise ConfigError(f"key_bits = {self.key_bits}: {MOST_KEY_BITS} is the most")
+        if self.sums not in get_args(SumsShown):
+            raise ConfigError(f"sums = {self.sums!r}: use {', '.join(get_args(SumsShown))}")
 
     @staticmethod
     @abstractmethod
@@ -108,9 +117,10 @@ class AdditiveEngine(Engine):
         return _make_key.bind(self.scheme(), self.key_bits, self.short_noise)
 
     def active(self, parallelism: int) -> ActiveHalf:
-        from fedmq.privacy.homomorphic.active import AdditiveActive
+        from fedmq.privacy.homomorphic.active import AdditiveActive, AdditiveActiveShares
+        from fedmq.privacy.lattice.hidden.active import HiddenActive
 
-        return AdditiveActive(
+        half = (AdditiveActiveShares if self.hides_sums else AdditiveActive)(
             self.make_key(),
             parallelism,
             pack_sums=self.pack_sums,
@@ -118,32 +128,54 @@ class AdditiveEngine(Engine):
             share_ciphertexts=self.share_ciphertexts,
             vectors=self.vectors,
         )
+        return HiddenActive(half) if isinstance(half, AdditiveActiveShares) else half
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        from fedmq.privacy.homomorphic.passive import AdditivePassive
+        from fedmq.privacy.homomorphic.passive import AdditivePassive, AdditivePassiveShares
+        from fedmq.privacy.lattice.hidden.passive import HiddenPassive
+        from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements
 
+        scheme = self.scheme()
         n, noise, noise_bits = (public.get(name) for name in ("n", "noise", "noise_bits"))
+        one, seed = public.get("one"), public.get("seed")
+        keys = {"n", "noise", "noise_bits"}
+        if self.hides_sums:
+            keys |= {"seed", "circuits", "back", *(["one"] if scheme.needs_one else [])}
         if (
-            len(public) != 3
+            set(public) != keys
             or not _is_number(n)
             or not _is_number(noise)
             or not isinstance(noise_bits, int)
+            or ("one" in keys and not _is_number(one))
         ):
             raise Refused(f"the active party's {self.name} key is malformed")
-        smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
-        return AdditivePassive(
-            self.scheme().check_public(
-                _number(n), _number(noise), noise_bits, smallest, "the active party"
-            ),
-            bins,
-            parallelism,
-            pack_sums=self.pack_sums,
-            joint_sums=self.joint_sums,
-            skip_fullest=self.skip_fullest,
-            subtract_siblings=self.subtract_siblings,
-            sum_early=self.sum_early,
-            vectors=self.vectors,
+        key = scheme.check_public(
+            _number(n),
+            _number(noise),
+            noise_bits,
+            0 if self.allow_weak_keys else SAFE_KEY_BITS,
+            "the active party",
+            **({"one": _number(one)} if _is_number(one) else {}),
         )
+        settings = {
+            "pack_sums": self.pack_sums,
+            "joint_sums": self.joint_sums,
+            "skip_fullest": self.skip_fullest,
+            "subtract_siblings": self.subtract_siblings,
+            "sum_early": self.sum_early,
+            "vectors": self.vectors,
+        }
+        if not self.hides_sums:
+            return AdditivePassive(key, bins, parallelism, **settings)
+        if not _is_number(seed) or seed.shape != (SEED_BYTES,):
+            raise Refused("the active party's seed is malformed")
+        try:
+            offered = check_elements(public["circuits"], 2)
+            chosen = check_elements(public["back"], TRANSFERS)
+        except MessageError as error:
+            raise Refused(f"engine {self.name!r}: {error}") from None
+        shares = AdditivePassiveShares(seed.tobytes(), key, bins, parallelism, **settings)
+        return HiddenPassive(shares, offered, chosen)
 
 
 def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:

@@ -6,10 +6,11 @@ power. As in J.-S. Coron, D. Naccache, P. Paillier, "Accelerating Okamoto-Uchiya
 cryptosystem", Electronics Letters 35 (1999), p-1 has a prime factor of twice the strength's bits,
 and it is the order of h modulo p²: exponents of noise and decryption are short.
 
-Since only the owner encrypts, g stays secret. The owner computes a ciphertext modulo p², and draws
-it at random modulo q, where it holds nothing of the plaintext, as for r of full length. All noise
-is square: then quadratic characters, of which q's is public (the Jacobi symbol modulo n), show
-nothing.
+Since only the owner encrypts, g stays secret. Where sums are hidden, others add masks, for which
+they get a ciphertext of 1: with noise, it is as good as g. The owner computes a ciphertext modulo
+p², and draws it at random modulo q, where it holds nothing of the plaintext, as for r of full
+length. All noise is square: then quadratic characters, of which q's is public (the Jacobi symbol
+modulo n), show nothing.
 
 Never show a decryption to the maker of the ciphertext: the decryption of a plaintext beyond p
 betrays p.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gmpy2 import gcd, invert, mpz, powmod
 
@@ -35,6 +37,7 @@ from fedmq.privacy.homomorphic.scheme import (
     draw_unit,
     hidden_residues,
     order_bits,
+    powers,
 )
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
@@ -43,8 +46,15 @@ __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 _SMALLEST_BITS = 192
 
 
+@dataclass(frozen=True)
 class PublicKey(scheme.PublicKey):
-    """The modulus n, and the noise."""
+    """The modulus n, and the noise; where plaintexts are added also ``one``, a ciphertext of 1."""
+
+    one: mpz | None = None
+
+    @property
+    def adds_plaintexts(self) -> bool:
+        return self.one is not None
 
     @property
     def modulus(self) -> mpz:
@@ -59,6 +69,24 @@ class PublicKey(scheme.PublicKey):
     def draw_noise(self) -> mpz:
         """x^2n mod n for a random unit x."""
         return powmod(draw_unit(self.n), 2 * self.n, self.n)
+
+    def add_plaintexts(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
+        """c one^m mod n, whose noise is that of ``one`` as well: re-randomise it."""
+        if self.one is None:
+            return super().add_plaintexts(ciphertexts, plaintexts)
+        size = -(-self.plaintext_bits // 8)
+        # Exponents of a table of powers are not negative.
+        moved = [m + (1 << (self.plaintext_bits - 1)) for m in plaintexts]
+        exponents = [m.to_bytes(size, "little") for m in moved]
+        back = _inverse_power(self.one, self.plaintext_bits - 1, self.n)
+        added = powers(self.one, self.n, exponents, size)
+        return [c * m % self.n * back % self.n for c, m in zip(ciphertexts, added, strict=True)]
+
+
+@lru_cache(maxsize=2)
+def _inverse_power(base: mpz, bits: int, modulus: mpz) -> mpz:
+    """The inverse of ``base`` to the power of 2^``bits``."""
+    return invert(powmod(base, mpz(1) << bits, modulus), modulus)
 
 
 @dataclass(frozen=True)
@@ -132,10 +160,14 @@ def generate(bits: int, *, short_noise: bool = True) -> PrivateKey:
             return PrivateKey(prime, q, draw_unit(p), base, short_noise)
 
 
-def check_public(n: int, base: int, bits: int, smallest_bits: int, owner: str) -> PublicKey:
+def check_public(
+    n: int, base: int, bits: int, smallest_bits: int, owner: str, one: int | None = None
+) -> PublicKey:
     """The public key of the party ``owner``; raises `Refused` like the checks of `scheme`."""
     modulus = scheme.check_modulus(n, smallest_bits, owner)
-    return PublicKey(modulus, scheme.check_noise(base, bits, modulus, owner), bits)
+    noise = scheme.check_noise(base, bits, modulus, owner)
+    unit = None if one is None else scheme.check_noise(one, bits, modulus, owner)
+    return PublicKey(modulus, noise, bits, unit)
 
 
 def _moduli(prime: Prime, q: mpz) -> Crt:

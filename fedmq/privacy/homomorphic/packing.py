@@ -10,14 +10,22 @@ first place most: their slots meet in one, which then holds the sum over all row
 it hold partial sums, which would tell which rows were added. `masks` cover these slots with random
 numbers, 2^-40 from uniform; slots are wider by that much.
 
+Where sums are hidden, `masks` cover the slots of sums as well. A slot holds v = g·2^F + h with the
+F of a `Field`, so |v| < 2^(2F - 2), and gets a mask r: one of 2^(2F + 62) - 2^(2F) numbers around
+0. What is decrypted is v + r, whose distribution is |v| over that number, less than 2^-63, from
+that of r: a statistical mask, as of Catrina and de Hoogh (SCN 2010). A million sums stay 2^-43 from
+telling anything. v + r does not leave the slot, whatever v and r are, so that no neighbour gets a
+carry. As the number of masks is a multiple of 2^(2F), the shares -r and v + r modulo 2^(2F) are
+uniform.
+
 A row of several outputs has a pair for each. They lie in slots of as few ciphertexts as hold them,
 its parts; sums are made by part, and packed with those of the same part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from gmpy2 import mpz, powmod
@@ -37,6 +45,9 @@ _LARGEST_BOUND = 2**63 - 1
 # Masked slots hold up to two sums, and a mask 2^40 times as wide.
 _GUARD_BITS = 41
 
+# A mask over a sum is that much wider, so that noise and masks are about as far from uniform.
+_HIDING_GUARD_BITS = 63
+
 # Bytes of a mask beyond its width: it is 2^-64 from uniform.
 _EXTRA_BYTES = 8
 
@@ -54,6 +65,8 @@ class SlotLayout:
     """Pairs of a row; where there are several, no rows share a ciphertext."""
     pairs: int = 1
     """Pairs in a ciphertext."""
+    hidden: bool = False
+    """Whether masks cover sums, so that only shares of them are decrypted."""
 
     @classmethod
     def for_sums(
@@ -71,6 +84,22 @@ class SlotLayout:
         slot_bits = g_bound.bit_length() + h_bits + 1
         if rows > 1:
             slot_bits += _GUARD_BITS
+        return cls._filled(h_bits, slot_bits, plaintext_bits, rows, outputs)
+
+    @classmethod
+    def for_shares(cls, field_bits: int, plaintext_bits: int, rows: int = 1) -> SlotLayout:
+        """The tightest layout for shares of any sums |Σg|, Σh < 2^(``field_bits`` - 2).
+
+        Raises `ConfigError` if not even one sum fits the key.
+        """
+        slot_bits = 2 * field_bits - 1 + _HIDING_GUARD_BITS
+        return replace(cls._filled(field_bits, slot_bits, plaintext_bits, rows), hidden=True)
+
+    @classmethod
+    def _filled(
+        cls, h_bits: int, slot_bits: int, plaintext_bits: int, rows: int, outputs: int = 1
+    ) -> SlotLayout:
+        """As many sums in a plaintext as it has room for."""
         # |Σ v_i 2^(si)| < 2^(ks - 1), which is what a plaintext of ks bits holds. Between two sums
         # lie rows - 1 masked slots, and as many at either end.
         capacity = (
@@ -99,7 +128,14 @@ class SlotLayout:
     @property
     def sum_bits(self) -> int:
         """Bits of a sum in its slot; the rest guards masks."""
+        if self.hidden:
+            return self.slot_bits - _HIDING_GUARD_BITS
         return self.slot_bits - (_GUARD_BITS if self.rows > 1 else 0)
+
+    @property
+    def masked(self) -> bool:
+        """Whether packed sums get `masks` before they leave."""
+        return self.rows > 1 or self.hidden
 
     def join(self, g: NDArray[np.int64], h: NDArray[np.int64]) -> list[int]:
         """Plaintexts v = g·2^w + h of two int64 arrays of the same length, `rows` in each.
@@ -145,25 +181,37 @@ class SlotLayout:
         return [c for places in zip(*reversed(sums), strict=True) for c in places]
 
     def masks(self, count: int, random: SeededBytes | None = None) -> list[int]:
-        """Plaintexts that cover all slots but those of ``count`` packed sums.
+        """Plaintexts that cover all slots but those of ``count`` packed sums; if hidden, these too.
 
         Fresh every time, or what ``random`` draws.
         """
-        random = random or SeededBytes()
+        return [
+            sum(
+                digit << slot * self.slot_bits
+                for slot, digit in enumerate(digits)
+                if self.hidden or (slot + 1) % self.rows
+            )
+            for digits in self._drawn(count, random or SeededBytes())
+        ]
+
+    def kept_shares(self, count: int, random: SeededBytes) -> NDArray[np.uint64]:
+        """The other shares of ``count`` sums under the masks of ``random``, (count, 2): fields."""
+        field = (1 << self.h_bits) - 1
+        kept = [
+            (-digit >> self.h_bits & field, -digit & field)
+            for digits in self._drawn(count, random)
+            for digit in digits[self.rows - 1 :: self.rows]
+        ]
+        return np.array(kept, np.uint64).reshape(count, 2)
+
+    def _drawn(self, count: int, random: SeededBytes) -> Iterator[list[int]]:
+        """A mask for every slot of the ciphertexts of ``count`` packed sums."""
         largest = (1 << (self.slot_bits - 1)) - (1 << self.sum_bits)
         size = -(-self.slot_bits // 8) + _EXTRA_BYTES
-        masks = []
         for index, start in enumerate(range(0, count, self.capacity)):
             slots = (min(self.capacity, count - start) + 1) * self.rows - 1
             drawn = random.draw(b"masks", index, slots * size)
-            masks.append(
-                sum(
-                    (_below(2 * largest, drawn, slot, size) - largest) << slot * self.slot_bits
-                    for slot in range(slots)
-                    if (slot + 1) % self.rows
-                )
-            )
-        return masks
+            yield [_below(2 * largest, drawn, slot, size) - largest for slot in range(slots)]
 
     def packed_count(self, count: int) -> int:
         """Ciphertexts that ``count`` sums are packed into."""
@@ -197,11 +245,7 @@ class SlotLayout:
         `MessageError` if there are not as many plaintexts as ``count`` sums fill, or one holds more
         than its slots: then keys or layouts differ.
         """
-        if len(plaintexts) != self.packed_count(count):
-            raise MessageError(
-                f"sums: expected {self.packed_count(count)} packed ciphertexts for {count} sums, "
-                f"got {len(plaintexts)}; both parties must use the same slot layout"
-            )
+        self._check_count(plaintexts, count)
         if self.outputs > 1:
             return self._unpack_parts(plaintexts, count)
         if not count:
@@ -214,15 +258,40 @@ class SlotLayout:
             self._lifted(plaintext, last if index == len(plaintexts) - 1 else self.capacity, index)
             for index, plaintext in enumerate(plaintexts)
         ]
-        size = -(-self.capacity * self.slot_bits // 8)
-        rows = np.frombuffer(
-            b"".join(digits.to_bytes(size, "little") for digits in joined), np.uint8
-        )
-        bits = np.unpackbits(rows.reshape(-1, size), axis=1, bitorder="little")
-        slots = bits[:, : self.capacity * self.slot_bits].reshape(-1, self.slot_bits)[:count]
+        slots = _bits(joined, self.capacity * self.slot_bits)
+        slots = slots.reshape(-1, self.slot_bits)[:count]
         g = _numbers(slots[:, self.h_bits :])
         half = np.uint64(1 << (self.slot_bits - self.h_bits - 1))
         return (g - half).view(np.int64), _numbers(slots[:, : self.h_bits]).view(np.int64)
+
+    def unpack_shares(self, plaintexts: Sequence[mpz], count: int) -> NDArray[np.uint64]:
+        """The first ``count`` shares, (count, 2): fields, from decrypted packed ciphertexts.
+
+        Errors as of `unpack`.
+        """
+        self._check_count(plaintexts, count)
+        if not count:
+            return np.empty((0, 2), np.uint64)
+        last = count - (len(plaintexts) - 1) * self.capacity
+        sums = [self.capacity] * (len(plaintexts) - 1) + [last]
+        # Half a slot added to each digit is a multiple of what shares are numbers modulo.
+        joined = [
+            self._lifted(plaintext, (held + 1) * self.rows - 1, index)
+            for index, (plaintext, held) in enumerate(zip(plaintexts, sums, strict=True))
+        ]
+        slots = self.capacity * self.rows + self.rows
+        bits = _bits(joined, slots * self.slot_bits).reshape(-1, slots, self.slot_bits)
+        shares = bits[:, self.rows - 1 :: self.rows][:, : self.capacity]
+        shares = shares.reshape(-1, self.slot_bits)[:count]
+        upper = shares[:, self.h_bits : 2 * self.h_bits]
+        return np.stack([_numbers(upper), _numbers(shares[:, : self.h_bits])], axis=-1)
+
+    def _check_count(self, plaintexts: Sequence[mpz], count: int) -> None:
+        if len(plaintexts) != self.packed_count(count):
+            raise MessageError(
+                f"sums: expected {self.packed_count(count)} packed ciphertexts for {count} sums, "
+                f"got {len(plaintexts)}; both parties must use the same slot layout"
+            )
 
     def _unpack_parts(
         self, plaintexts: Sequence[mpz], count: int
@@ -275,6 +344,13 @@ class SlotLayout:
 def _below(limit: int, drawn: bytes, index: int, size: int) -> int:
     """Number ``index`` of ``size`` random bytes each, less than ``limit``."""
     return int.from_bytes(drawn[index * size : (index + 1) * size], "little") % limit
+
+
+def _bits(numbers: Sequence[int], count: int) -> NDArray[np.uint8]:
+    """The lowest ``count`` bits of each number, the lowest first: (numbers, count)."""
+    size = -(-count // 8)
+    rows = np.frombuffer(b"".join(number.to_bytes(size, "little") for number in numbers), np.uint8)
+    return np.unpackbits(rows.reshape(-1, size), axis=1, bitorder="little")[:, :count]
 
 
 def _numbers(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -43,7 +43,9 @@ _SMALLEST_BITS = 128
 class PublicKey(scheme.PublicKey):
     """The modulus n, and the noise."""
 
-    adds_plaintexts = True
+    @property
+    def adds_plaintexts(self) -> bool:
+        return True
 
     @property
     def modulus(self) -> mpz:

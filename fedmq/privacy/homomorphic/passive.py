@@ -1,7 +1,11 @@
-"""The passive party's half of the encrypting engines: it adds ciphertexts it cannot read."""
+"""The passive party's half of the encrypting engines: it adds ciphertexts it cannot read.
+
+Where sums are hidden it keeps a share of each (`AdditivePassiveShares`), which circuits compare.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 import struct
@@ -25,9 +29,10 @@ from fedmq.privacy.homomorphic.histogram import Tricks
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import is_available, width
 from fedmq.privacy.homomorphic.scheme import PublicKey, SeededBytes
+from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares, sums_field
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
-__all__ = ["AdditivePassive"]
+__all__ = ["AdditivePassive", "AdditivePassiveShares"]
 
 # The root is summed while its rows arrive, in about this many parts. Smaller parts would make joint
 # sums save too little.
@@ -99,13 +104,14 @@ def _show_candidates(
     candidates: CandidateTable,
     order: NDArray[np.int64],
     random: SeededBytes,
-) -> NDArray[np.uint8]:
+) -> tuple[NDArray[np.uint8], Shares | None]:
     """A node's candidates in their opaque order: packed, re-randomised, ready to travel.
 
-    ``order`` may be a part of the node's.
+    ``order`` may be a part of the node's. If the layout hides sums, also the shares to keep.
     """
     runs, places = _runs(features, n_bins, candidates)
-    return addition.show(sums, runs, places[order], layout, random)
+    packed = addition.show(sums, runs, places[order], layout, random)
+    return packed, layout.kept_shares(len(order), random) if layout.hidden else None
 
 
 def _runs(
@@ -259,8 +265,7 @@ class AdditivePassive(PassiveHalf):
         follows from the width of h, which follows from rows and fixed point.
         """
         most = (1 << min(layout.h_bits, self._most_sum_bits)) - 1
-        bits = self._key.plaintext_bits
-        needed = SlotLayout.for_sums(most, most, bits, layout.rows, self._outputs)
+        needed = self._tightest(most, layout.rows)
         if not self._pack_sums:
             needed = replace(needed, capacity=1)
         slots = (layout.h_bits, layout.slot_bits, layout.capacity)
@@ -272,6 +277,11 @@ class AdditivePassive(PassiveHalf):
             )
         return needed
 
+    def _tightest(self, most: int, rows: int) -> SlotLayout:
+        """The layout for sums up to ``most``, with so many ``rows`` in a ciphertext."""
+        bits = self._key.plaintext_bits
+        return SlotLayout.for_sums(most, most, bits, rows, self._outputs)
+
     def sums_bytes(self, nodes: int) -> int:
         # Half a tree is its last level. One sibling of each pair is summed, in parts that are kept
         # until all have arrived.
@@ -280,9 +290,7 @@ class AdditivePassive(PassiveHalf):
         parts = max(self._parallelism, _EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
         places = self._most_shared if self._key.adds_plaintexts else 1
         if self._outputs > 1:
-            most = (1 << self._most_sum_bits) - 1
-            bits = self._key.plaintext_bits
-            places = SlotLayout.for_sums(most, most, bits, outputs=self._outputs).places
+            places = self._tightest((1 << self._most_sum_bits) - 1, 1).places
         sums = (nodes + summed * parts) * places * self._bins.cuts.n_cells
         return sums * self._addition.sum_bytes
 
@@ -354,7 +362,7 @@ class AdditivePassive(PassiveHalf):
 
     def _show(self, queries: Sequence[Query], layout: SlotLayout) -> Plan[None]:
         """Reply to queries whose sums are known; a few nodes are shared out among the cores."""
-        shares = {query.node: self._shares(query, len(queries), layout) for query in queries}
+        parts = {query.node: self._parts(query, len(queries), layout) for query in queries}
         shown = yield Compute(
             [
                 _show_candidates.bind(
@@ -368,19 +376,23 @@ class AdditivePassive(PassiveHalf):
                     SeededBytes(self._seed(query), layout.packed_count(start)),
                 )
                 for query in queries
-                for start, stop in shares[query.node]
+                for start, stop in parts[query.node]
             ]
         )
         done = iter(shown)
         for query in queries:
-            packed = np.concatenate([next(done) for _ in shares[query.node]])
-            yield Reply(query.node, self._pieces(packed, len(query.order), layout))
+            packed, kept = zip(*(next(done) for _ in parts[query.node]), strict=True)
+            self._keep(query.node, kept)
+            yield Reply(query.node, self._pieces(np.concatenate(packed), len(query.order), layout))
+
+    def _keep(self, node: int, shares: Sequence[Shares | None]) -> None:
+        """Take what is kept of an answer: nothing, where sums are shown."""
 
     def _seed(self, query: Query) -> bytes:
         """The seed of an answer's noise, unique in the session: a node has one answer."""
         return hmac.digest(self._secret, struct.pack(">QQ", query.tree, query.node), "sha256")
 
-    def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[tuple[int, int]]:
+    def _parts(self, query: Query, queries: int, layout: SlotLayout) -> list[tuple[int, int]]:
         """Ranges of a node's order for all cores, each ending at a full ciphertext."""
         cores = -(-self._parallelism // queries)
         groups = layout.packed_count(len(query.order)) // layout.parts
@@ -399,6 +411,88 @@ class AdditivePassive(PassiveHalf):
             }
             for start in range(0, max(len(packed), 1), most)
         ]
+
+
+class AdditivePassiveShares(AdditivePassive, PassiveShares):
+    """The half that keeps a share of each sum, of the nodes of the growing tree."""
+
+    def __init__(
+        self,
+        public_seed: bytes,
+        key: PublicKey,
+        bins: BinMatrix,
+        parallelism: int,
+        *,
+        pack_sums: bool = True,
+        joint_sums: bool = True,
+        skip_fullest: bool = True,
+        subtract_siblings: bool = True,
+        sum_early: bool = True,
+        vectors: bool = True,
+    ) -> None:
+        super().__init__(
+            key,
+            bins,
+            parallelism,
+            pack_sums=pack_sums,
+            joint_sums=joint_sums,
+            skip_fullest=skip_fullest,
+            subtract_siblings=subtract_siblings,
+            sum_early=sum_early,
+            vectors=vectors,
+        )
+        self._public_seed = public_seed
+        self._field: Field
+
+    @property
+    def public_seed(self) -> bytes:
+        return self._public_seed
+
+    @property
+    def field(self) -> Field:
+        return self._field
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+        outputs: int = 1,
+    ) -> None:
+        super().start_session(training, value_bits, secret, outputs)
+        self._field = sums_field(training, value_bits)
+
+    def forget_tree(self) -> None:
+        super().forget_tree()
+        self._kept: dict[int, Shares] = {}
+        self._digest = hashlib.sha256()
+        """Of the tree's broadcast."""
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        yield from super().receive(tree, piece)
+        for array in (piece.rows, piece.values["ciphertexts"]):
+            self._digest.update(np.ascontiguousarray(array).data)
+
+    def _tightest(self, most: int, rows: int) -> SlotLayout:
+        return SlotLayout.for_shares(self._field.bits, self._key.plaintext_bits, rows)
+
+    def _seed(self, query: Query) -> bytes:
+        """The seed of an answer's noise and masks: other sums never get the same masks.
+
+        Otherwise the difference of two answers, before a crash and after, would be that of sums.
+        """
+        question = self._digest.copy()
+        for array in (query.rows, query.order, self._features):
+            question.update(np.ascontiguousarray(array).data)
+        return hmac.digest(super()._seed(query), question.digest(), "sha256")
+
+    def _keep(self, node: int, shares: Sequence[Shares | None]) -> None:
+        self._kept[node] = np.concatenate([part for part in shares if part is not None])
+
+    def shares(self, node: int) -> Shares:
+        if node not in self._kept:
+            raise MessageError(f"node {node}, about which nothing was asked")
+        return self._kept[node]
 
 
 def _sum_bits(rows: int, value_bits: int) -> int:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from gmpy2 import f_divmod, gcd, invert, is_prime, is_square, mpz, powmod, powmod_sec, primorial
 
@@ -38,6 +38,7 @@ __all__ = [
     "has_table",
     "hidden_residues",
     "order_bits",
+    "powers",
     "powers_of",
     "public_noise",
     "rough_part",
@@ -211,11 +212,16 @@ def public_noise(
     """
     random = random or SeededBytes()
     size = exponent_bytes(base_order_bits)
-    drawn = (random.draw(b"noise", index, size) for index in range(count))
+    drawn = [random.draw(b"noise", index, size) for index in range(count)]
+    return powers(base, modulus, drawn, size)
+
+
+def powers(base: mpz, modulus: mpz, exponents: Sequence[bytes], size: int) -> list[mpz]:
+    """``base`` to the power of each of the ``exponents``, ``size`` bytes, the lowest first."""
     if not has_table(modulus, size):
-        return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in drawn]
+        return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in exponents]
     table = _table(base, modulus, size)
-    return [_power(table, digits, modulus) for digits in drawn]
+    return [_power(table, digits, modulus) for digits in exponents]
 
 
 def _power(table: tuple[list[mpz], ...], exponent: bytes, modulus: mpz) -> mpz:
@@ -225,7 +231,8 @@ def _power(table: tuple[list[mpz], ...], exponent: bytes, modulus: mpz) -> mpz:
     return product
 
 
-@lru_cache(maxsize=2)
+# The tables of noise and of plaintexts.
+@lru_cache(maxsize=4)
 def _table(base: mpz, modulus: mpz, places: int) -> tuple[list[mpz], ...]:
     return tuple(powers_of(base, modulus, places))
 
@@ -338,8 +345,10 @@ class PublicKey(ABC):
     noise_base: mpz
     noise_bits: int
 
-    adds_plaintexts: ClassVar[bool] = False
-    """Whether `add` works: then several rows may share a ciphertext."""
+    @property
+    def adds_plaintexts(self) -> bool:
+        """Whether `add_plaintexts` works: masks need it."""
+        return False
 
     @property
     @abstractmethod
@@ -360,7 +369,7 @@ class PublicKey(ABC):
 
         Raises `MessageError` unless `adds_plaintexts`.
         """
-        raise MessageError("rows that share a ciphertext, under a scheme that cannot mask them")
+        raise MessageError("masks, under a scheme that adds no plaintexts")
 
     def rerandomise(
         self, ciphertexts: Sequence[mpz], random: SeededBytes | None = None

@@ -287,7 +287,7 @@ class PassiveTraining(Machine):
         table: PassiveTable = yield from single(self._load)
         asked = self._terms.asked
         table.check(self._party, self.active, asked, self._saved or ())
-        if asked.outputs > 1 and not spec.traits.takes_vectors:
+        if asked.outputs > 1 and (spec.hides_sums or not spec.traits.takes_vectors):
             raise Refused(f"engine {spec.name} sums one g and h a row, not {asked.outputs}")
         if set(asked.chain) - {self._party} != set(self.peers) - {self.active}:
             raise Refused(f"{self._party} does not know the other parties")

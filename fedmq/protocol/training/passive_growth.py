@@ -175,7 +175,9 @@ class PassiveGrowth(Part):
         self.engine.start_tree(tree, self.candidates.of_tree)
         spec = prepared.spec
         self.rows = PassiveNodeRows(asked.rows, asked.max_depth, hidden=spec.traits.hides_rows)
-        self.disclosed = CandidateDisclosure(prepared.rules, tree, self.candidates, self.rows)
+        self.disclosed = CandidateDisclosure(
+            prepared.rules, tree, self.candidates, self.rows, canonical=spec.hides_sums
+        )
         self.asked = AskedNodes(asked, self.engine.queries_per_node, self.engine.nodes_per_query)
         self._requests = HistogramRequests(tree)
         self._one_order = spec.traits.keeps_numbers and not self.candidates.narrows
@@ -726,11 +728,21 @@ class HistogramRequests:
 
 
 class CandidateDisclosure:
-    """Decides which ``candidates`` of tree ``tree`` are shown; its nodes hold ``rows``."""
+    """Decides which ``candidates`` of tree ``tree`` are shown; its nodes hold ``rows``.
+
+    Their order is ``canonical`` where nobody sees an order: circuits let the first of a tie win.
+    """
 
     def __init__(
-        self, rules: DisclosureRules, tree: int, candidates: NodeCandidates, rows: PassiveNodeRows
+        self,
+        rules: DisclosureRules,
+        tree: int,
+        candidates: NodeCandidates,
+        rows: PassiveNodeRows,
+        *,
+        canonical: bool,
     ) -> None:
+        self._canonical = canonical or rows.hidden
         self._rules = rules
         self._candidates = candidates
         self._rows = rows
@@ -772,10 +784,10 @@ class CandidateDisclosure:
         return {node: orders[node] for node in nodes}
 
     def _choose(self, new: Sequence[int]) -> Plan[None]:
-        if self._rows.hidden:
-            yield from self._merge([ROOT])
+        if self._canonical:
+            yield from self._merge([ROOT] if self._rows.hidden else new)
             for node in new:
-                self._orders.by_node[node] = self._shown(node)  # canonical
+                self._orders.by_node[node] = self._shown(node)
             return
         carrying = {node: self.carrying(node) for node in new}
         yield from self._merge(new)

@@ -95,6 +95,7 @@ LABELS = {
     "_Decrypt",
     "_DrawNoise",
     "_Encrypt",
+    "_EncryptOne",
     "_MakeKey",
     "_Merge",
     "_ScoreHidden",

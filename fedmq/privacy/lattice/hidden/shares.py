@@ -43,6 +43,7 @@ __all__ = [
     "sender_lift",
     "sender_squares",
     "shares_to_offer",
+    "sums_field",
     "totals_to_offer",
 ]
 
@@ -51,6 +52,7 @@ Shares = NDArray[np.uint64]
 
 _WORD = 64
 _LEAST_WEIGHT_BITS = 57
+_MOST_SUM_BITS = 62  # the fixed point of gradients has no larger sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,12 @@ class Field:
     def less(self, above: Shares, beside: Shares) -> Shares:
         """A node's share: its parent's less its sibling's."""
         return self.parted(subtract(self.joined(above), self.joined(beside)))
+
+
+def sums_field(training: NDArray[np.bool_], value_bits: int) -> Field:
+    """The fields for sums over rows of ``training``, bool, of g and h up to ``2**value_bits``."""
+    bits = value_bits + int(np.count_nonzero(training)).bit_length()
+    return Field(min(_MOST_SUM_BITS, bits) + 2)
 
 
 class ActiveShares(ActiveHalf):
