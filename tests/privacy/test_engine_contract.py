@@ -124,7 +124,14 @@ def test_features_left_out_of_a_tree_cost_nothing_and_change_nothing(engine: Eng
 
 
 @pytest.mark.parametrize(
-    "engine", [*ENGINES, Lattice(sums="hidden")], ids=lambda engine: engine.name
+    "engine",
+    [
+        *ENGINES,
+        Lattice(sums="hidden"),
+        Paillier(512, allow_weak_keys=True, sums="hidden"),
+        OkamotoUchiyama(768, allow_weak_keys=True, sums="hidden"),
+    ],
+    ids=lambda engine: engine.name,
 )
 def test_halves_that_hide_sums_are_made_where_the_engine_says_so(engine: Engine) -> None:
     pair = EnginePair(engine, table(40, 3, seed=3))
