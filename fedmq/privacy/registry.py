@@ -14,9 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from fedmq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedmq.boosting.params import TrainParams
     from fedmq.privacy.engine import Engine
 
-__all__ = ["CLASSES", "ENGINES", "engine_named"]
+__all__ = ["CLASSES", "ENGINES", "cheapest_to_hide_sums", "engine_named"]
 
 CLASSES = {
     "plain": "fedmq.privacy.engines.plain:Plain",
@@ -28,6 +29,16 @@ CLASSES = {
     "ldp": "fedmq.privacy.engines.ldp:Ldp",
 }
 """By name: the module of an engine, and its class there."""
+
+
+# What sums cost before circuits compare them, measured with keys of 2048 bits. Circuits have the
+# same work with both engines.
+_BYTES_PER_SECOND = 12_500_000  # of a link with 100 Mbit/s
+_HINT_BYTES = 140_000  # of a lattice's candidate, once
+_QUERY_BYTES = 24  # of a row, for each query
+_CIPHER_SECONDS = 75e-6  # to encrypt a row under ou, and to send it
+_PRODUCT_SECONDS = 3.5e-6  # to add a row to a column's sums
+_SHOW_SECONDS = 0.5e-3  # to pack, mask and decrypt a sum
 
 
 class _Engines(Mapping[str, "type[Engine]"]):
@@ -75,3 +86,29 @@ def engine_named(name: str, options: Mapping[str, Any], where: str) -> Engine:
         raise ConfigError(
             f"{where}: engine_options: {first['loc'][0]} = {first['input']!r}: {first['msg']}"
         ) from None
+
+
+def cheapest_to_hide_sums(
+    rows: int, columns: int, candidates: int, trees: int, params: TrainParams
+) -> str:
+    """The engine that hides sums in the least time: ``lattice``, or ``ou`` for many candidates.
+
+    ``columns`` and ``candidates`` are the most that one passive party has. A lattice's hints are
+    sent once, one for each candidate; `ou` encrypts every row of every tree, and packs, masks and
+    decrypts every sum. Where hints are longer than a lattice takes, it is `ou`.
+    """
+    from fedmq.privacy.engines.lattice import Lattice
+
+    hints = candidates * _HINT_BYTES
+    if hints > Lattice.hint_bytes:
+        return "ou"
+    nodes = (1 << params.depth_limit) - 1  # that are asked about
+    if params.max_leaves:
+        nodes = min(nodes, 2 * params.max_leaves)
+    # One of two siblings is asked about, or added up; of the other, half of the rows at most.
+    queries = (nodes + 1) // 2
+    by_lattice = hints + trees * queries * rows * _QUERY_BYTES
+    levels = 1 + (params.depth_limit - 1) / 2
+    per_row = _CIPHER_SECONDS + columns * levels * _PRODUCT_SECONDS
+    by_ou = trees * (rows * per_row + nodes * candidates * _SHOW_SECONDS)
+    return "lattice" if by_lattice / _BYTES_PER_SECOND <= by_ou else "ou"

@@ -21,8 +21,8 @@ from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
-from fedmq.privacy.engine import Engine
-from fedmq.privacy.registry import engine_named
+from fedmq.privacy.engine import Engine, SumsShown
+from fedmq.privacy.registry import cheapest_to_hide_sums, engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
@@ -48,8 +48,9 @@ def simulate(
     custom_metric: MetricFunction | None = None,
     maximize: bool | None = None,
     params: TrainParams | Mapping[str, Any] | None = None,
-    engine: str = "paillier",
+    engine: str | None = None,
     engine_options: Mapping[str, Any] | None = None,
+    sums: SumsShown | None = None,
     key: Any = None,
     broker: str = MEMORY,
     evaluation: ArrayLike | None = None,
@@ -85,7 +86,9 @@ def simulate(
             of it is better; its name does where that is left out, as in XGBoost.
         params: XGBoost's parameters, as ``TrainParams`` or a dict; its defaults where left
             out.
-        engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
+        engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own. If left out,
+            ``paillier``, or the one that takes the least time to hide ``sums``.
+        sums: ``hidden``: no party sees a sum; as among ``engine_options``.
         key: a ``PaillierPrivateKey`` of python-paillier (phe) for engine ``paillier``, which
             otherwise makes a fresh key. ``key_bits`` is then that key's.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
@@ -113,13 +116,17 @@ def simulate(
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
-    spec = _engine(engine, engine_options or {}, key)
     check_parties(passive)
     matched = by_index(
         {ACTIVE: active, **passive},
         {"label": label, "weight": weight, "base_margin": base_margin},
     )
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    options = {**(engine_options or {}), **({} if sums is None else {"sums": sums})}
+    if engine is None:
+        hidden = options.get("sums") == "hidden"
+        engine = _that_hides_sums(tables, params) if hidden else "paillier"
+    spec = _engine(engine, options, key)
     own = active_table(
         tables.pop(ACTIVE),
         params,
@@ -135,6 +142,14 @@ def simulate(
         broker, workers, compute, on_report, trace, record, smallest_cell, decoys
     )
     return train(own, tables, params, spec, surroundings, callbacks, continue_from)
+
+
+def _that_hides_sums(tables: Mapping[str, PartyFeatures], params: TrainParams) -> str:
+    """The cheapest engine for these tables, of which all columns may fill all bins."""
+    rows, _ = tables[ACTIVE].values.shape
+    columns = max((tables[party].values.shape[1] for party in tables if party != ACTIVE), default=0)
+    trees = params.total_trees - params.trees_alone
+    return cheapest_to_hide_sums(rows, columns, columns * params.max_bin, trees, params)
 
 
 def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:

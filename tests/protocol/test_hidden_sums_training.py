@@ -14,13 +14,18 @@ from fedmq.messages import training
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.engines.paillier import Paillier
 from tests.how_often import seldom
 from tests.protocol.dealt_shares_engine import DealtShares
 from tests.protocol.federation import ACTIVE, Federation, shares, small
 from tests.simulator import Link
 
 HIDDEN = Lattice(sums="hidden")
+OU = OkamotoUchiyama(key_bits=576, allow_weak_keys=True, sums="hidden")
+PAILLIER = Paillier(key_bits=512, allow_weak_keys=True, sums="hidden")
 
 
 def dealt(**params: Any) -> Federation:
@@ -61,10 +66,43 @@ def test_whoever_holds_the_columns(counts: tuple[int, ...]) -> None:
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
 
 
-@pytest.mark.parametrize("counts", [(2, 2), *seldom((1, 2, 1))], ids=str)
-def test_whatever_the_shares_come_from(counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("engine", [DealtShares(), OU, PAILLIER], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("counts", [(2, 2), *seldom((0, 3), (1, 2, 1), (1, 2, 2, 2))], ids=str)
+def test_whatever_the_shares_come_from(engine: Engine, counts: tuple[int, ...]) -> None:
     federation = dealt(counts=counts)
-    assert shares(federation.having(engine=DealtShares()).train()) == shares(federation.train())
+    assert shares(federation.having(engine=engine).train()) == shares(federation.train())
+
+
+@pytest.mark.parametrize(
+    ("engine", "params"),
+    [
+        (PAILLIER, {"gradient_bits": 4, "num_boost_round": 2}),
+        (OU, {"objective": "reg:squarederror", "subsample": 0.7, "colsample_bynode": 0.6}),
+        *seldom(
+            (OU, {"reg_lambda": 0.0, "min_child_weight": 0.0, "gamma": 0.3}),
+            (PAILLIER, {"max_leaves": 5, "colsample_bytree": 0.6}),
+            (PAILLIER, {"gradient_bits": 2, "max_depth": 5, "num_boost_round": 1}),
+        ),
+    ],
+    ids=str,
+)
+def test_the_model_of_hidden_ciphers_is_the_plain_engines(
+    engine: Engine, params: dict[str, Any]
+) -> None:
+    federation = dealt(counts=(2, 2), **params)
+    assert shares(federation.having(engine=engine).train()) == shares(federation.train())
+
+
+def test_candidates_that_tie_are_taken_in_the_order_of_columns() -> None:
+    federation = dealt(rows=40, counts=(1, 6), max_depth=2, gradient_bits=2, num_boost_round=2)
+    columns = federation.columns["telco"]
+    alike = federation.having(columns={**federation.columns, "telco": columns[:, [0] * 6]})
+    assert shares(alike.having(engine=OU).train()) == shares(alike.train())
+
+
+def test_a_table_of_500_columns() -> None:
+    federation = dealt(rows=40, counts=(1, 500), max_bin=3, max_depth=2, num_boost_round=1)
+    assert shares(federation.having(engine=OU).train()) == shares(federation.train())
 
 
 def test_with_weights_and_merged_cells() -> None:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from fedmq.boosting.params import TrainParams, as_stored
 from fedmq.errors import ConfigError
@@ -86,7 +93,9 @@ class TrainingJob(Section):
     engine: str = "paillier"
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
-    """The engine's own options, such as ``{ key_bits = 3072 }``."""
+    """The engine's own options, such as ``{ key_bits = 3072 }``. Where they are ``{ sums = "hidden"
+    }`` and no engine is named, it is ``lattice``: a party with too many candidates for it refuses,
+    and names ``ou``."""
     continue_from: ModelId | None = None
     """A model whose trees come first: the new ones continue it, under a name of their own."""
     parties: tuple[PartyName, ...] | None = None
@@ -116,6 +125,15 @@ class TrainingJob(Section):
     agree: a split by a set tells an owner on which side each of its categories stands."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hides_sums(cls, values: Any) -> Any:
+        """Choose an engine where the job asks for hidden sums, and for no engine."""
+        options = values.get("engine_options") if isinstance(values, dict) else None
+        if isinstance(options, dict) and options.get("sums") == "hidden":
+            return {"engine": "lattice", **values}
+        return values
 
     @property
     def session_model(self) -> str | None:
