@@ -31,14 +31,14 @@ CLASSES = {
 """By name: the module of an engine, and its class there."""
 
 
-# What sums cost before circuits compare them, measured with keys of 2048 bits. Circuits have the
-# same work with both engines.
+# What sums cost before circuits compare them, with keys of 2048 bits (docs/measured/wide.md).
+# Circuits have the same work with both engines.
 _BYTES_PER_SECOND = 12_500_000  # of a link with 100 Mbit/s
 _HINT_BYTES = 140_000  # of a lattice's candidate, once
 _QUERY_BYTES = 24  # of a row, for each query
-_CIPHER_SECONDS = 75e-6  # to encrypt a row under ou, and to send it
-_PRODUCT_SECONDS = 3.5e-6  # to add a row to a column's sums
-_SHOW_SECONDS = 0.5e-3  # to pack, mask and decrypt a sum
+_CIPHER_SECONDS = 50e-6  # to encrypt a row under ou, and to send it
+_PRODUCT_SECONDS = 1.2e-6  # to add a row to a column's sums
+_SHOW_SECONDS = 0.2e-3  # to pack, mask and decrypt a sum
 
 
 class _Engines(Mapping[str, "type[Engine]"]):

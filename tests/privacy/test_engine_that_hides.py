@@ -42,13 +42,18 @@ def test_ou_is_chosen_the_rather_the_deeper_trees_of_many_rows_are() -> None:
 
 def test_a_simulation_takes_it() -> None:
     random = np.random.default_rng(0)
-    table = random.normal(size=(60, 3)).round(1)
+    table = random.normal(size=(200, 3)).round(1)
     model, plain = (
         fedmq.simulate(
             active=table[:, :1],
             label=(table.sum(axis=1) > 0).astype(int),
             passive={"telco": table[:, 1:]},
-            params={"num_boost_round": 1, "max_depth": 2, "xgboost_arithmetic": OLDEST},
+            params={
+                "num_boost_round": 12,
+                "max_depth": 2,
+                "max_bin": 4,
+                "xgboost_arithmetic": OLDEST,
+            },
             workers=1,
             **settings,
         )
