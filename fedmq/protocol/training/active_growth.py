@@ -646,11 +646,16 @@ def _winner(offers: Mapping[int, SplitOffer]) -> tuple[int, SplitOffer]:
 
 
 def check_decoys(engine: Engine) -> None:
-    """Raise ConfigError if the engine asks for directions by queries: no decoy imitates them."""
+    """Raise ConfigError for an engine whose messages no decoy imitates."""
     if engine.traits.hides_rows:
         raise ConfigError(
             f"decoys: engine {engine.name!r} asks for directions by extra questions, which "
             "decoys do not imitate; leave decoys out, or choose another engine"
+        )
+    if engine.hides_sums:
+        raise ConfigError(
+            f"decoys: engine {engine.name!r} hides sums, so that a party takes no decision about a "
+            'node that it has not won; leave decoys out, or set sums = "shown"'
         )
 
 

@@ -291,7 +291,7 @@ class PassiveTraining(Machine):
             raise Refused(f"engine {spec.name} sums one g and h a row, not {asked.outputs}")
         if set(asked.chain) - {self._party} != set(self.peers) - {self.active}:
             raise Refused(f"{self._party} does not know the other parties")
-        if asked.decoys and spec.traits.hides_rows:
+        if asked.decoys and (spec.traits.hides_rows or spec.hides_sums):
             raise Refused(f"engine {spec.name!r} has no decoys")
         yield from self._find_earlier(table)
         learning = ~asked.evaluation.numpy()
