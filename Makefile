@@ -77,8 +77,8 @@ fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLE
 
 circuits: $(VENV)/test.stamp ## 10,000,000 numbers, 1,000,000 gains and 10,000 nodes through circuits; NUMBERS= GAINS= NODES=
 	@$(BIN)/python -m tests.privacy.garbling.float_parts $(or $(NUMBERS),10000000)
-	@$(BIN)/python -m tests.privacy.lattice.hidden.gains $(or $(GAINS),1000000)
-	@$(BIN)/python -m tests.privacy.lattice.hidden.filtered $(or $(NODES),10000)
+	@$(BIN)/python -m tests.privacy.hidden_sums.gains $(or $(GAINS),1000000)
+	@$(BIN)/python -m tests.privacy.hidden_sums.filtered $(or $(NODES),10000)
 
 form: $(VENV)/test.stamp ## how far a reader walks, largest classes, imports: today's figures; UPDATE=1 lowers the limits
 	@$(BIN)/python -m tests.form.figures $(if $(UPDATE),--update)

@@ -27,14 +27,14 @@ from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
-from fedmq.privacy.lattice.hidden.active import Filtering
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers
-from fedmq.privacy.lattice.hidden.shares import Field
-from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_level
+from fedmq.privacy.hidden_sums.active import Filtering
+from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.level import BackTransfers
+from fedmq.privacy.hidden_sums.shares import Field
+from fedmq.privacy.hidden_sums.steps import evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.correlated import subtract
 from fedmq.privacy.oblivious_transfer.extension import (
@@ -45,7 +45,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     draw_choices,
 )
 from fedmq.privacy.random_stream import fresh_seed
-from tests.privacy.lattice.hidden.driven import Running, run_all, size
+from tests.privacy.hidden_sums.driven import Running, run_all, size
 
 
 def table(path: Path) -> np.ndarray:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from tests.privacy.lattice.hidden.level_chain import claimed, halves, linked
-from tests.privacy.lattice.hidden.test_level import drawn, own_gains
+from tests.privacy.hidden_sums.level_chain import claimed, halves, linked
+from tests.privacy.hidden_sums.test_level import drawn, own_gains
 
 GOOD = drawn(1, 9)
 POOR = replace(GOOD, left=np.zeros_like(GOOD.left))

@@ -12,8 +12,8 @@ import pytest
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.seeds import GROUP_BITS
 from tests.how_often import seldom
-from tests.privacy.lattice.hidden.level_chain import ToldChain, run
-from tests.privacy.lattice.hidden.test_level import drawn, own_gains
+from tests.privacy.hidden_sums.level_chain import ToldChain, run
+from tests.privacy.hidden_sums.test_level import drawn, own_gains
 from tests.privacy.oblivious_transfer.base import pairs_of, secret_of
 from tests.privacy.oblivious_transfer.cheating_receiver import CheatingReceiver
 

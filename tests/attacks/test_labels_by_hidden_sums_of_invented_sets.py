@@ -11,10 +11,10 @@ import numpy as np
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import split_gains
-from fedmq.privacy.lattice.hidden.shares import Field
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.driven import size
-from tests.privacy.lattice.hidden.level_pair import LevelPair
+from fedmq.privacy.hidden_sums.shares import Field
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.driven import size
+from tests.privacy.hidden_sums.level_pair import LevelPair
 
 ROWS, PEOPLE = 200, 5
 RANDOM = np.random.default_rng(3)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.level_chain import claimed, halves, linked
-from tests.privacy.lattice.hidden.test_level import drawn, own_gains
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.level_chain import claimed, halves, linked
+from tests.privacy.hidden_sums.test_level import drawn, own_gains
 
 GOOD = drawn(1, 9)
 POOR = replace(GOOD, left=np.zeros_like(GOOD.left))

@@ -18,12 +18,12 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
-from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.masking import splitting_matrix
-from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, DrawnLevel, gradients
-from tests.privacy.lattice.hidden.driven import Parcel, size
-from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
-from tests.privacy.lattice.hidden.simulator import made_up
+from tests.privacy.hidden_sums.drawn_level import LOGISTIC, DrawnLevel, gradients
+from tests.privacy.hidden_sums.driven import Parcel, size
+from tests.privacy.hidden_sums.level_pair import LevelPair, Told
+from tests.privacy.hidden_sums.simulator import made_up
 
 ROWS = 80
 TREES = 3

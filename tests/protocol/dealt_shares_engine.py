@@ -28,9 +28,9 @@ from fedmq.privacy.engine import (
     SizeLimit,
     Traits,
 )
-from fedmq.privacy.lattice.hidden.active import HiddenActive
-from fedmq.privacy.lattice.hidden.passive import HiddenPassive
-from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, PassiveShares, Shares
+from fedmq.privacy.hidden_sums.active import HiddenActive
+from fedmq.privacy.hidden_sums.passive import HiddenPassive
+from fedmq.privacy.hidden_sums.shares import ActiveShares, Field, PassiveShares, Shares
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply, Values
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.machine import advance

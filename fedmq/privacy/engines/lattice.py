@@ -34,7 +34,7 @@ class Lattice(Engine):
     rows go left, at one bit a row instead of 32. A passive party set to ``oblivious`` refuses
     ``all``. ``hint_bytes``: the longest hint that a passive party sends before the first tree; the
     smaller one of both parties holds. ``sums``: whether the active party sees the sums, or learns
-    only which candidates win (`fedmq.privacy.lattice.hidden`). A passive party set to ``hidden``
+    only which candidates win (`fedmq.privacy.hidden_sums`). A passive party set to ``hidden``
     refuses to show sums.
     """
 
@@ -61,8 +61,8 @@ class Lattice(Engine):
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
 
     def active(self, parallelism: int) -> ActiveHalf:
+        from fedmq.privacy.hidden_sums.active import HiddenActive
         from fedmq.privacy.lattice.active import LatticeActive, LatticeActiveShares
-        from fedmq.privacy.lattice.hidden.active import HiddenActive
 
         oblivious = self.directions == "oblivious"
         if self.hides_sums:
@@ -70,7 +70,7 @@ class Lattice(Engine):
         return LatticeActive(self.hint_bytes, oblivious, parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        from fedmq.privacy.lattice.hidden.passive import HiddenPassive
+        from fedmq.privacy.hidden_sums.passive import HiddenPassive
         from fedmq.privacy.lattice.parameters import VERSION
         from fedmq.privacy.lattice.passive import LatticePassive, LatticePassiveShares
         from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements

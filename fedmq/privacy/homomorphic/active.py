@@ -25,10 +25,10 @@ from fedmq.privacy.engine import (
     SizeLimit,
     Sums,
 )
+from fedmq.privacy.hidden_sums.shares import ActiveShares, Field, Shares, sums_field
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import from_wire, is_available, to_wire, width
 from fedmq.privacy.homomorphic.scheme import PrivateKey
-from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, Shares, sums_field
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 

@@ -70,7 +70,7 @@ class AdditiveEngine(Engine):
     - ``vectors``: eight ciphertexts at once are added or decrypted, if the processor can (both).
 
     ``sums``: whether the active party sees the sums, or learns only which candidates win
-    (`fedmq.privacy.lattice.hidden`). A passive party set to ``hidden`` refuses to show sums.
+    (`fedmq.privacy.hidden_sums`). A passive party set to ``hidden`` refuses to show sums.
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -117,8 +117,8 @@ class AdditiveEngine(Engine):
         return _make_key.bind(self.scheme(), self.key_bits, self.short_noise)
 
     def active(self, parallelism: int) -> ActiveHalf:
+        from fedmq.privacy.hidden_sums.active import HiddenActive
         from fedmq.privacy.homomorphic.active import AdditiveActive, AdditiveActiveShares
-        from fedmq.privacy.lattice.hidden.active import HiddenActive
 
         half = (AdditiveActiveShares if self.hides_sums else AdditiveActive)(
             self.make_key(),
@@ -131,8 +131,8 @@ class AdditiveEngine(Engine):
         return HiddenActive(half) if isinstance(half, AdditiveActiveShares) else half
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        from fedmq.privacy.hidden_sums.passive import HiddenPassive
         from fedmq.privacy.homomorphic.passive import AdditivePassive, AdditivePassiveShares
-        from fedmq.privacy.lattice.hidden.passive import HiddenPassive
         from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements
 
         scheme = self.scheme()

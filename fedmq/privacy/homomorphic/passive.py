@@ -23,13 +23,13 @@ from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
+from fedmq.privacy.hidden_sums.shares import Field, PassiveShares, Shares, sums_field
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, Sums
 from fedmq.privacy.homomorphic.histogram import Tricks
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import is_available, width
 from fedmq.privacy.homomorphic.scheme import PublicKey, SeededBytes
-from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares, sums_field
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive", "AdditivePassiveShares"]

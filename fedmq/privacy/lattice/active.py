@@ -28,8 +28,8 @@ from fedmq.privacy.engine import (
     SizeLimit,
     Sums,
 )
+from fedmq.privacy.hidden_sums.shares import ActiveShares, Field, Shares
 from fedmq.privacy.lattice.directions import ChooseRows
-from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field, Shares
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.parameters import SUM_BYTES, VERSION, Layout
 from fedmq.privacy.lattice.query import (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
     FLOOD_UNIFORMS,
     LIMB_BITS,

@@ -18,6 +18,7 @@ from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import ROOT, CandidateTable, parent, sibling
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query, SizeLimit
+from fedmq.privacy.hidden_sums.shares import Field, PassiveShares, Shares
 from fedmq.privacy.lattice.answer import (
     AnswerQueries,
     AnswerQuery,
@@ -27,7 +28,6 @@ from fedmq.privacy.lattice.answer import (
     SumPieces,
 )
 from fedmq.privacy.lattice.directions import HideDirections, choice_limit
-from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares, Shares
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.parameters import SUM_BYTES, Layout
 from fedmq.privacy.lattice.query import pieces_of_query, query_limit

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import SizeLimit
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
     LIMB_BITS,
     LIMBS,

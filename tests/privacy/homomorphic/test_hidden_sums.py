@@ -19,6 +19,7 @@ from fedmq.privacy.engine import HiddenSums, Query
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier
 from fedmq.privacy.engines.plain import Plain
+from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.homomorphic import active as homomorphic_active
 from fedmq.privacy.homomorphic import okamoto_uchiyama, paillier
 from fedmq.privacy.homomorphic.active import AdditiveActiveShares
@@ -26,7 +27,6 @@ from fedmq.privacy.homomorphic.engine import AdditiveEngine
 from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassiveShares
 from fedmq.privacy.homomorphic.scheme import SeededBytes
-from fedmq.privacy.lattice.hidden.shares import Field
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, halves, table
 

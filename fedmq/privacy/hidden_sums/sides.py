@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.circuits import Run
+from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.oblivious_transfer.correlated import (
     Wide,
     offer,

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.sides import extension_arrays
-from fedmq.privacy.lattice.hidden.steps import LevelStep, evaluate_level
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.sides import extension_arrays
+from fedmq.privacy.hidden_sums.steps import LevelStep, evaluate_level
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Tweaks
 from fedmq.privacy.plan import Compute, Exchange
-from tests.privacy.lattice.hidden.driven import Parcel
+from tests.privacy.hidden_sums.driven import Parcel
 
 
 def made_up(

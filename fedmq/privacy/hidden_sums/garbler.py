@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.lattice.hidden.circuits import link_schedule, taken_bits
-from fedmq.privacy.lattice.hidden.exact import GainGarbler
-from fedmq.privacy.lattice.hidden.filtering import FilterGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.lattice.hidden.quotient import pick_schedule
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import Made, SenderSide, Unpacked, finished, take_bits
-from fedmq.privacy.lattice.hidden.stages import GarblerStage, named_labels
+from fedmq.privacy.hidden_sums.circuits import link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.exact import GainGarbler
+from fedmq.privacy.hidden_sums.filtering import FilterGarbler
+from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
+from fedmq.privacy.hidden_sums.quotient import pick_schedule
+from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.sides import Made, SenderSide, Unpacked, finished, take_bits
+from fedmq.privacy.hidden_sums.stages import GarblerStage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -35,7 +35,7 @@ __all__ = ["LevelGarbler"]
 
 
 class LevelGarbler:
-    """A level of nodes; call each method once, in the order of `fedmq.privacy.lattice.hidden`.
+    """A level of nodes; call each method once, in the order of `fedmq.privacy.hidden_sums`.
 
     ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are those of
     a session with the active party, ``back`` the transfers in which this party chooses. All methods

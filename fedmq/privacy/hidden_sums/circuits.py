@@ -41,7 +41,7 @@ from fedmq.privacy.garbling.circuit import (
 )
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.oblivious_transfer.correlated import bits_of, wide
 
 __all__ = [

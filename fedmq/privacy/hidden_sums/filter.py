@@ -45,7 +45,7 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.computation import computation
-from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
     "SLOTS",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Labels
-from fedmq.privacy.lattice.hidden.circuits import (
+from fedmq.privacy.hidden_sums.circuits import (
     GAIN_BITS,
     NodeInputs,
     Run,
@@ -23,7 +23,7 @@ from fedmq.privacy.lattice.hidden.circuits import (
     node_input_bits,
     tournament,
 )
-from fedmq.privacy.lattice.hidden.shares import (
+from fedmq.privacy.hidden_sums.shares import (
     Field,
     Shares,
     carries_to_offer,
@@ -38,8 +38,8 @@ from fedmq.privacy.lattice.hidden.shares import (
     shares_to_offer,
     totals_to_offer,
 )
-from fedmq.privacy.lattice.hidden.sides import Made, ReceiverSide, SenderSide, Unpacked, finished
-from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, GarblerStage, Stage
+from fedmq.privacy.hidden_sums.sides import Made, ReceiverSide, SenderSide, Unpacked, finished
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
 from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, wide
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS
 

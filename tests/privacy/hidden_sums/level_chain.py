@@ -9,16 +9,16 @@ from types import MappingProxyType
 import numpy as np
 
 from fedmq.privacy.engine import Place
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs, taken_bits
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers
-from fedmq.privacy.lattice.hidden.sides import Unpacked, packed_bits, pieces_of, take_bits
-from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_links
+from fedmq.privacy.hidden_sums.circuits import NodeInputs, taken_bits
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.level import BackTransfers
+from fedmq.privacy.hidden_sums.sides import Unpacked, packed_bits, pieces_of, take_bits
+from fedmq.privacy.hidden_sums.steps import evaluate_level, garble_links
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all
-from tests.privacy.lattice.hidden.filtered import factors_of
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.driven import Parcel, Running, run_all
+from tests.privacy.hidden_sums.filtered import factors_of
 from tests.privacy.oblivious_transfer.base import extension_of
 
 

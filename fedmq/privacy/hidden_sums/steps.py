@@ -2,7 +2,7 @@
 
 Tables flow in parcels; a few travel while others are made. Two batches are garbled and
 evaluated side by side. The active party asks for another parcel whenever it begins one, so neither
-side holds many. The parcels are in the table of `fedmq.privacy.lattice.hidden`.
+side holds many. The parcels are in the table of `fedmq.privacy.hidden_sums`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.sides import Made, Unpacked, packed_bits, pieces_of
-from fedmq.privacy.lattice.hidden.stages import (
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.sides import Made, Unpacked, packed_bits, pieces_of
+from fedmq.privacy.hidden_sums.stages import (
     EvaluateBatch,
     EvaluateMore,
     EvaluatorStage,

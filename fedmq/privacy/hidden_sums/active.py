@@ -23,12 +23,12 @@ from fedmq.privacy.engine import (
     Rows,
     SizeLimit,
 )
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import NodeFactors, choose_factors
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, garbler_bytes
-from fedmq.privacy.lattice.hidden.shares import ActiveShares, Field
-from fedmq.privacy.lattice.hidden.steps import evaluate_level
+from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors
+from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
+from fedmq.privacy.hidden_sums.shares import ActiveShares, Field
+from fedmq.privacy.hidden_sums.steps import evaluate_level
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,

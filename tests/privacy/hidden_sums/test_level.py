@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.sides import Unpacked, pieces_of
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.sides import Unpacked, pieces_of
 from tests.how_often import seldom
-from tests.privacy.lattice.hidden.drawn_level import SQUARED, DrawnLevel
-from tests.privacy.lattice.hidden.driven import size
-from tests.privacy.lattice.hidden.level_chain import claimed, linked
-from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
+from tests.privacy.hidden_sums.drawn_level import SQUARED, DrawnLevel
+from tests.privacy.hidden_sums.driven import size
+from tests.privacy.hidden_sums.level_chain import claimed, linked
+from tests.privacy.hidden_sums.level_pair import LevelPair, Told
 
 NOTHING = -np.inf
 

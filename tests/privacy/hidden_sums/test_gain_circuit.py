@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.privacy.lattice.hidden.circuits import gain_schedule
-from fedmq.privacy.lattice.hidden.shares import Field
-from tests.privacy.lattice.hidden.gains import KINDS, different_gains
+from fedmq.privacy.hidden_sums.circuits import gain_schedule
+from fedmq.privacy.hidden_sums.shares import Field
+from tests.privacy.hidden_sums.gains import KINDS, different_gains
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda name: name.replace(" ", "-"))

@@ -1,6 +1,6 @@
 """The filter's circuit in the clear, beside XGBoost's gains.
 
-``python -m tests.privacy.lattice.hidden.filtered [NODES]`` compares so many nodes of each kind of
+``python -m tests.privacy.hidden_sums.filtered [NODES]`` compares so many nodes of each kind of
 training, and ends with 1 if a winner is missed or a bound is broken.
 """
 
@@ -17,13 +17,13 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.privacy.garbling.schedule import in_the_clear
-from fedmq.privacy.lattice.hidden.filter import (
+from fedmq.privacy.hidden_sums.filter import (
     SLOTS,
     NodeFactors,
     Precision,
     choose_factors,
 )
-from fedmq.privacy.lattice.hidden.products import (
+from fedmq.privacy.hidden_sums.products import (
     Offered,
     carry_choices,
     factor_choices,
@@ -38,10 +38,10 @@ from fedmq.privacy.lattice.hidden.products import (
     received_scaled,
     sent_scaled,
 )
-from fedmq.privacy.lattice.hidden.quotient import quotient_inputs, quotient_schedule
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.hidden_sums.quotient import quotient_inputs, quotient_schedule
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.oblivious_transfer.correlated import bits_of, wide
-from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, SQUARED, DrawnLevel
+from tests.privacy.hidden_sums.drawn_level import LOGISTIC, SQUARED, DrawnLevel
 
 KINDS = {
     "logistic": {"objective": LOGISTIC},

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, Labels
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.sides import Unpacked
+from fedmq.privacy.hidden_sums.sides import Unpacked
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation, Tweaks
 from fedmq.privacy.plan import Values
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import best, is_worthwhile, split_gains
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.oblivious_transfer.correlated import Wide, subtract
 
 LOGISTIC = "logistic"

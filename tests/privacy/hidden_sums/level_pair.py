@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
-from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.filter import NodeFactors
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers
-from fedmq.privacy.lattice.hidden.steps import evaluate_level, garble_level
+from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
+from fedmq.privacy.hidden_sums.filter import NodeFactors
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.level import BackTransfers
+from fedmq.privacy.hidden_sums.steps import evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.driven import Parcel, Running, run_all, size
-from tests.privacy.lattice.hidden.filtered import factors_of
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.driven import Parcel, Running, run_all, size
+from tests.privacy.hidden_sums.filtered import factors_of
 from tests.privacy.oblivious_transfer.base import extension, extension_of
 
 PERMUTATION = Permutation(b"public")

@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.lattice.hidden.filter import FilterLevel, NodeFactors
-from fedmq.privacy.lattice.hidden.products import (
+from fedmq.privacy.hidden_sums.filter import FilterLevel, NodeFactors
+from fedmq.privacy.hidden_sums.products import (
     Scaled,
     carry_choices,
     factor_choices,
@@ -52,14 +52,14 @@ from fedmq.privacy.lattice.hidden.products import (
     received_scaled,
     sent_scaled,
 )
-from fedmq.privacy.lattice.hidden.quotient import (
+from fedmq.privacy.hidden_sums.quotient import (
     chosen_slots,
     quotient_inputs,
     quotient_schedule,
     threshold_bits,
 )
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import (
+from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.sides import (
     Made,
     ReceiverSide,
     SenderSide,
@@ -70,7 +70,7 @@ from fedmq.privacy.lattice.hidden.sides import (
     take_bits,
     take_extension,
 )
-from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, GarblerStage, Stage
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
 from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_of, integers_of, wide
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
-from fedmq.privacy.lattice.hidden.circuits import (
+from fedmq.privacy.hidden_sums.circuits import (
     link_schedule,
     match_schedule,
     owner_bits,
     taken_bits,
 )
-from fedmq.privacy.lattice.hidden.exact import Gains
-from fedmq.privacy.lattice.hidden.filter import SLOTS, FilterLevel, Precision
-from fedmq.privacy.lattice.hidden.filtering import quotient_stage
-from fedmq.privacy.lattice.hidden.quotient import filter_ands, pick_schedule
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import extended_bytes
+from fedmq.privacy.hidden_sums.exact import Gains
+from fedmq.privacy.hidden_sums.filter import SLOTS, FilterLevel, Precision
+from fedmq.privacy.hidden_sums.filtering import quotient_stage
+from fedmq.privacy.hidden_sums.quotient import filter_ands, pick_schedule
+from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.sides import extended_bytes
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_BYTES,
     ExtensionReceiver,

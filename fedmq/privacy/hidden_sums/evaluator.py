@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs, link_schedule, taken_bits
-from fedmq.privacy.lattice.hidden.exact import GainEvaluator
-from fedmq.privacy.lattice.hidden.filter import NodeFactors
-from fedmq.privacy.lattice.hidden.filtering import FilterEvaluator
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.lattice.hidden.quotient import pick_schedule
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
-from fedmq.privacy.lattice.hidden.sides import (
+from fedmq.privacy.hidden_sums.circuits import NodeInputs, link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.exact import GainEvaluator
+from fedmq.privacy.hidden_sums.filter import NodeFactors
+from fedmq.privacy.hidden_sums.filtering import FilterEvaluator
+from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
+from fedmq.privacy.hidden_sums.quotient import pick_schedule
+from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.sides import (
     Made,
     ReceiverSide,
     Unpacked,
@@ -24,7 +24,7 @@ from fedmq.privacy.lattice.hidden.sides import (
     packed_bits,
     take_bits,
 )
-from fedmq.privacy.lattice.hidden.stages import EvaluatorStage, named_labels
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -38,7 +38,7 @@ __all__ = ["LevelEvaluator"]
 
 
 class LevelEvaluator:
-    """A level of nodes; call each method once, in the order of `fedmq.privacy.lattice.hidden`.
+    """A level of nodes; call each method once, in the order of `fedmq.privacy.hidden_sums`.
 
     ``shares`` uint64 (nodes, candidates, 2). ``factors``: of each node, None where the filter does
     not fit it. ``tweaks`` are those of a session with the passive party, ``back`` the transfers in

@@ -8,8 +8,8 @@ import pytest
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
-from fedmq.privacy.lattice.hidden.circuits import NodeInputs
-from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.shares import Field
 
 FIELD = Field(57)
 SCALE = FixedPoint(40, 42, 40)

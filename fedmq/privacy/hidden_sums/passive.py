@@ -17,10 +17,10 @@ from fedmq.privacy.engine import (
     Query,
     SizeLimit,
 )
-from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import BackTransfers, HiddenLevel, evaluator_bytes
-from fedmq.privacy.lattice.hidden.shares import Field, PassiveShares
-from fedmq.privacy.lattice.hidden.steps import garble_level
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, evaluator_bytes
+from fedmq.privacy.hidden_sums.shares import Field, PassiveShares
+from fedmq.privacy.hidden_sums.steps import garble_level
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.extension import (
     ExtensionReceiver,

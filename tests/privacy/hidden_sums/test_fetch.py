@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.lattice.hidden.filtering import (
+from fedmq.privacy.hidden_sums.filtering import (
     chosen_entries,
     fresh_shares,
     hidden_entries,
     index_choices,
     offered_entries,
 )
-from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.oblivious_transfer.correlated import add
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.oblivious_transfer.base import extension_of

@@ -1,10 +1,10 @@
 """How do shares of sums become shares of S and V? By three rounds of correlated transfers.
 
-`fedmq.privacy.lattice.hidden.filter` says what S and V are. The active party chooses by the bits of
+`fedmq.privacy.hidden_sums.filter` says what S and V are. The active party chooses by the bits of
 what it holds, the passive party offers its own share times the place of each bit (Gilboa, CRYPTO
 1999, section 4.1):
 
-1. carries of both fields, as `fedmq.privacy.lattice.hidden.shares` has them;
+1. carries of both fields, as `fedmq.privacy.hidden_sums.shares` has them;
 2. x and d, by the bits of factors that the active party alone knows, once for all candidates of a
    node: the passive party does not learn the scale of a node;
 3. V = x (X - x), whose cross product is (X - 2 x_A) x_P, and S = d², whose one is 2 d_A d_P.
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.lattice.hidden.filter import NodeFactors, Precision
-from fedmq.privacy.lattice.hidden.shares import Field, Shares, offset
+from fedmq.privacy.hidden_sums.filter import NodeFactors, Precision
+from fedmq.privacy.hidden_sums.shares import Field, Shares, offset
 from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_at, shift_up, subtract, wide
 
 __all__ = [

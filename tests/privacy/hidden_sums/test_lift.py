@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.lattice.hidden.shares import (
+from fedmq.privacy.hidden_sums.shares import (
     Field,
     carries_to_offer,
     chosen_carries,

@@ -1,6 +1,6 @@
 """Gains of a circuit in the clear, beside `split_gains`.
 
-``python -m tests.privacy.lattice.hidden.gains [GAINS]`` compares so many of each kind of training,
+``python -m tests.privacy.hidden_sums.gains [GAINS]`` compares so many of each kind of training,
 and ends with 1 if a bit differs.
 """
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from fedmq.privacy.garbling.circuit import float_bits
 from fedmq.privacy.garbling.schedule import in_the_clear
-from fedmq.privacy.lattice.hidden.circuits import (
+from fedmq.privacy.hidden_sums.circuits import (
     GAIN_BIAS,
     NodeInputs,
     gain_schedule,
     node_input_bits,
 )
 from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, multiply, subtract, wide
-from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, SQUARED, DrawnLevel
+from tests.privacy.hidden_sums.drawn_level import LOGISTIC, SQUARED, DrawnLevel
 
 KINDS = {
     "logistic": {"objective": LOGISTIC},

@@ -1,6 +1,6 @@
 """Which circuits find the few candidates that may be the best? A short quotient, and who is near.
 
-`fedmq.privacy.lattice.hidden.filter` says of what, and why the best candidate is among them.
+`fedmq.privacy.hidden_sums.filter` says of what, and why the best candidate is among them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fedmq.privacy.garbling.circuit import (
 )
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.circuits import Run
-from fedmq.privacy.lattice.hidden.filter import FilterLevel, Precision
+from fedmq.privacy.hidden_sums.circuits import Run
+from fedmq.privacy.hidden_sums.filter import FilterLevel, Precision
 
 __all__ = [
     "chosen_slots",

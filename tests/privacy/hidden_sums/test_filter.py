@@ -10,26 +10,26 @@ import pytest
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.privacy.garbling.schedule import in_the_clear
-from fedmq.privacy.lattice.hidden.active import Filtering
-from fedmq.privacy.lattice.hidden.filter import (
+from fedmq.privacy.hidden_sums.active import Filtering
+from fedmq.privacy.hidden_sums.filter import (
     FilterLevel,
     KnownNode,
     NodeFactors,
     Precision,
     Unfit,
 )
-from fedmq.privacy.lattice.hidden.quotient import (
+from fedmq.privacy.hidden_sums.quotient import (
     filter_ands,
     pick_schedule,
     quotient_inputs,
     quotient_schedule,
     slots_schedule,
 )
-from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.oblivious_transfer.correlated import bits_of, subtract, wide
 from tests.how_often import seldom
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.filtered import KINDS, broken, compared, factors_of, quotients
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.filtered import KINDS, broken, compared, factors_of, quotients
 
 FIELDS = (6, 17, 30, 45, 46, 50, 57, 60, 62, 64)
 

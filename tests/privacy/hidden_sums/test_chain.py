@@ -14,11 +14,11 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.circuit import float_bits
 from fedmq.privacy.garbling.schedule import in_the_clear
-from fedmq.privacy.lattice.hidden.circuits import GAIN_BIAS, link_schedule
+from fedmq.privacy.hidden_sums.circuits import GAIN_BIAS, link_schedule
 from tests.how_often import examples
-from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
-from tests.privacy.lattice.hidden.level_chain import ToldChain, divided, halves, linked, run
-from tests.privacy.lattice.hidden.test_level import NOTHING, drawn, own_gains
+from tests.privacy.hidden_sums.drawn_level import DrawnLevel
+from tests.privacy.hidden_sums.level_chain import ToldChain, divided, halves, linked, run
+from tests.privacy.hidden_sums.test_level import NOTHING, drawn, own_gains
 
 NODES = 4
 
