@@ -154,7 +154,9 @@ SHARES = fake(
     _importances=lambda _: "",
 )
 COST = SimpleNamespace(core_seconds=1.0, bytes_sent=1, bytes_received=1, memory=1)
-ESTIMATED = SimpleNamespace(trees=1, per_tree=1.0, together=1.0, apart=1.0, parties={"bank": COST})
+ESTIMATED = SimpleNamespace(
+    trees=1, per_tree=1.0, together=1.0, apart=1.0, open_files=9, parties={"bank": COST}
+)
 JOINED = SimpleNamespace(parties=("bank",), arrows=1, early=0.0, document={})
 
 

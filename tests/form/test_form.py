@@ -8,8 +8,12 @@ from tests.form import source
 from tests.form.figures import ALLOWED, WALKS, of_imports, of_source, walks
 from tests.form.imports import COMMANDS, imported, seconds, slowness
 
-SLACK = 1.02
-"""Threads take turns as they like: one walk has a few moves and calls more than another."""
+SLACK = 1.06
+"""Threads take turns as they like: one walk has a few moves and calls more than another.
+
+On a machine where all cores are taken, acknowledgements that wait for more to come are sent by
+their timers: up to 5 % more calls of `ou` in each walk.
+"""
 ATTEMPTS = 5
 """A loaded machine adds calls, such as of timers, and takes none away: the shortest walk counts."""
 
