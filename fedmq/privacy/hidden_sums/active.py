@@ -25,7 +25,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.hidden_sums.circuits import NodeInputs
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
-from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors
+from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors_of_rows
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.hidden_sums.shares import ActiveShares, Field
 from fedmq.privacy.hidden_sums.steps import evaluate_level
@@ -168,9 +168,15 @@ class HiddenActive(HidesSums):
         """What the active party chooses for each node; None where the filter does not fit it."""
         if not filtering.goes_on:
             return [None] * len(comparison.nodes)
-        pairs = [self._gradients[rows] for rows in comparison.rows]
-        totals, best = comparison.totals, comparison.best
-        chosen = choose_factors.bind(pairs, totals, best, self._scale, self._params, self._field)
+        chosen = choose_factors_of_rows.bind(
+            self._gradients,
+            comparison.rows,
+            comparison.totals,
+            comparison.best,
+            self._scale,
+            self._params,
+            self._field,
+        )
         found: list[NodeFactors | None] = yield from single(chosen)
         return found
 

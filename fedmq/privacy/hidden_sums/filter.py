@@ -55,6 +55,7 @@ __all__ = [
     "Precision",
     "Unfit",
     "choose_factors",
+    "choose_factors_of_rows",
 ]
 
 SLOTS = 4
@@ -379,6 +380,20 @@ class NodeFactors:
 
 
 @computation("ChooseFactors")
+def choose_factors_of_rows(
+    gradients: NDArray[np.int64],
+    rows: Sequence[NDArray[np.int32]],
+    totals: NDArray[np.int64],
+    best: NDArray[np.float32],
+    scale: FixedPoint,
+    params: TrainParams,
+    field: Field,
+) -> list[NodeFactors | None]:
+    """`choose_factors` for nodes of these ``rows`` of all ``gradients``, int64 (all rows, 2)."""
+    pairs = [gradients[of_node] for of_node in rows]
+    return choose_factors(pairs, totals, best, scale, params, field)
+
+
 def choose_factors(
     pairs: Sequence[NDArray[np.int64]],
     totals: NDArray[np.int64],
