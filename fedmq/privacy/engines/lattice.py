@@ -73,7 +73,7 @@ class Lattice(Engine):
         from fedmq.privacy.hidden_sums.passive import HiddenPassive
         from fedmq.privacy.lattice.parameters import VERSION
         from fedmq.privacy.lattice.passive import LatticePassive, LatticePassiveShares
-        from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements
+        from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
 
         if public.get("version", 1) != VERSION:
             raise Refused(
@@ -96,17 +96,12 @@ class Lattice(Engine):
                 '"all"), and this party shows those of a node\'s rows only'
             )
         try:
-            for elements, count in (
-                (offer, 2),
-                (public.get("circuits"), 2),
-                (public.get("back"), TRANSFERS),
-            ):
-                if elements is not None:
-                    check_elements(elements, count)
+            if offer is not None:
+                check_elements(offer, 2)
         except MessageError as error:
             raise Refused(f"engine 'lattice': {error}") from None
         most = min(hint_bytes, self.hint_bytes)
         if self.hides_sums:
             shares = LatticePassiveShares(seed.tobytes(), offer, bins, most, parallelism)
-            return HiddenPassive(shares, public["circuits"], public["back"])
+            return HiddenPassive.of(self.name, shares, public)
         return LatticePassive(seed.tobytes(), offer, bins, most, parallelism)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import CandidateTable
+from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import (
     BroadcastPiece,
     Directions,
@@ -21,7 +22,13 @@ from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, evaluator_bytes
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares
 from fedmq.privacy.hidden_sums.steps import garble_level
-from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
+from fedmq.privacy.oblivious_transfer.base_transfers import (
+    TRANSFERS,
+    ChooseSeeds,
+    MakeOffer,
+    OfferedSeeds,
+    check_elements,
+)
 from fedmq.privacy.oblivious_transfer.extension import (
     ExtensionReceiver,
     ExtensionSender,
@@ -56,6 +63,20 @@ class HiddenPassive(PassiveHidesSums):
         self._sender: ExtensionSender
         self._back: BackTransfers[ExtensionReceiver]
         self._field: Field
+
+    @classmethod
+    def of(cls, engine: str, source: PassiveShares, public: Values) -> HiddenPassive:
+        """The half for what the active party's half of ``engine`` sent before the session.
+
+        Raises:
+            Refused: its offer or choices of transfers are malformed.
+        """
+        try:
+            offer = check_elements(public.get("circuits"), 2)
+            choices = check_elements(public.get("back"), TRANSFERS)
+        except MessageError as error:
+            raise Refused(f"engine {engine!r}: {error}") from None
+        return cls(source, offer, choices)
 
     def start_session(
         self,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import Computation, computation
-from fedmq.errors import ConfigError, MessageError, Refused
+from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, SumsShown, Traits
 from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
 from fedmq.privacy.plan import Values
@@ -133,7 +133,6 @@ class AdditiveEngine(Engine):
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         from fedmq.privacy.hidden_sums.passive import HiddenPassive
         from fedmq.privacy.homomorphic.passive import AdditivePassive, AdditivePassiveShares
-        from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, check_elements
 
         scheme = self.scheme()
         n, noise, noise_bits = (public.get(name) for name in ("n", "noise", "noise_bits"))
@@ -169,13 +168,8 @@ class AdditiveEngine(Engine):
             return AdditivePassive(key, bins, parallelism, **settings)
         if not _is_number(seed) or seed.shape != (SEED_BYTES,):
             raise Refused("the active party's seed is malformed")
-        try:
-            offered = check_elements(public["circuits"], 2)
-            chosen = check_elements(public["back"], TRANSFERS)
-        except MessageError as error:
-            raise Refused(f"engine {self.name!r}: {error}") from None
         shares = AdditivePassiveShares(seed.tobytes(), key, bins, parallelism, **settings)
-        return HiddenPassive(shares, offered, chosen)
+        return HiddenPassive.of(self.name, shares, public)
 
 
 def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:
