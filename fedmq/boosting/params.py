@@ -252,6 +252,11 @@ class TrainParams(BaseModel):
         return tree // self.num_parallel_tree % (self.outputs // self.vector_outputs)
 
     @property
+    def sampled(self) -> float:
+        """The expected share of the training rows that a tree draws."""
+        return min(1.0, self.top_rate + self.other_rate) if self.goss else self.subsample
+
+    @property
     def leaf_eta(self) -> np.float32:
         """The factor of leaves: parallel trees share ``eta``."""
         return np.float32(self.eta) / np.float32(self.num_parallel_tree)

@@ -146,6 +146,8 @@ class TrainingOpen(Body):
     max_cat_to_onehot: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """From so many categories on, the recipient's columns are split by sets of them if it agrees;
     0: none is."""
+    sampled: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of the training rows that is drawn for a tree, about."""
 
 
 class SessionAccept(Body):

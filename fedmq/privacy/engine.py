@@ -575,6 +575,14 @@ class Engine(ABC):
         """The length of the key in ``public``; None without a key."""
         return None
 
+    def announced(self, public: Values) -> Mapping[str, str | int | float]:
+        """The options in ``public`` that change what is learned, without those that protect most.
+
+        Another engine has its own of the active party's options among its public values.
+        """
+        plain = (str, int, float)
+        return {name: value for name, value in public.items() if isinstance(value, plain)}
+
     @abstractmethod
     def active(self, parallelism: int) -> ActiveHalf:
         """The active party's half; heavy work is split into about ``parallelism`` computations."""

@@ -388,6 +388,7 @@ _FIELDS: dict[str, Any] = {
     "constraints": (_BITS, _BITS),
     "decoys": True,
     "max_cat_to_onehot": 4,
+    "sampled": 0.5,
     "sums": "hidden",
     "parcel": 0,
     "level": (1,),

@@ -37,9 +37,10 @@ AskedSession = Literal["alignment", "training"]
 
 
 class StandingConsent(Section):
-    """Sessions about which the owner is not asked; a size that is left out is 0, and allows none.
+    """Sessions about which the owner is not asked; what is left out allows the least.
 
-    ``fedmq approve --alike`` writes it, with the sizes of what was asked.
+    ``fedmq approve --alike`` writes it, with all that was asked. It covers no session of which
+    anything that changes what is told goes beyond it.
     """
 
     peer: PartyName
@@ -50,19 +51,49 @@ class StandingConsent(Section):
     """The alignment that is made, or that selects the rows; empty where rows are matched without
     one."""
     parties: tuple[PartyName, ...] = ()
-    """All parties of an alignment, the active party first."""
+    """All parties of an alignment, the active party first; of a training, those that hide sums
+    together."""
+    normalise: tuple[str, ...] = ()
+    """How an alignment changes ids before they are compared."""
     engine: str = ""
     """The engine of a training."""
+    sums: Literal["shown", "hidden"] = "hidden"
+    """Whether its sums may be shown: ``hidden`` covers hidden sums alone."""
+    engine_options: Mapping[str, str | int | float] = Field(default_factory=dict)
+    """The options of the engine that its opening tells, such as ``directions = "all"``: these, and
+    no others."""
+    least_key_bits: Annotated[int, Field(ge=0)] = 0
+    """Bits of its key at least."""
     most_rows: Annotated[int, Field(ge=0)] = 0
     """Rows of a training."""
+    least_training_rows: Annotated[int, Field(ge=0)] = 0
+    """Rows at least that trees are grown from: fewer are a part of those that were asked about."""
+    least_sampled: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of these at least that is drawn for a tree, as it is announced."""
     most_trees: Annotated[int, Field(ge=0)] = 0
     """Its trees."""
+    least_own_trees: Annotated[int, Field(ge=0)] = 0
+    """Its first trees at least that are from the active party's columns alone."""
     most_depth: Annotated[int, Field(ge=0)] = 0
     """Their depth."""
+    most_leaves: Annotated[int, Field(ge=0)] | None = None
+    """Their leaves; as many as the depth allows when left out."""
     most_bins: Annotated[int, Field(ge=0)] = 0
     """Its `max_bin`."""
+    least_columns_drawn: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of the columns at least that is drawn for a node."""
     most_gradient_bits: Annotated[int, Field(ge=0)] = 0
     """Its `gradient_bits`, as they are announced."""
+    most_outputs: Annotated[int, Field(ge=0)] = 1
+    """Numbers in a leaf."""
+    most_folds: Annotated[int, Field(ge=0)] = 1
+    """Models that are trained together, of a cross-validation."""
+    most_earlier_trees: Annotated[int, Field(ge=0)] = 0
+    """Trees of the model that it continues."""
+    least_categories: Annotated[int, Field(ge=0)] = 0
+    """Columns of fewer categories are not split by sets of them."""
+    constraints: tuple[str, ...] = ()
+    """What it may want of columns by name, such as ``age rises`` and ``together: age, calls``."""
     particulars: tuple[Particular, ...] = ()
     """What it may have beside: other trainings are asked about."""
 

@@ -38,14 +38,33 @@ _EVENTS: Mapping[RequestState, str] = {
     "withdrawn": "owner no longer asked",
 }
 
-_SIZES: Mapping[str, str] = {
+_MOST: Mapping[str, str] = {
     "most_rows": "rows",
     "most_trees": "trees",
     "most_depth": "max_depth",
     "most_bins": "max_bin",
     "most_gradient_bits": "gradient_bits",
+    "most_outputs": "outputs",
+    "most_folds": "folds",
+    "most_earlier_trees": "earlier_trees",
 }
-"""The bound of each term."""
+_LEAST: Mapping[str, str] = {
+    "least_key_bits": "key_bits",
+    "least_training_rows": "training_rows",
+    "least_sampled": "sampled",
+    "least_own_trees": "own_trees",
+    "least_columns_drawn": "columns_drawn",
+    "least_categories": "fewest_categories",
+}
+_SAME: Mapping[str, str] = {
+    "alignment": "alignment",
+    "engine": "engine",
+    "engine_options": "engine_options",
+    "parties": "chain",
+}
+_AMONG: Mapping[str, str] = {"constraints": "constraints", "particulars": "particulars"}
+"""The term of a training that each key of a standing consent bounds: from above, from below, to be
+the same, or to hold nothing else."""
 
 
 class OwnerConsent:
@@ -283,34 +302,59 @@ def terms_of(request: ConsentRequest) -> RequestedTerms:
 
 
 def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
-    """Whether the consent covers ``asked``: the same kind, and no term exceeds its bound."""
+    """Whether the consent covers ``asked``: the same kind, and no term goes beyond it."""
     if (standing.peer, standing.session) != (asked.peer, asked.kind):
         return False
     terms = asked.details
     if asked.kind == "alignment":
-        return (standing.alignment, list(standing.parties)) == (asked.name, terms["parties"])
+        named = (standing.alignment, list(standing.parties), list(standing.normalise))
+        return named == (asked.name, terms["parties"], terms["normalise"])
     return (
-        (standing.alignment, standing.engine) == (terms["alignment"], terms["engine"])
-        and all(terms[term] <= getattr(standing, bound) for bound, term in _SIZES.items())
-        and set(terms["particulars"]) <= set(standing.particulars)
+        asked.says_all
+        and all(getattr(standing, bound) >= terms[term] for bound, term in _MOST.items())
+        and all(getattr(standing, bound) <= (terms[term] or 0) for bound, term in _LEAST.items())
+        and all(_plain(getattr(standing, key)) == terms[term] for key, term in _SAME.items())
+        and all(set(terms[term]) <= set(getattr(standing, key)) for key, term in _AMONG.items())
+        and (standing.sums == "shown" or terms["sums"] == "hidden")
+        and (standing.most_leaves is None or 0 < terms["max_leaves"] <= standing.most_leaves)
     )
 
 
 def standing_consent(asked: RequestedTerms) -> StandingConsent:
-    """The smallest standing consent that covers ``asked``."""
+    """The smallest standing consent that covers ``asked``.
+
+    Raises:
+        DaemonError: an earlier version of fedmq took down the request, and left terms out.
+    """
     terms = asked.details
     if asked.kind == "alignment":
         return StandingConsent(
-            peer=asked.peer, session="alignment", alignment=asked.name, parties=terms["parties"]
+            peer=asked.peer,
+            session="alignment",
+            alignment=asked.name,
+            parties=tuple(terms["parties"]),
+            normalise=tuple(terms["normalise"]),
         )
-    return StandingConsent(
-        peer=asked.peer,
-        session="training",
-        alignment=terms["alignment"],
-        engine=terms["engine"],
-        particulars=terms["particulars"],
-        **{bound: terms[term] for bound, term in _SIZES.items()},
+    if not asked.says_all:
+        raise DaemonError(
+            "an earlier version of fedmq took down this request, without all of its terms: "
+            "approve it alone, without --alike"
+        )
+    bounds = _MOST | _LEAST | _SAME | _AMONG
+    named = {key: terms[term] for key, term in bounds.items() if terms[term] is not None}
+    return StandingConsent.model_validate(
+        {
+            **{key: tuple(of) if isinstance(of, list) else of for key, of in named.items()},
+            "peer": asked.peer,
+            "session": "training",
+            "sums": terms["sums"],
+            "most_leaves": terms["max_leaves"] or None,
+        }
     )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def toml_of(standing: StandingConsent) -> str:
@@ -320,5 +364,11 @@ def toml_of(standing: StandingConsent) -> str:
 
 def _lines(standing: StandingConsent) -> Iterator[str]:
     for key, value in standing.model_dump(mode="json", exclude_defaults=True).items():
-        # Strings, numbers and lists of strings are written alike in JSON and TOML.
-        yield f"{key} = {json.dumps(value)}"
+        yield f"{key} = {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_value(of)}' for key, of in value.items())} }}"
+    # Strings, numbers and lists of strings are written alike in JSON and TOML.
+    return json.dumps(value, ensure_ascii=False)

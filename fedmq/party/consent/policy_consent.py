@@ -100,7 +100,8 @@ class PolicyConsent:
             **({"max_cat_to_onehot": fewest} if (fewest := terms.max_cat_to_onehot) else {}),
         )
         self._check_peer(header, "training")
-        if terms_before not in ("", terms_digest(terms)):
+        before_sampled = terms.model_copy(update={"sampled": 1.0})  # as 0.1.0 said nothing of it
+        if terms_before not in ("", terms_digest(terms), terms_digest(before_sampled)):
             raise self._refusal(f"continue session {header.session} on other terms")
         self._check_columns(terms)
         engine = self._engine(terms)

@@ -33,6 +33,11 @@ class RequestedTerms:
     digest: str
     details: Mapping[str, Any]
 
+    @property
+    def says_all(self) -> bool:
+        """Whether all terms are named; an earlier version of fedmq left some out."""
+        return self.kind != "training" or "sampled" in self.details
+
     @classmethod
     def of_alignment(cls, peer: str, opening: AlignmentOpen) -> RequestedTerms:
         """The terms of an alignment that ``peer`` opens."""
@@ -44,21 +49,35 @@ class RequestedTerms:
     def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
         """The terms of a training that ``peer`` opens; Refused if ``engine`` cannot meet them."""
         learned = engine.on_terms(opening.sums).disclosed
+        public = unpack_payload(opening.public)
+        evaluation_rows = int(opening.evaluation.numpy().sum())
         details = {
             "alignment": opening.alignment_name,
             "rows": opening.rows,
-            "evaluation_rows": int(opening.evaluation.numpy().sum()),
+            "evaluation_rows": evaluation_rows,
+            "training_rows": opening.rows - evaluation_rows,
+            "sampled": opening.sampled,
             "engine": opening.engine,
-            "key_bits": engine.key_bits_of(unpack_payload(opening.public)),
+            "engine_options": dict(engine.announced(public)),
+            "key_bits": engine.key_bits_of(public),
+            "sums": opening.sums,
+            "chain": list(opening.chain),
             "trees": opening.trees,
             "own_trees": opening.active_only_trees,
             "max_depth": opening.max_depth,
             "max_leaves": opening.max_leaves,
             "max_bin": opening.max_bin,
+            "columns_drawn": opening.colsample_bytree
+            * opening.colsample_bylevel
+            * opening.colsample_bynode,
             "gradient_bits": opening.value_bits + 1,
+            "outputs": opening.outputs,
             "folds": opening.folds,
             "continues": opening.earlier_model,
+            "earlier_trees": opening.earlier_trees,
+            "fewest_categories": opening.max_cat_to_onehot,
             "columns_named": sorted({*opening.signs, *itertools.chain(*opening.together)}),
+            "constraints": list(_constraints(opening)),
             "particulars": list(_particulars(opening)),
             "label_holder_learns": learned.active,
             "this_party_learns": learned.passive,
@@ -66,7 +85,12 @@ class RequestedTerms:
             "measured": [leak.described() for leak in measured_leaks(engine)],
             "measured_in": PAGE,
         }
-        return cls(peer, "training", opening.model, terms_digest(opening), details)
+        digest = terms_digest(opening)
+        if options := details["engine_options"]:
+            # They travel among the keys, which may be others in the next attempt.
+            named = f"{digest} {sorted(options.items())}".encode()
+            digest = hashlib.blake2b(named, digest_size=16).hexdigest()
+        return cls(peer, "training", opening.model, digest, details)
 
 
 def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
@@ -84,6 +108,14 @@ def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
         yield "vector leaves"
     if opening.decoys:
         yield "decoys"
+
+
+def _constraints(opening: TrainingOpen) -> Iterator[str]:
+    """What the active party wants of the columns that it names, each in one text."""
+    for column, sign in sorted(opening.signs.items()):
+        yield f"{column} {'rises' if sign > 0 else 'falls'}"
+    for columns in opening.together:
+        yield f"together: {', '.join(sorted(columns))}"
 
 
 def asked_in_words(request: Mapping[str, Any]) -> str:
@@ -121,24 +153,34 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
     aside = f", of which {held:,} only evaluate the model" if held else ""
     yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
     yield "people", f"{_rows(terms['rows'])}{aside}"
+    if terms.get("sampled", 1) < 1:
+        yield "drawn for a tree", f"about {terms['sampled']:.3g} of the people"
     bits = terms["key_bits"]
-    yield "engine", terms["engine"] + (f", keys of {bits:,} bits" if bits else "")
+    options = "".join(f", {name} = {of}" for name, of in terms.get("engine_options", {}).items())
+    yield "engine", terms["engine"] + (f", keys of {bits:,} bits" if bits else "") + options
+    if terms.get("chain"):
+        yield "sums are hidden among", ", ".join(terms["chain"])
     alone = (
         f", the first {terms['own_trees']:,} from the active party's columns alone"
         if terms["own_trees"]
         else ""
     )
     folds = f" in {terms['folds']} folds together" if terms["folds"] > 1 else ""
-    yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{alone}"
+    leaves = f", at most {most:,} leaves" if (most := terms["max_leaves"]) else ""
+    yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{leaves}{alone}"
     yield "cuts of a column", f"at most {terms['max_bin'] - 1:,}"
-    yield "gradients", f"{terms['gradient_bits']} bits"
+    if terms.get("columns_drawn", 1) < 1:
+        yield "drawn for a node", f"about {terms['columns_drawn']:.3g} of the columns"
+    each = f", {outputs:,} of each" if (outputs := terms.get("outputs", 1)) > 1 else ""
+    yield "gradients", f"{terms['gradient_bits']} bits{each}"
     if terms["continues"]:
-        yield "continues", f"model {terms['continues']}"
+        trees = f", {earlier:,} trees" if (earlier := terms.get("earlier_trees")) else ""
+        yield "continues", f"model {terms['continues']}{trees}"
     others = [found for found in terms["particulars"] if found != "continues a model"]
     if others:
         yield "with", ", ".join(others)
     if terms["columns_named"]:
-        yield "names your columns", ", ".join(terms["columns_named"])
+        yield "names your columns", "; ".join(terms.get("constraints", terms["columns_named"]))
     yield "active party learns", terms["label_holder_learns"]
     yield "you learn", terms["this_party_learns"]
     if terms["known_leak"]:

@@ -10,6 +10,7 @@ A half imports its arithmetic when it is made, since reading options needs none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -59,6 +60,9 @@ class Lattice(Engine):
                 raise ConfigError(f"{name} = {value!r}: use {', '.join(allowed)}")
         if self.hint_bytes < 1:
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
+
+    def announced(self, public: Values) -> Mapping[str, str | int | float]:
+        return {} if "offer" in public else {"directions": "all"}
 
     def active(self, parallelism: int) -> ActiveHalf:
         from fedmq.privacy.hidden_sums.active import HiddenActive

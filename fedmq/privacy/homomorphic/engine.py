@@ -11,7 +11,7 @@ A half imports its arithmetic when it is made, since reading options needs none.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, get_args
 
@@ -111,6 +111,9 @@ class AdditiveEngine(Engine):
     def key_bits_of(self, public: Values) -> int | None:
         n = public.get("n")
         return _number(n).bit_length() if _is_number(n) else None
+
+    def announced(self, public: Values) -> Mapping[str, str | int | float]:
+        return {}  # a key, whose bits are named
 
     def make_key(self) -> Computation:
         """The computation that makes the session's key."""

@@ -520,6 +520,7 @@ class TrainingTerms:
             folds=table.fold_count,
             max_cat_to_onehot=by_sets or 0,
             decoys=self.decoys,
+            sampled=params.sampled,
         )
 
 

@@ -1,0 +1,239 @@
+"""An owner said yes to like sessions: what else does the yes cover? Each field of each opening."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DaemonError, Refused
+from fedmq.messages.alignment import AlignmentOpen
+from fedmq.messages.array import Bitmap, pack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.model_request import (
+    ModelCardOffer,
+    ModelColumns,
+    ModelDelete,
+    ModelGroups,
+    ModelQuestion,
+)
+from fedmq.messages.online import ModelDeploy
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.assembly import SERVICES
+from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.configuration.policy import PolicySection, StandingConsent
+from fedmq.party.configuration.toml_file import parse_toml
+from fedmq.party.consent.owner_consent import covers, standing_consent, toml_of
+from fedmq.party.consent.terms import RequestedTerms, terms_in_words
+from fedmq.party.services.deployment import DeploymentService
+from fedmq.party.services.model_request import QUESTIONS
+from fedmq.party.services.service import Service
+from fedmq.party.services.training import TrainingService
+from fedmq.privacy.registry import engine_named
+from tests.party.consent.test_policy_consent import HEADER, consent, terms
+
+OPTIONS = {"lattice": {"directions": "all"}}
+
+
+def held_out(rows: int, of: int = 100) -> Bitmap:
+    return Bitmap.of(np.arange(of) < rows)
+
+
+def offering(**more: Any) -> Any:
+    """The public values of `lattice`; with an ``offer`` directions of other rows stay hidden."""
+    return pack_payload({"hint_bytes": 5, "version": 5, "seed": np.zeros(32, np.uint8), **more})
+
+
+OBLIVIOUS = {"engine": "lattice", "public": offering(offer=np.zeros((2, 256), np.uint8))}
+CONTINUES = {"earlier_model": "a", "earlier_trees": 3}
+VECTORS = {"outputs": 3}
+
+TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "rows": ({}, {"rows": 101, "evaluation": held_out(1, 101)}),
+    "evaluation": ({}, {"evaluation": held_out(1)}),
+    "sampled": ({}, {"sampled": 0.05}),
+    "alignment_name": ({"alignment_name": "people"}, {"alignment_name": "others"}),
+    "engine": ({}, {"engine": "ou"}),
+    "public": (OBLIVIOUS, OBLIVIOUS | {"public": offering()}),
+    "sums": ({"sums": "hidden"}, {"sums": "shown"}),
+    "chain": ({"chain": ("telco", "retail")}, {"chain": ("telco", "stranger")}),
+    "trees": ({}, {"trees": 11}),
+    "active_only_trees": ({"active_only_trees": 9}, {"active_only_trees": 0}),
+    "max_depth": ({}, {"max_depth": 4}),
+    "max_leaves": ({"max_leaves": 3}, {"max_leaves": 0}),
+    "max_bin": ({}, {"max_bin": 33}),
+    "colsample_bytree": ({}, {"colsample_bytree": 0.1}),
+    "colsample_bylevel": ({}, {"colsample_bylevel": 0.1}),
+    "colsample_bynode": ({}, {"colsample_bynode": 0.1}),
+    "value_bits": ({"value_bits": 3}, {"value_bits": 4}),
+    "outputs": (VECTORS, {"outputs": 4}),
+    "signs": ({"signs": {"age": 1}}, {"signs": {"age": -1}}),
+    "together": ({"together": (("age", "calls"),)}, {"together": (("age",), ("calls",))}),
+    "earlier_trees": (CONTINUES, CONTINUES | {"earlier_trees": 4}),
+    "decoys": ({}, {"decoys": True}),
+    "folds": ({"folds": 5}, {"folds": 40}),
+    "max_cat_to_onehot": ({"max_cat_to_onehot": 8}, {"max_cat_to_onehot": 4}),
+}
+"""The terms that the owner is told: what was agreed to, and what goes beyond it."""
+
+FREE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "model": ({}, {"model": "other"}),  # a name
+    "alignment": ({}, {"alignment": "other"}),  # another run of the alignment that is named
+    "seed": ({}, {"seed": 7}),  # which rows and columns are drawn, not how many
+    "earlier_model": (CONTINUES, CONTINUES | {"earlier_model": "b"}),  # its trees are counted
+    "earlier_places": (CONTINUES, CONTINUES | {"earlier_places": bytes(32)}),  # a check
+}
+"""The terms that change nothing of what is told."""
+
+ALIGNED = {"name": "people", "parties": ("bank", "telco"), "normalise": ("lower",)}
+TOLD_OF_ALIGNMENTS: dict[str, Any] = {
+    "name": "others",
+    "parties": ("bank", "telco", "retail"),
+    "normalise": ("lower", "strip"),
+}
+
+BY_POLICY: dict[type[Body], dict[str, str]] = {
+    InferenceOpen: {"rows": "most_rows_per_hour", "explained_records": "explain"},
+    ModelDeploy: {"mode": "modes"},
+    ModelCardOffer: {"card": "sign_cards"},
+    ModelDelete: {"model": "delete_models"},
+    ModelColumns: {"model": "column_names"},
+    ModelGroups: {"column": "groups", "people": "smallest_group"},
+}
+"""Openings about which no owner is asked: the key of the policy that refuses, by field."""
+
+FREE_BY_POLICY: dict[type[Body], set[str]] = {
+    InferenceOpen: {"model", "id_pieces", "partial"},
+    ModelDeploy: {"alias", "model", "left", "right"},
+    ModelCardOffer: {"model"},
+    ModelGroups: {"model", "public"},
+}
+
+
+def asked(**changes: Any) -> RequestedTerms:
+    opening = terms(**changes)
+    engine = engine_named(opening.engine, OPTIONS.get(opening.engine, {}), "telco")
+    return RequestedTerms.of_training("bank", opening, engine)
+
+
+def aligned(**changes: Any) -> RequestedTerms:
+    opening = AlignmentOpen.model_validate(ALIGNED | changes)
+    return RequestedTerms.of_alignment("bank", opening)
+
+
+def openings() -> set[type[Body]]:
+    """Every body that opens a session at a passive party."""
+    services = [TrainingService, DeploymentService, *SERVICES]
+    made = [service.__new__(service) for service in services if isinstance(service, type)]
+    return {body for one in made if isinstance(one, Service) for body in one.opened_sessions}
+
+
+def test_every_field_of_every_opening_is_told_free_or_refused() -> None:
+    assert openings() == {TrainingOpen, AlignmentOpen, *BY_POLICY}
+    assert TOLD.keys() | FREE.keys() == TrainingOpen.model_fields.keys()
+    assert not TOLD.keys() & FREE.keys()
+    assert TOLD_OF_ALIGNMENTS.keys() == AlignmentOpen.model_fields.keys()
+    for opening, refused in BY_POLICY.items():
+        free = FREE_BY_POLICY.get(opening, set())
+        assert refused.keys() | free == opening.model_fields.keys(), opening.kind
+        known = PolicySection.model_fields | OnlineSection.model_fields
+        assert set(refused.values()) <= known.keys()
+        if issubclass(opening, ModelQuestion):
+            assert QUESTIONS[opening].policy in refused.values()
+
+
+@pytest.mark.parametrize("field", TOLD)
+def test_a_yes_covers_nothing_that_tells_more(field: str) -> None:
+    before, beyond = TOLD[field]
+    agreed, more = asked(**before), asked(**beyond)
+    assert dict(agreed.details) != dict(more.details)
+    assert not covers(standing_consent(agreed), more)
+    assert covers(standing_consent(agreed), agreed)
+    assert covers(standing_consent(more), more)
+
+
+@pytest.mark.parametrize("field", FREE)
+def test_a_yes_covers_another_name(field: str) -> None:
+    before, after = FREE[field]
+    assert covers(standing_consent(asked(**before)), asked(**after))
+
+
+@pytest.mark.parametrize("field", TOLD_OF_ALIGNMENTS)
+def test_a_yes_to_an_alignment_covers_no_other(field: str) -> None:
+    agreed = standing_consent(aligned())
+    assert covers(agreed, aligned())
+    assert not covers(agreed, aligned(**{field: TOLD_OF_ALIGNMENTS[field]}))
+
+
+@pytest.mark.parametrize(
+    "tells_less",
+    [{"trees": 9}, {"max_depth": 2}, {"max_leaves": 3}, {"sums": "hidden"}, {"value_bits": 3}],
+)
+def test_a_yes_covers_what_tells_less(tells_less: dict[str, Any]) -> None:
+    assert covers(standing_consent(asked()), asked(**tells_less))
+
+
+@pytest.mark.parametrize("field", TOLD)
+def test_what_is_written_reads_as_it_was_agreed_to(field: str, tmp_path: Any) -> None:
+    for changes in TOLD[field]:
+        agreed = standing_consent(asked(**changes))
+        text = toml_of(agreed).replace("[[policy.approved]]", "[[approved]]")
+        [read] = parse_toml(text, tmp_path / "party.toml", PolicySection).approved
+        assert read == agreed
+
+
+@pytest.mark.parametrize("told", ["sampled", "public", "chain", "max_leaves", "outputs"])
+def test_the_owner_reads_what_goes_beyond(told: str) -> None:
+    before, beyond = (
+        terms_in_words(
+            {"kind": "training", "name": "m", "terms": {**asked(**changes).details, "spent": SPENT}}
+        )
+        for changes in TOLD[told]
+    )
+    assert before != beyond
+
+
+SPENT = {"trainings": 1, "most_trainings_per_day": 100, "answered": None}
+
+
+def test_directions_of_all_rows_are_other_terms_of_the_next_attempt() -> None:
+    assert asked(**OBLIVIOUS).digest != asked(**OBLIVIOUS | {"public": offering()}).digest
+    other_keys = offering(offer=np.ones((2, 256), np.uint8))
+    assert asked(**OBLIVIOUS).digest == asked(**OBLIVIOUS | {"public": other_keys}).digest
+
+
+def test_what_an_earlier_version_wrote_down_covers_no_sums_that_are_shown() -> None:
+    sizes = {"most_rows": 100, "most_trees": 10, "most_depth": 3, "most_bins": 32}
+    written = StandingConsent(
+        peer="bank", session="training", engine="paillier", most_gradient_bits=41, **sizes
+    )
+    assert covers(written, asked(sums="hidden"))
+    assert not covers(written, asked())
+
+
+def test_what_an_earlier_version_asked_is_answered_one_by_one() -> None:
+    details = {key: of for key, of in asked().details.items() if key not in ("sampled", "sums")}
+    request = RequestedTerms("bank", "training", "m", "digest", details)
+    assert not covers(standing_consent(asked()), request)
+    with pytest.raises(DaemonError, match="approve it alone, without --alike"):
+        standing_consent(request)
+    assert terms_in_words(
+        {"kind": "training", "name": "m", "terms": {**details, "spent": SPENT}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "opening"),
+    [
+        ({"most_rows_per_hour": 9}, {"rows": 10}),
+        ({"explain": "none"}, {"rows": 1, "explained_records": 3}),
+    ],
+)
+async def test_scores_follow_the_policy_alone(
+    policy: dict[str, Any], opening: dict[str, Any], tmp_path: Any
+) -> None:
+    asks = InferenceOpen(model="m", id_pieces=1, **opening)
+    with pytest.raises(Refused):
+        await consent(tmp_path, **policy).inference(HEADER, asks)
