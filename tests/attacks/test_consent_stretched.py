@@ -219,9 +219,7 @@ def test_what_an_earlier_version_asked_is_answered_one_by_one() -> None:
     assert not covers(standing_consent(asked()), request)
     with pytest.raises(DaemonError, match="approve it alone, without --alike"):
         standing_consent(request)
-    assert terms_in_words(
-        {"kind": "training", "name": "m", "terms": {**details, "spent": SPENT}}
-    )
+    assert terms_in_words({"kind": "training", "name": "m", "terms": {**details, "spent": SPENT}})
 
 
 @pytest.mark.parametrize(
