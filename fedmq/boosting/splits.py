@@ -2,29 +2,40 @@
 
 Bit for bit as in XGBoost's ``hist``, of 3.2 or 3.4 as ``xgboost_arithmetic`` says: sums are
 float64, parameters float32, and each gain is a float32. In the order of the file: the numbers of
-nodes, the candidates of a node, the constraints that forbid some of them, what a candidate gains,
-the best one, the weights of leaves, the sets of categories that a column may send right, and which
-of the scored nodes is split next.
+nodes, which of two siblings is summed, the candidates of a node, the constraints that forbid some
+of them, what a candidate gains by the rules of `fedmq.boosting.gain`, the best one, the weights of
+leaves, the sets of categories that a column may send right, and which of the scored nodes is split
+next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import Cuts
+from fedmq.boosting.gain import (
+    IN_THE_CLEAR,
+    Conditions,
+    Floats,
+    Gain,
+    GainParameters,
+    GainRule,
+)
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import MOST_CONSTRAINTS, TrainParams
 
 __all__ = [
     "ALONE",
+    "ANY_PATH",
     "ROOT",
     "SMALLEST_GAIN",
     "UNBOUNDED",
+    "UNCONSTRAINED",
     "UNMARKED",
     "CandidateTable",
     "CategorySet",
@@ -34,18 +45,22 @@ __all__ = [
     "InteractionNode",
     "InteractionPath",
     "MonotoneNode",
+    "NodeConstraints",
     "SetScan",
+    "SummedLevel",
     "WeightBounds",
     "best",
     "children",
     "depth",
     "first_named",
     "first_order_gains",
+    "gain_in_the_clear",
     "is_worthwhile",
     "leaf_weights",
     "node_gains",
     "node_weights",
     "parent",
+    "plan_level",
     "sibling",
     "split_gains",
     "vector_leaf_weights",
@@ -73,6 +88,39 @@ def sibling(node: int) -> int:
 def depth(node: int) -> int:
     """How many splits stand above ``node``."""
     return node.bit_length() - 1
+
+
+# Only the smaller of two siblings is summed; the larger is the parent less the smaller.
+
+
+@dataclass(frozen=True, slots=True)
+class SummedLevel:
+    """The plan for the histograms of a level; nodes by their heap numbers.
+
+    ``summed`` nodes read their rows; ``subtracted`` ones, in pairs (node, its summed sibling), are
+    the parent less the sibling.
+    """
+
+    summed: tuple[int, ...]
+    subtracted: tuple[tuple[int, int], ...]
+
+
+def plan_level(
+    sizes: Mapping[int, int], known: Collection[int], subtract: bool = True
+) -> SummedLevel:
+    """Plan the nodes of ``sizes`` (rows per node), given the nodes whose histograms are kept.
+
+    All nodes read their rows unless ``subtract``.
+    """
+    summed, subtracted = [], []
+    for node, size in sizes.items():
+        other = sibling(node)
+        larger = other in sizes and (size, node) > (sizes[other], other)
+        if subtract and larger and parent(node) in known:
+            subtracted.append((node, other))
+        else:
+            summed.append(node)
+    return SummedLevel(tuple(summed), tuple(subtracted))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,10 +257,6 @@ class WeightBounds:
     lower: np.float32
     upper: np.float32
 
-    def clipped(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``weights`` moved to the nearer bound where they pass it."""
-        return np.clip(weights, self.lower, self.upper)
-
     def below(
         self, sign: int, left: NDArray[np.float32], right: NDArray[np.float32]
     ) -> tuple[WeightBounds, WeightBounds]:
@@ -236,16 +280,12 @@ class MonotoneNode:
     bounds: WeightBounds
     above: WeightBounds
 
-    def allows(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Which candidates, float32 (..., C) on either side, have their weights in order."""
-        rises, falls = left <= right, left >= right
-        return np.where(self.signs > 0, rises, np.where(self.signs < 0, falls, True))
-
 
 ALONE = np.uint64(1 << MOST_CONSTRAINTS)
 """The bit of an unconstrained column that has split the root: only that column may follow."""
 
-_ANY = np.uint64(ALONE - 1)
+ANY_PATH = np.uint64(ALONE - 1)
+"""All constraints: any column may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +302,21 @@ class InteractionPath:
     below.
     """
 
-    constraints: np.uint64 = _ANY
+    constraints: np.uint64 = ANY_PATH
     owner: int | None = None
 
     def allows(self, owner: int, constraints: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of the ``owner``'s candidates may split the node, by their columns: bool (C,)."""
-        if self.constraints == _ANY:
+        if self.constraints == ANY_PATH:
             return np.ones(len(constraints), np.bool_)
         if self.owner not in (None, owner):
             return np.zeros(len(constraints), np.bool_)
         shared: NDArray[np.uint64] = constraints & self.constraints
         return shared > 0
+
+    def shared_with(self, owner: int) -> np.uint64:
+        """The constraints of which a candidate of ``owner`` needs one; none if `ANY_PATH`."""
+        return self.constraints if self.owner in (None, owner) else np.uint64(0)
 
     def below(self, owner: int, constraints: np.uint64) -> InteractionPath:
         """The path of both children of a split by a column of ``owner``."""
@@ -291,6 +335,23 @@ class InteractionNode:
     def allows(self) -> NDArray[np.bool_]:
         """Which candidates may split the node: bool (C,)."""
         return self.path.allows(self.owner, self.constraints)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeConstraints:
+    """What constraints say of nodes to the candidates of one party.
+
+    ``within`` float32 (nodes, 2): the bounds of weights below each node, and ``above`` (nodes, 2)
+    those below its parent; None without monotone constraints. ``paths`` uint64 (nodes,): the
+    interaction constraints that contain all columns above; None if there are none.
+    """
+
+    within: NDArray[np.float32] | None = None
+    above: NDArray[np.float32] | None = None
+    paths: NDArray[np.uint64] | None = None
+
+
+UNCONSTRAINED = NodeConstraints()
 
 
 class ColumnsInPath:
@@ -334,13 +395,17 @@ def split_gains(
     """
     if left.shape[-1] > 2:
         return _vector_gains(left, right, total, params)
+    sides, node = (_sums(left), _sums(right)), _sums(total)
     with np.errstate(over="ignore", invalid="ignore"):
-        bounds, above = (None, None) if monotone is None else (monotone.bounds, monotone.above)
-        sides = _side_gain(left, params, bounds) + _side_gain(right, params, bounds)
-        gains = sides - _side_gain(total, params, above)[..., None]
-    if monotone is not None:
-        weights = (node_weights(side, params, monotone.bounds) for side in (left, right))
-        gains = np.where(monotone.allows(*weights), gains, np.float32(-np.inf))
+        if monotone is None:
+            gain = gain_in_the_clear(params)
+            gains = gain.of_split(*sides, gain.of_side(*node)[..., None])
+        else:
+            gain = gain_in_the_clear(params, monotone.bounds)
+            unsplit = gain_in_the_clear(params, monotone.above).of_side(*node)[..., None]
+            rises, falls = monotone.signs > 0, monotone.signs < 0
+            gains, ordered = gain.of_ordered_split(rises, falls, *sides, unsplit)
+            gains = np.where(ordered, gains, np.float32(-np.inf))
     lightest = np.minimum(left[..., 1], right[..., 1])
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
@@ -376,7 +441,7 @@ def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
 
 def node_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
     """The value of unsplit nodes, the baseline of `split_gains`: float32 (...) of (..., 2)."""
-    return _side_gain(sums, params, None)
+    return gain_in_the_clear(params).of_side(*_sums(sums))
 
 
 def leaf_weights(
@@ -394,7 +459,7 @@ def node_weights(
     sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds
 ) -> NDArray[np.float32]:
     """The weight of a node within ``bounds``, without eta: float32 (...) of sums (..., 2)."""
-    return bounds.clipped(_weights(sums, params).astype(np.float32))
+    return gain_in_the_clear(params, bounds).leaf(*_sums(sums))
 
 
 def vector_leaf_weights(
@@ -405,7 +470,7 @@ def vector_leaf_weights(
     XGBoost 3.4 rounds before and after eta; 3.2 only after eta, but twice for a ``root`` without
     splits.
     """
-    weights = _weights(_by_output(total), params)
+    weights = gain_in_the_clear(params).weight(*_by_output(total))
     if root or params.xgboost_arithmetic != "3.2":
         return weights.astype(np.float32) * params.leaf_eta
     return (weights * np.float64(params.leaf_eta)).astype(np.float32)
@@ -442,45 +507,32 @@ def _vector_gains_of_means(
 
     The node's value uses its weights as float32; the sides' values use no weights.
     """
-    outputs = _by_output(total)
+    gain, (G, H) = gain_in_the_clear(params), _by_output(total)
     with np.errstate(over="ignore", invalid="ignore"):
-        sides = [_output_gains(_by_output(side), params) for side in (left, right)]
-        before = _gain_of_weights(outputs, _weights(outputs, params).astype(np.float32), params)
+        sides = [_output_gains(*_by_output(side), params) for side in (left, right)]
+        before = gain.of_weight(G, H, gain.weight(G, H).astype(np.float32))
         gains = _summed(np.stack(sides, axis=-1).reshape(left.shape))
         gains = (gains - _summed(before)[..., None]).astype(np.float32)
-    h_left, h_right = (_summed(side[..., 1::2]) / outputs.shape[-2] for side in (left, right))
+    h_left, h_right = (_summed(side[..., 1::2]) / H.shape[-1] for side in (left, right))
     lightest = np.minimum(h_left, h_right)
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
 
 
-def _output_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """The value of each output of a side: ``CalcGain``, float64 (...) of sums (..., 2)."""
-    G, H = sums[..., 0], sums[..., 1]
-    if params.max_delta_step:
-        gain = _gain_of_weights(sums, _weights(sums, params), params)
-    else:
-        denominator = np.where(H > 0, H + np.float64(np.float32(params.reg_lambda)), 1.0)
-        gain = np.square(_shrunk(G, params)) / denominator
-    return np.where(H > 0, gain, 0.0)
-
-
-def _gain_of_weights(
-    sums: NDArray[np.float64], weights: NDArray[np.floating], params: TrainParams
+def _output_gains(
+    G: NDArray[np.float64], H: NDArray[np.float64], params: TrainParams
 ) -> NDArray[np.float64]:
-    """-(2 G w + (H + lambda) w^2 + 2 alpha |w|): ``CalcGainGivenWeight`` of XGBoost 3.4."""
-    reg_lambda, alpha = (np.float64(np.float32(r)) for r in (params.reg_lambda, params.reg_alpha))
-    squares = (sums[..., 1] + reg_lambda) * np.square(weights)
-    gain: NDArray[np.float64] = -(
-        2 * sums[..., 0] * weights + squares + 2 * alpha * np.abs(weights)
-    )
-    return gain
+    """The value of each output of a side: ``CalcGain``."""
+    gain = gain_in_the_clear(params)
+    if params.max_delta_step:
+        return gain.kind.when(H > 0, gain.of_weight(G, H, gain.weight(G, H)))
+    return gain.kind.quotient(np.square(gain.shrunk(G)), H + gain.parameters.reg_lambda, H > 0)
 
 
 def _vector_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
     """The value of a side: the sum of -w L1(G) over outputs, w in float32."""
-    outputs = _by_output(sums)
-    worth = -_weights(outputs, params).astype(np.float32) * _shrunk(outputs[..., 0], params)
+    gain, (G, H) = gain_in_the_clear(params), _by_output(sums)
+    worth: NDArray[Any] = -gain.weight(G, H).astype(np.float32) * gain.shrunk(G)
     return _summed(worth)
 
 
@@ -490,57 +542,30 @@ def _summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return summed
 
 
-def _by_output(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums (..., 2 * outputs) as (..., outputs, 2)."""
-    return sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2)
+def _by_output(sums: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """G and H (..., outputs) of sums (..., 2 * outputs)."""
+    return sums[..., ::2], sums[..., 1::2]
 
 
-def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """-L1(G) / (H + lambda), at most max_delta_step away from zero: ``CalcWeight``."""
-    G, H = sums[..., 0], sums[..., 1]
-    heavy = H > 0
-    if params.xgboost_arithmetic == "3.2":
-        heavy &= ~(np.float32(params.min_child_weight) > H)
-    denominator = np.where(heavy, H + np.float64(np.float32(params.reg_lambda)), 1.0)
-    weights = np.where(heavy, -_shrunk(G, params) / denominator, 0.0)
-    if params.max_delta_step:
-        largest = np.float64(np.float32(params.max_delta_step))
-        weights = np.clip(weights, -largest, largest)
-    return weights
+def _sums(sums: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """G and H (...) of sums (..., 2)."""
+    return sums[..., 0], sums[..., 1]
 
 
-def _side_gain(
-    sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds | None
-) -> NDArray[np.float32]:
-    """The value of a side in float32: ``CalcGainGivenWeight``.
-
-    3.4 computes it from the float32 weight. 3.2 computes L1(G)^2 / (H + lambda), a quotient of
-    float32s; bounded weights w give -(2 G w + (H + lambda) w^2), without alpha.
-    """
-    G, H = sums[..., 0], sums[..., 1]
-    if params.xgboost_arithmetic != "3.2":
-        weights = node_weights(sums, params, bounds or UNBOUNDED)
-        gains = _gain_of_weights(sums, weights, params).astype(np.float32)
-        return np.where(H > 0, gains, np.float32(0))
-    reg_lambda = np.float32(params.reg_lambda)
-    present = H > 0
-    gain: NDArray[np.float32]
-    if params.max_delta_step or bounds is not None:
-        w = node_weights(sums, params, bounds or UNBOUNDED)
-        twice_g = np.float32(2) * G.astype(np.float32)
-        gain = -(twice_g * w + (H.astype(np.float32) + reg_lambda) * np.square(w))
-    else:
-        denominator = np.where(present, H + np.float64(reg_lambda), 1.0).astype(np.float32)
-        gain = np.square(_shrunk(G, params)).astype(np.float32) / denominator
-    return np.where(present, gain, np.float32(0))
-
-
-def _shrunk(G: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """G, nearer to zero by alpha but not beyond it: ``ThresholdL1``."""
-    if not params.reg_alpha:
-        return G
-    alpha = np.float64(np.float32(params.reg_alpha))
-    return np.where(alpha < G, G - alpha, np.where(-alpha > G, G + alpha, 0.0))
+def gain_in_the_clear(
+    params: TrainParams, bounds: WeightBounds | None = None
+) -> Gain[Floats, Conditions]:
+    """The rule of ``params``, over arrays; ``bounds`` are those of monotone constraints."""
+    within = bounds or UNBOUNDED
+    parameters: GainParameters[Any] = GainParameters(
+        float(np.float32(params.reg_lambda)),
+        np.float64(np.float32(params.reg_alpha)),
+        float(np.float32(params.max_delta_step)),
+        float(np.float32(params.min_child_weight)),
+        within.lower,
+        within.upper,
+    )
+    return Gain(IN_THE_CLEAR, GainRule.of(params, bounds=bounds is not None), parameters)
 
 
 class CategorySet(NamedTuple):
@@ -629,11 +654,13 @@ class _Entry(NamedTuple):
 class Driver:
     """The nodes of one tree that wait for a split, and the number of leaves.
 
-    XGBoost's ``Driver`` (``driver.h``).
+    XGBoost's ``Driver`` (``driver.h``). ``by_levels``: a whole level is split at once, also where
+    the largest gain would come first: it is the same tree unless ``max_leaves`` ends it.
     """
 
-    def __init__(self, params: TrainParams) -> None:
+    def __init__(self, params: TrainParams, *, by_levels: bool = False) -> None:
         self._params = params
+        self._by_gain = params.grow_policy == "lossguide" and not by_levels
         self._waiting: list[_Entry] = []
         self._leaves = 1
         self._numbers = {ROOT: 0}
@@ -648,8 +675,7 @@ class Driver:
         """The nodes to split now: a level, or the one of largest gain; none in a complete tree."""
         if self._ended or not self._waiting:
             return []
-        lossguide = self._params.grow_policy == "lossguide"
-        popped = self._most_gain() if lossguide else self._level()
+        popped = self._most_gain() if self._by_gain else self._level()
         for node in popped:
             for child in children(node):
                 self._numbers[child] = len(self._numbers)
@@ -684,5 +710,6 @@ class Driver:
         self._waiting = []
         # If a batch is full and no other node of its level is worth a split, XGBoost pops nothing
         # next and ends the tree.
-        self._ended = bool(nodes) and len(nodes) % _BATCH == 0 and behind > 0
+        in_batches = self._params.grow_policy == "depthwise"
+        self._ended = in_batches and bool(nodes) and len(nodes) % _BATCH == 0 and behind > 0
         return nodes

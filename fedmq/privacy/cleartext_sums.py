@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
-from fedmq.boosting.splits import parent
+from fedmq.boosting.splits import parent, plan_level
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit
-from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = [

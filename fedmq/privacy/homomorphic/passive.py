@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
-from fedmq.boosting.splits import ROOT, CandidateTable, parent
+from fedmq.boosting.splits import ROOT, CandidateTable, parent, plan_level
 from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares, Shares, sums_field
-from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, Sums
 from fedmq.privacy.homomorphic.histogram import Tricks
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
-from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent
+from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent, plan_level
 from fedmq.computation import computation
-from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 
 __all__ = [
