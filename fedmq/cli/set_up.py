@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,30 @@ def _next_steps(folder: Path, parties: Sequence[str], broker: str, example: bool
     )
 
 
+# Keys that are pinned already are replaced only when somebody has compared fingerprints.
+
+replace_key_option = click.option(
+    "--replace-key",
+    "replaced",
+    multiple=True,
+    metavar="NAME",
+    help="Replace the pinned keys of the party NAME without asking; repeat for each.",
+)
+
+
+def _ask_about(changes: Mapping[str, str], replaced: Sequence[str]) -> None:
+    """Show each of the ``changes`` by party, and ask about those that are not in ``replaced``."""
+    for words in changes.values():
+        click.echo(words, err=True)
+    if changes.keys() - set(replaced):
+        click.echo("Compare the fingerprints with their owners by telephone first.", err=True)
+        click.confirm("Replace what is pinned?", abort=True, err=True)
+
+
+def _fingerprints(keys: Sequence[PublicKeys]) -> str:
+    return ", ".join(key.fingerprint for key in keys) or "no keys"
+
+
 # fedmq join: an organisation makes its own keys locally, and sends one file.
 
 _ALIGNMENT = "customers"
@@ -183,6 +207,7 @@ _ALIGNMENT = "customers"
     type=click.Path(path_type=Path),
     help="The federation.toml of a member that has added this party.",
 )
+@replace_key_option
 @json_option
 def join(
     folder: Path,
@@ -192,13 +217,15 @@ def join(
     broker: str | None,
     signed: Path | None,
     members: Path | None,
+    replaced: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Make a party's own FOLDER, with keys that no other party has seen; later complete it.
 
     First: --party, --broker, and --active at the active party. The file PARTY.request.json goes to
     the broker's operator and to every member; it holds nothing secret. Then, with what comes back:
-    --signed, and --members. A running daemon takes both up at once.
+    --signed, and --members. A running daemon takes both up at once. Where --members would change
+    parties or keys that are pinned already, the command shows both fingerprints and asks.
     """
     if signed is None and members is None:
         if party is None or broker is None:
@@ -209,7 +236,7 @@ def join(
     if signed is not None:
         _install(config, signed)
     if members is not None:
-        _adopt(config, members)
+        _adopt(config, members, replaced)
     result = {"party": config.party, "folder": str(folder), "daemon": taken_up(config)}
     words = f"{folder}: the files are in their places; {result['daemon']}"
     print_result(result, as_json, lambda _: words)
@@ -262,8 +289,11 @@ def _install(config: PartyFile, path: Path) -> None:
     _write_public(tls.certificate, found.certificate.decode(), replace=True)
 
 
-def _adopt(config: PartyFile, path: Path) -> None:
-    """Take the members' federation file, once it names this party with its own keys."""
+def _adopt(config: PartyFile, path: Path, replaced: Sequence[str]) -> None:
+    """Take the members' federation file, once it names this party with its own keys.
+
+    What is pinned already changes only for the ``replaced`` parties, or after a question.
+    """
     federation = Federation.read(path)
     ring = private_keys.read(config.keys, config.party)
     if config.party not in federation.parties:
@@ -273,7 +303,33 @@ def _adopt(config: PartyFile, path: Path) -> None:
         )
     if ring.current.public not in federation.pinned(config.party):
         raise ConfigError(f"{path}: keys.{config.party}: these are not the keys in {config.keys}")
+    if config.federation.exists():
+        before = Federation.read(config.federation)
+        if federation.name != before.name:
+            raise ConfigError(
+                f"{path}: name = {federation.name!r}: this party is in federation {before.name!r}"
+            )
+        _ask_about(_changed_parties(before, federation, config.party), replaced)
     _write_public(config.federation, path.read_text(encoding="utf-8-sig"), replace=True)
+
+
+def _changed_parties(before: Federation, after: Federation, own: str) -> dict[str, str]:
+    """By party other than ``own``, in words, how its pinned keys or its part would change."""
+    changes = {}
+    for party in dict.fromkeys((*before.parties, *after.parties)):
+        old, new = before.pinned(party), after.pinned(party)
+        if party not in after.parties:
+            changes[party] = f"{party} would be no party any more: {_fingerprints(old)}"
+        elif party not in before.parties:
+            changes[party] = f"{party} would be a new party: {_fingerprints(new)}"
+        elif (party == before.active) != (party == after.active):
+            part = "the active party" if party == after.active else "a passive party"
+            changes[party] = f"{party} would be {part}: {_fingerprints(new)}"
+        elif party != own and set(new) - set(old):
+            changes[party] = (
+                f"{party} is pinned as {_fingerprints(old)}\n{party} would be {_fingerprints(new)}"
+            )
+    return changes
 
 
 # fedmq party: members of the federation, and their changes.
@@ -479,19 +535,27 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
 @click.argument("peer")
 @click.argument("public")
 @click.option("--only", is_flag=True, help="Forget the previously trusted keys.")
+@replace_key_option
 @json_option
-def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> None:
+def trust(
+    party: Path, peer: str, public: str, only: bool, replaced: tuple[str, ...], as_json: bool
+) -> None:
     """Pin the key PUBLIC of the party PEER, as its owner's fedmq keys show printed it.
 
-    Compare the fingerprint with the owner first. A running daemon takes it up at once; sessions
-    that run keep the keys they began with.
+    Compare the fingerprint with the owner first. Where --only would replace the pinned keys by
+    another one, the command shows both fingerprints and asks. A running daemon takes it up at once;
+    sessions that run keep the keys they began with.
     """
     config = read_toml(party, PartyFile)
     key = PublicKeys.from_text(public)
     if peer == config.party:
         raise ConfigError(f"{peer} is this party itself; use: fedmq keys new, or rotate")
-    before = () if only else pinned(config.federation).get(peer, ())
-    pin(config.federation, peer, [*(old for old in before if old != key), key])
+    before = pinned(config.federation).get(peer, ())
+    if only and before and key not in before:
+        words = f"{peer} is pinned as {_fingerprints(before)}\n{peer} would be {key.fingerprint}"
+        _ask_about({peer: words}, replaced)
+    kept = () if only else before
+    pin(config.federation, peer, [*(old for old in kept if old != key), key])
     print_result(_reloaded(config, _described(peer, key)), as_json, _with_daemon)
     print_next_step(as_json, "keys show", party)
 

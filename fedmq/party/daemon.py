@@ -55,6 +55,7 @@ class Daemon:
             await parts.link.open(parts.inbox.on_delivery)
             # Tables may be missing for now: the daemon serves the rest, and logs it.
             self._reloads.spawn(parts.file_check.look())
+            self._reloads.spawn(parts.reload.record_keys_or_log())
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
             parts.expiry.start()

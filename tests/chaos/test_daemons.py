@@ -383,7 +383,8 @@ def test_a_replaced_key_is_refused_until_it_is_trusted(federation: ChaosFederati
     assert federation.session(session)["done"] == 0
 
     for party in ("bank", "telco"):
-        keys("trust", files[party], "retail", retail["public"], "--only")
+        only = ("--only", "--replace-key", "retail")
+        keys("trust", files[party], "retail", retail["public"], *only)
     federation.await_shares(["untrusted"], 60)
     assert federation.equal("untrusted", "calm")
 

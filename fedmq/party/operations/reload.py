@@ -8,7 +8,9 @@ import ssl
 from pathlib import Path
 
 from fedmq.errors import FedmqError
+from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.audit_log import AuditLog, AuditSearch
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.operations.broker import BrokerAccess
 from fedmq.party.services.service import PartyContext
@@ -28,6 +30,7 @@ class FileReload:
         self._context = context
         self._ssl_context = ssl_context
         self._reading = asyncio.Lock()
+        self._recording = asyncio.Lock()
 
     @property
     def path(self) -> Path:
@@ -69,7 +72,19 @@ class FileReload:
         log.info("%s: new parties, keys and policy apply", party)
         if needs_restart:
             log.warning("%s: restart to apply the changes of %s", party, ", ".join(needs_restart))
+        await self.record_keys()
         return needs_restart
+
+    async def record_keys(self) -> None:
+        """Record the pinned keys in the audit log, unless they are those recorded last.
+
+        Raises:
+            ConfigError: the disk refuses.
+            DataError: the log was tampered with.
+        """
+        async with self._recording:
+            audit_log = self._context.consent.audit.log
+            await asyncio.to_thread(_record_keys, audit_log, self._files.federation)
 
     def _check_certificate(self) -> None:
         """Raise ConfigError if the present files would not allow the next connection."""
@@ -86,9 +101,37 @@ class FileReload:
         except (OSError, ssl.SSLError) as error:
             log.error("tls: %s and its key cannot be used: %s", tls.certificate, error)
 
+    async def record_keys_or_log(self) -> None:
+        """As `record_keys`, but log an error instead of raising it."""
+        try:
+            await self.record_keys()
+        except FedmqError as error:
+            log.error("%s: pinned keys are not recorded: %s", self._context.party, error)
+
     async def reload_or_log(self) -> None:
         """As `reload`, but log an error instead of raising it."""
         try:
             await self.reload()
         except FedmqError as error:
             log.error("%s: no change applies: %s", self._context.party, error)
+
+
+_KEYS_PINNED = "keys pinned"
+
+
+def _record_keys(audit_log: AuditLog, federation: Federation) -> None:
+    pinned = {
+        party: [key.fingerprint for key in federation.pinned(party)]
+        for party in federation.parties
+        if federation.keys
+    }
+    last = AuditSearch(event=_KEYS_PINNED).entries(audit_log, 1)
+    before = last[0]["pinned"] if last else {}
+    if pinned == before:
+        return
+    changed = {
+        party: {"before": before.get(party, []), "now": pinned.get(party, [])}
+        for party in {**before, **pinned}
+        if last and before.get(party) != pinned.get(party)
+    }
+    audit_log.record(_KEYS_PINNED, pinned=pinned, **({"changed": changed} if changed else {}))
