@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.evaluation.evaluate import evaluate as evaluated
 from fedmq.evaluation.page import html_of
 from fedmq.evaluation.report import Report, ReportTable
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
@@ -249,22 +247,22 @@ def _facts(share: ActiveShare, without_score: int) -> dict[str, str]:
 
 
 def _write(folder: Path, report: Report, rows: ScoredRows, id_header: str) -> None:
-    scores = io.StringIO(newline="")
-    writer = csv.writer(scores)
     several = rows.score.ndim > 1
     headers = [f"score_{number}" for number in range(rows.score.shape[1])] if several else ["score"]
-    writer.writerow((id_header, "set", "label", *headers))
     values = rows.score.reshape(len(rows), -1).tolist()
-    writer.writerows(
-        (name, held, f"{label:.9g}", *(f"{score:.9g}" for score in found))
-        for name, held, label, found in zip(
-            rows.ids, rows.sets, rows.label.tolist(), values, strict=True
-        )
-    )
+    scores = [
+        (id_header, "set", "label", *headers),
+        *(
+            (name, held, f"{label:.9g}", *(f"{score:.9g}" for score in found))
+            for name, held, label, found in zip(
+                rows.ids, rows.sets, rows.label.tolist(), values, strict=True
+            )
+        ),
+    ]
     files = {
         "report.html": html_of(report),
         "report.json": report.model_dump_json(indent=1) + "\n",
-        "scores.csv": scores.getvalue(),
+        "scores.csv": csv_for_people(scores),
     }
     try:
         for name, text in files.items():

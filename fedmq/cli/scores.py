@@ -6,8 +6,6 @@ wait for a score.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +18,7 @@ from fedmq.cli.output import joined, json_option, print_next_step, print_result,
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.columns import NumberSpelling
@@ -213,8 +211,6 @@ def _write_scores(
     output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
 ) -> None:
     """Write all scores or no file; write directly into a pipe or link, such as /dev/stdout."""
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
     headers, cells = _columns(result["scores"])
     if not strict:
         headers.append("reason")
@@ -224,13 +220,13 @@ def _write_scores(
         added, values = _contributions(result["players"], result["contributions"])
         headers += added
         cells = [[*row, *more] for row, more in zip(cells, values, strict=True)]
-    writer.writerow((column, *headers))
-    writer.writerows((name, *row) for name, row in zip(ids, cells, strict=True))
+    rows = ((name, *row) for name, row in zip(ids, cells, strict=True))
+    table = csv_for_people([(column, *headers), *rows])
     try:
         if not output.is_symlink() and (output.is_file() or not output.exists()):
-            write_atomically(output, table.getvalue())
+            write_atomically(output, table)
         else:
-            output.write_text(table.getvalue(), newline="", encoding="utf-8")
+            output.write_text(table, newline="", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
 

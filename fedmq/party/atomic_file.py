@@ -1,13 +1,19 @@
-"""Writing a file whole or not at all."""
+"""Writing files: whole or not at all, and tables in which a spreadsheet finds no formula."""
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 import secrets
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+__all__ = ["csv_for_people", "write_atomically"]
+
+_FORMULA = tuple("=+-@\t\r\n")
+"""What a cell begins with that a spreadsheet computes, or takes for empty before one."""
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}
 """Errors of file systems, and of write-only folders, that cannot be synced."""
@@ -37,6 +43,30 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> Non
         part.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def csv_for_people(rows: Iterable[Sequence[object]]) -> str:
+    """``rows`` as the text of a CSV file; texts that would be formulas begin with an apostrophe.
+
+    Texts may be another party's. Numbers stay as they are, with a sign too.
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell
+
+
+def _is_formula(cell: str) -> bool:
+    if not cell.startswith(_FORMULA):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return cell[0] in "\t\r\n"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -27,7 +27,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.journal import StoredSession
 from fedmq.protocol.online.options import Mode
@@ -385,13 +385,10 @@ def keep_cross_validation(state: Path, found: CrossValidated, table: ActiveTable
     numbers = np.full(len(table.label), -1)
     for number, fold in enumerate(table.folds):
         numbers[fold.scored] = number
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(("id", "fold"))
     folds = numbers[~table.evaluation].tolist()
-    writer.writerows(zip(table.held_out_ids, folds, strict=True))
+    text = csv_for_people([("id", "fold"), *zip(table.held_out_ids, folds, strict=True)])
     folder = state / "cross-validations"
-    Documents(folder, TEXT, "", suffix=".folds.csv").keep(found.name, text.getvalue())
+    Documents(folder, TEXT, "", suffix=".folds.csv").keep(found.name, text)
     cross_validations(state).keep(found.name, found)
 
 
