@@ -1,16 +1,23 @@
 """How does a passive party answer an online question, and how often?
 
 A question passes the policy, the ledger of its batch and the rate limits before the share is read.
+What is counted per person counts people who have a row here: ids that are made up push nobody out.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import logging
+import secrets
+import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +48,7 @@ from fedmq.protocol.online.passive import AnsweringShare, check_records
 
 __all__ = [
     "Answering",
+    "AskedPeople",
     "AskedShare",
     "BatchLedger",
     "HostedShare",
@@ -68,7 +76,10 @@ Pairs = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 _BURST_SECONDS = 10.0  # of the rate that may arrive at once
 _HOUR_SECONDS = 3600.0
 _MOST_BATCHES = 1024  # whose counted rows are remembered
-_MOST_IDS = 100_000  # remembered for an hour; beyond, the oldest are forgotten
+_MOST_PEOPLE = (
+    1_000_000  # asked about within an hour, by all callers; each takes some hundred bytes
+)
+_WRITE_SECONDS = 1.0  # between two writes of who was asked about
 
 
 class Answering:
@@ -88,11 +99,12 @@ class Answering:
         agree: Callable[[int], bool] = lambda _: False,
         until_written: Callable[[Header], Awaitable[None]] | None = None,
         drift: DriftWatch | None = None,
+        asked: AskedPeople | None = None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
         """Number of questions since the start."""
-        self.rate_limits = RateLimits(section, clock)
+        self.rate_limits = RateLimits(section, clock, asked)
         self._ledger = BatchLedger()
         self._section = section
         self._question_log = question_log
@@ -143,17 +155,14 @@ class Answering:
                 # Check before any array gets the length that the records give.
                 check_records(body, pairs[1], len(share.chains.left))
             self._enter(header, body, pairs, share.places)
+            asked = AskedShare(share.share.model_id, share.most_records)
             owed = self.rate_limits.check(
-                header.sender,
-                header.session,
-                body,
-                pairs,
-                AskedShare(share.share.model_id, share.most_records),
-                self._agree,
+                header.sender, header.session, body, pairs, asked, self._agree
             )
             if owed and self._until_written is not None:
                 await self._written(header, self._until_written)
             rows = await share.rows.about(body.ids, body.budget)
+            self.rate_limits.count(header.sender, header.session, body, pairs, asked, rows.row_of)
             if self._drift is not None:
                 batch = header.session, body.batch
                 self._drift.put_aside_asked(batch, body.model, body.ids, rows.row_of, rows.values)
@@ -437,35 +446,35 @@ class AskedShare:
     most_records: int | None = None
 
 
-class _HourOfId:
-    """One caller's questions about one id within an hour that begins at ``since``."""
+class _CountedBatch:
+    """The ids of one batch whose rows were counted, and those whose scores were."""
 
-    __slots__ = ("records", "scores", "since")
+    __slots__ = ("rows", "scores")
 
-    def __init__(self, since: float) -> None:
-        self.since = since
-        self.scores = 0
-        self.records: dict[str, int] = {}
-        """By model: a bit for each record."""
+    def __init__(self) -> None:
+        self.rows: set[str] = set()
+        self.scores: set[str] = set()
 
 
 class RateLimits:
     """Counts the questions of each caller; ``clock`` gives seconds.
 
-    A row counts once per batch, however often its questions are asked or repeated.
+    A row counts once per batch, however often its questions are asked or repeated. ``asked`` counts
+    per person.
     """
 
-    def __init__(self, limits: OnlineSection, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, limits: OnlineSection, clock: Callable[[], float], asked: AskedPeople | None = None
+    ) -> None:
         self.turned_away = 0
         """Number of questions beyond a limit."""
+        self.asked = asked or AskedPeople(None, clock)
         self._limits = limits
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
         """By caller: rows that may arrive at once, and the time of this count (a token bucket)."""
-        self._batches: OrderedDict[tuple[str, str, int], set[str]] = OrderedDict()
-        """By caller, session and batch: the ids already counted."""
-        self._hours: OrderedDict[tuple[str, str], _HourOfId] = OrderedDict()
-        """By caller and id."""
+        self._batches: OrderedDict[tuple[str, str, int], _CountedBatch] = OrderedDict()
+        """By caller, session and batch."""
 
     def check(
         self,
@@ -476,78 +485,244 @@ class RateLimits:
         share: AskedShare,
         agree: Callable[[int], bool],
     ) -> bool:
-        """Count a question; in mode hop it asks for ``pairs`` at records of ``share``.
+        """Count the rows of a question; in mode hop it asks for ``pairs`` at records of ``share``.
 
-        ``agree`` is called last, with the number of rows not counted before; it may raise
-        `Refused`. Returns its answer.
+        `count` has to follow, once it is known who of them has a row here. ``agree`` is called
+        last, with the number of rows not counted before; it may raise `Refused`. Returns its
+        answer.
 
         Raises:
             RateLimited: the question exceeds a limit; nothing was counted.
         """
-        counted = self._batches.setdefault((caller, session, body.batch), set())
-        if len(self._batches) > _MOST_BATCHES:
-            self._batches.popitem(last=False)
-        fresh = set(body.ids) - counted
-        if pairs is None:
-            share = AskedShare()
+        batch = self._batch(caller, session, body.batch)
+        fresh = set(body.ids) - batch.rows
         try:
-            agreed = self._count(caller, body.ids, pairs, fresh, share, agree)
+            left, now = 0.0, self._clock()
+            per_second = self._limits.rows_per_second
+            if per_second is not None:
+                most = per_second * _BURST_SECONDS
+                before, since = self._buckets.get(caller, (most, now))
+                left = min(most, before + (now - since) * per_second) - len(fresh)
+                if left < 0:
+                    raise RateLimited("rate", f"more than {per_second} rows per second")
+            self._more(caller, batch, body.ids, pairs, share)
+            try:
+                agreed = agree(len(fresh))
+            except Refused as refused:
+                raise RateLimited("rate", str(refused)) from None
         except RateLimited:
             self.turned_away += 1
             raise
-        counted |= fresh
+        if per_second is not None:
+            self._buckets[caller] = (left, now)
+        batch.rows |= fresh
         return agreed
 
-    def _count(
+    def count(
         self,
         caller: str,
+        session: str,
+        body: OnlineHop | OnlineRows,
+        pairs: Pairs | None,
+        share: AskedShare,
+        known: Container[str],
+    ) -> None:
+        """Count what a question asks about the people who are ``known`` here; others cost nothing.
+
+        Raises:
+            RateLimited: the question exceeds a limit by what others asked meanwhile, or more people
+                are asked about within the hour than are counted; nothing was counted.
+        """
+        batch = self._batch(caller, session, body.batch)
+        try:
+            more = self._more(caller, batch, body.ids, pairs, share)
+            counted = {name: asks for name, asks in more.items() if name in known}
+            self.asked.add(caller, share.model, counted)
+        except RateLimited:
+            self.turned_away += 1
+            raise
+        batch.scores |= counted.keys()
+
+    def _batch(self, caller: str, session: str, number: int) -> _CountedBatch:
+        batch = self._batches.setdefault((caller, session, number), _CountedBatch())
+        if len(self._batches) > _MOST_BATCHES:
+            self._batches.popitem(last=False)
+        return batch
+
+    def _more(
+        self,
+        caller: str,
+        batch: _CountedBatch,
         ids: tuple[str, ...],
         pairs: Pairs | None,
-        fresh: set[str],
         share: AskedShare,
-        agree: Callable[[int], bool],
-    ) -> bool:
-        limits, now = self._limits, self._clock()
-        left, hours, wanted = 0.0, list[_HourOfId](), list[int]()
-        if limits.rows_per_second is not None:
-            limit = limits.rows_per_second * _BURST_SECONDS
-            before, since = self._buckets.get(caller, (limit, now))
-            left = min(limit, before + (now - since) * limits.rows_per_second) - len(fresh)
-            if left < 0:
-                raise RateLimited("rate", f"more than {limits.rows_per_second} rows per second")
-        most_records = limits.records_per_id or share.most_records
-        if limits.scores_per_id is not None or most_records is not None:
-            hours = [self._hour(caller, name, now) for name in ids]
-            wanted = [0] * len(ids) if pairs is None else _wanted(len(ids), *pairs)
-            for name, hour, more in zip(ids, hours, wanted, strict=True):
-                most_scores = limits.scores_per_id
-                if most_scores is not None and name in fresh and hour.scores >= most_scores:
-                    raise RateLimited("rate", f"more than {most_scores} scores per id and hour")
-                known = hour.records.get(share.model, 0)
-                if most_records is not None and (known | more).bit_count() > most_records:
-                    raise RateLimited(
-                        "records", f"more than {most_records} records per id and hour"
-                    )
-        try:
-            agreed = agree(len(fresh))
-        except Refused as refused:
-            raise RateLimited("rate", str(refused)) from None
-        for name, hour, more in zip(ids, hours, wanted, strict=False):
-            hour.scores += name in fresh
-            if more:
-                hour.records[share.model] = hour.records.get(share.model, 0) | more
-        if limits.rows_per_second is not None:
-            self._buckets[caller] = (left, now)
-        return agreed
+    ) -> dict[str, tuple[int, int]]:
+        """By id: the scores, and the records as bits, that a question adds; none without limits.
 
-    def _hour(self, caller: str, name: str, now: float) -> _HourOfId:
-        key = (caller, name)
-        hour = self._hours.get(key)
-        if hour is None or now - hour.since > _HOUR_SECONDS:
-            hour = self._hours[key] = _HourOfId(now)
-            if len(self._hours) > _MOST_IDS:
-                self._hours.popitem(last=False)
-        return hour
+        Raises:
+            RateLimited: they are too many.
+        """
+        most_scores = self._limits.scores_per_id
+        most_records = self._limits.records_per_id or share.most_records if pairs else None
+        if most_scores is None and most_records is None:
+            return {}
+        bits = [0] * len(ids) if pairs is None else _wanted(len(ids), *pairs)
+        more: dict[str, tuple[int, int]] = {}
+        for name, wanted in zip(ids, bits, strict=True):
+            asked = self.asked.of(caller, share.model, name)
+            score = int(name not in batch.scores)
+            records = wanted | more.get(name, (0, 0))[1]
+            if most_scores is not None and asked.scores + score > most_scores:
+                raise RateLimited("rate", f"more than {most_scores} scores per id and hour")
+            if most_records is not None and (asked.records | records).bit_count() > most_records:
+                raise RateLimited("records", f"more than {most_records} records per id and hour")
+            more[name] = score, records
+        return more
+
+
+class Asked(NamedTuple):
+    """What a caller has asked about one person: ``records`` has a bit for each of the model's."""
+
+    scores: int
+    records: int
+
+
+class AskedPeople:
+    """What was asked about each person within the hour that began with a question.
+
+    Nothing is forgotten before the hour is over: questions about more people are refused. The file
+    at ``path`` keeps it over a restart, with people as keyed hashes; what was asked in the last
+    second before a crash is lost. Without a path nothing is kept.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Callable[[], float] = time.monotonic,
+        most_people: int = _MOST_PEOPLE,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._most_people = most_people
+        self._begun = clock()
+        self._scores: dict[tuple[str, str], int] = {}
+        """By caller and id."""
+        self._records: dict[tuple[str, str], dict[str, int]] = {}
+        """By caller and model, then by id."""
+        self._key = secrets.token_bytes(32)
+        self._before: dict[tuple[str, str, bytes], int] = {}
+        """From before a restart: by caller, model (empty for scores) and hashed id."""
+        self._unwritten: set[tuple[str, str, str]] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def of(self, caller: str, model: str, name: str) -> Asked:
+        """What ``caller`` has asked about the id ``name`` within the hour."""
+        if self._clock() - self._begun > _HOUR_SECONDS:
+            self._forget()
+        scores = self._scores.get((caller, name), 0)
+        records = self._records.get((caller, model), {}).get(name, 0)
+        if self._before:
+            person = self._hashed(name)
+            scores = max(scores, self._before.get((caller, "", person), 0))
+            records |= self._before.get((caller, model, person), 0) if model else 0
+        return Asked(scores, records)
+
+    def add(self, caller: str, model: str, more: Mapping[str, tuple[int, int]]) -> None:
+        """Add scores and records by id; RateLimited, and nothing is added, for too many people."""
+        if not self._scores and not self._before:
+            self._begun = self._clock()
+        new = sum((caller, name) not in self._scores for name in more)
+        if len(self._scores) + len(self._before) + new > self._most_people:
+            raise RateLimited(
+                "rate", f"more than {self._most_people:,} people were asked about within the hour"
+            )
+        records = self._records.setdefault((caller, model), {})
+        for name, (score, bits) in more.items():
+            before = self.of(caller, model, name)
+            self._scores[caller, name] = before.scores + score
+            self._unwritten.add((caller, "", name))
+            if bits:
+                records[name] = before.records | bits
+                self._unwritten.add((caller, model, name))
+        if self._path is not None and self._unwritten and self._writing is None:
+            self._writing = asyncio.create_task(self._write_soon(self._path))
+
+    def read(self) -> None:
+        """Read what was asked before a restart, unless its hour is over."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            with contextlib.closing(sqlite3.connect(self._path)) as file:
+                begun, key = file.execute("SELECT begun, key FROM hour").fetchone() or (0.0, b"")
+                found = file.execute("SELECT caller, model, person, count FROM asked").fetchall()
+        except sqlite3.Error as error:
+            log.error("%s: what was asked is forgotten: %s", self._path, error)
+            self._path.unlink(missing_ok=True)
+            return
+        # A clock that was set back does not make the hour longer than one from now.
+        age = max(0.0, time.time() - begun)
+        if age > _HOUR_SECONDS or not key:
+            return
+        self._begun, self._key = self._clock() - age, key
+        self._before = {
+            (caller, model, person): int.from_bytes(count, "little")
+            for caller, model, person, count in found
+        }
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        self._closing.set()
+        if self._writing is not None:
+            await self._writing
+
+    def _forget(self) -> None:
+        self._begun, self._key = self._clock(), secrets.token_bytes(32)
+        for kept in (self._scores, self._records, self._before, self._unwritten):
+            kept.clear()
+
+    def _hashed(self, name: str) -> bytes:
+        return hashlib.blake2b(name.encode(), digest_size=16, key=self._key).digest()
+
+    async def _write_soon(self, path: Path) -> None:
+        # One writer at a time, never cancelled.
+        while self._unwritten:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _WRITE_SECONDS)
+            written, self._unwritten = self._unwritten, set()
+            rows = []
+            for caller, model, name in written:
+                count = self._scores.get((caller, name), 0)
+                if model:
+                    count = self._records.get((caller, model), {}).get(name, 0)
+                size = (count.bit_length() + 7) // 8
+                rows.append((caller, model, self._hashed(name), count.to_bytes(size, "little")))
+            begun = time.time() - (self._clock() - self._begun)
+            try:
+                await asyncio.to_thread(_write_asked, path, begun, self._key, rows)
+            except (sqlite3.Error, OSError) as error:
+                log.error("%s: what was asked is not kept: %s", path, error)
+                if self._closing.is_set():
+                    break
+                self._unwritten |= written
+        self._writing = None
+
+
+def _write_asked(
+    path: Path, begun: float, key: bytes, rows: Sequence[tuple[str, str, bytes, bytes]]
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE IF NOT EXISTS hour (begun REAL NOT NULL, key BLOB NOT NULL)")
+        file.execute(
+            "CREATE TABLE IF NOT EXISTS asked (caller TEXT, model TEXT, person BLOB, count BLOB,"
+            " PRIMARY KEY (caller, model, person)) WITHOUT ROWID"
+        )
+        if (key,) not in file.execute("SELECT key FROM hour").fetchall():
+            file.execute("DELETE FROM asked")
+            file.execute("DELETE FROM hour")
+            file.execute("INSERT INTO hour VALUES (?, ?)", (begun, key))
+        file.executemany("INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?)", rows)
 
 
 def _wanted(ids: int, rows: NDArray[np.uint32], records: NDArray[np.uint32]) -> list[int]:

@@ -5,6 +5,7 @@ At the active party a scorer takes answers; at a passive party an answerer takes
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Set
@@ -22,7 +23,7 @@ from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.online.answering import Answering
+from fedmq.party.online.answering import Answering, AskedPeople
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.model_loader import ModelLoader
 from fedmq.party.online.requests import PredictionService, RequestQueue
@@ -96,6 +97,7 @@ class OnlineLane:
             agree=consent.scoring,
             until_written=consent.until_written,
             drift=self.drift if section.drift.rows else None,
+            asked=AskedPeople(None if self._is_active else config.state / "asked.sqlite"),
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(
@@ -123,6 +125,7 @@ class OnlineLane:
             ConfigError: the serving source is a database for which packages are missing.
         """
         await self.source.open()
+        await asyncio.to_thread(self.answering.rate_limits.asked.read)
         await self.loader.start()
         await self.drift.start()
         if self._requests is not None:
@@ -139,6 +142,7 @@ class OnlineLane:
         self.source.close()
         if self._question_log is not None:
             await self._question_log.close()
+        await self.answering.rate_limits.asked.close()
 
     @property
     def troubles(self) -> tuple[str, ...]:
