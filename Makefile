@@ -142,7 +142,7 @@ bench-many-rows: $(VENV)/bench.stamp rabbitmq ## a million and ten million rows 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md
 
-bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings whose passive party is behind a slow link
+bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings of which either party is behind a slow link
 	$(data)
 	@$(BIN)/python -m benchmarks.wide_area "$(DATA)" --page docs/measured/wide-area.md
 

@@ -2,13 +2,14 @@
 
 ::
 
-    python -m benchmarks.wide_area DATA [--trees 3] [--jobs ou ...] [--json] [--page FILE]
+    python -m benchmarks.wide_area DATA [--trees 3] [--jobs ou ...] [--behind telco ...] [--json]
+        [--page FILE]
 
-DATA holds ``credit2_*.csv``. The active party's daemon is beside a private RabbitMQ node; the
-passive party's reaches it over each of `LINKS`, which a relay makes. Beside Credit 2 stands a
-made-up table as large as the one of credit card frauds for which SecretFlow publishes seconds:
-284,807 rows, 30 columns, depth 5. Seconds per tree are the median, the first and the last tree left
-out; bytes are those of all trees.
+DATA holds ``credit2_*.csv``. One daemon is beside a private RabbitMQ node; the other, the passive
+party's or the active party's, reaches it over each of `LINKS`, which a relay makes. Beside Credit 2
+stands a made-up table as large as the one of credit card frauds for which SecretFlow publishes
+seconds: 284,807 rows, 30 columns, depth 5. Seconds per tree are the median, the first and the last
+tree left out; bytes are those of all trees, with whatever was sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from benchmarks.wide_area_link import Link, linked
 
 CARDS = "cards"
 CARD_ROWS, CARD_COLUMNS = 284_807, 30
-LINKS = (None, Link(100, 20), Link(10, 50))
+LINKS = (Link(100, 20), Link(10, 50))
+ALONE = "no link"
 JOBS = [
     Job("credit2", "lattice"),
     Job("credit2", "ou"),
@@ -41,9 +43,10 @@ JOBS = [
 ONCE = frozenset({"training open", "engine setup"})
 """Sent once a training, so no part of a tree."""
 HEAD = (
-    "The passive party is behind a link, the active party beside the broker. *Alone*: megabytes "
-    "of a tree at the rate of the link, so many seconds as they take at least. What is sent once "
-    "a training stands last in the second table, and in no tree. The made-up table "
+    f"One party is behind a link, the other beside the broker: the passive one ({TELCO}) or the "
+    f"active one ({BANK}). *Alone*: megabytes of a tree at the rate of the link, so many seconds "
+    "as they take at least. *Bytes*: the most that a link made of those without one. What is sent "
+    "once a training stands last in the second table, and in no tree. The made-up table "
     f"has {CARD_ROWS:,} rows and {CARD_COLUMNS} columns, half of them at either party."
 )
 
@@ -54,6 +57,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--trees", type=int, default=3, help="at least 3")
     parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
+    parser.add_argument("--behind", nargs="+", default=[TELCO, BANK], choices=(TELCO, BANK))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
@@ -63,47 +67,64 @@ def main() -> None:
         tables = Path(name)
         write_table(tables, CARDS, CARD_ROWS, (CARD_COLUMNS // 2, CARD_COLUMNS // 2))
         link_tables(tables, options.data)
-        for link in LINKS:
+        places = [(link, party) for link in LINKS for party in options.behind]
+        for link, party in (None, TELCO), *places:
             for job in jobs:
-                taken = trained(job, options.trees, tables, broker, link)
-                found[job.name][link.name if link else "no link"] = taken
-                print(f"{job.name}, {link}: {taken}", file=sys.stderr)
+                taken = trained(job, options.trees, tables, broker, link, party)
+                found[job.name][place(link, party)] = taken
+                print(f"{job.name}, {place(link, party)}: {taken}", file=sys.stderr)
     text = f"{seconds_table(found)}\n\n{kinds_table(found, options.trees)}"
     if options.page:
         write_page(options.page, "Over a link", "make bench-wide-area", HEAD, text)
     print(json.dumps(as_json(found)) if options.json else text)
 
 
-def trained(job: Job, trees: int, tables: Path, broker: str, link: Link | None) -> Taken:
-    """One training whose passive party is behind ``link``."""
+def place(link: Link | None, party: str) -> str:
+    """The link and the party behind it, for people."""
+    return f"{link.name}, {party}" if link else ALONE
+
+
+def trained(
+    job: Job, trees: int, tables: Path, broker: str, link: Link | None, party: str
+) -> Taken:
+    """One training whose ``party`` is behind ``link``."""
     port = urlsplit(broker).port
     assert port is not None
     with linked(port, link) as far, tempfile.TemporaryDirectory() as folder:
-        parties = Parties(Path(folder), tables, broker, ports={TELCO: far})
+        parties = Parties(Path(folder), tables, broker, ports={party: far})
         return parties.train(parties.prepare(job, trees))
 
 
 def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
     """Seconds per tree by link, as Markdown."""
-    links = [link for link in LINKS if link]
-    heads = [f"over {link.name} | alone" for link in links]
+    places = [name for name in next(iter(found.values())) if name != ALONE]
+    heads = [*places, *(f"{link.name}, alone" for link in LINKS), "MB", "bytes"]
     lines = [
-        f"| seconds per tree | no link | {' | '.join(heads)} | MB |",
-        "|---|---:|" + "---:|" * (2 * len(links) + 1),
+        f"| seconds per tree | {ALONE} | {' | '.join(heads)} |",
+        "|---|---:|" + "---:|" * len(heads),
     ]
     for job, taken in found.items():
-        [local, *_] = taken.values()
+        local = taken[ALONE]
         size = sum(local.kinds[kind] for kind in local.kinds if kind not in ONCE) / 1e6
-        over = [
-            f"{taken[link.name].seconds:.2f} | {8 * size / link.megabits:.2f}" for link in links
+        cells = [
+            f"{local.seconds:.2f}",
+            *(f"{taken[name].seconds:.2f}" for name in places),
+            *(f"{8 * size / link.megabits:.2f}" for link in LINKS),
+            f"{size:.2f}",
+            f"{max(over(taken[name], local) for name in places):.2f}",
         ]
-        lines.append(f"| {job} | {local.seconds:.2f} | {' | '.join(over)} | {size:.2f} |")
+        lines.append(f"| {job} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def over(taken: Taken, local: Taken) -> float:
+    """All bytes of a training over those of one without a link."""
+    return sum(taken.kinds.values()) / sum(local.kinds.values())
 
 
 def kinds_table(found: Mapping[str, Mapping[str, Taken]], trees: int) -> str:
     """Bytes per tree by kind of message, and those of once a training, as Markdown."""
-    local = {job: next(iter(taken.values())).kinds for job, taken in found.items()}
+    local = {job: taken[ALONE].kinds for job, taken in found.items()}
     kinds = sorted({kind for sizes in local.values() for kind in sizes if sizes[kind] >= 500})
     lines = [
         f"| kB per tree | {' | '.join(local)} |",

@@ -11,6 +11,7 @@ from fedmq.messages.fields import LONGEST_CONSENT, Reason, Text
 
 __all__ = [
     "BODIES",
+    "MOST_RANGES",
     "Abort",
     "Acknowledge",
     "Body",
@@ -20,6 +21,12 @@ __all__ = [
     "SessionRefuse",
     "SessionUnknown",
 ]
+
+
+MOST_RANGES = 128
+Sequence = Annotated[int, Field(ge=1, lt=2**62)]
+Range = Annotated[tuple[Sequence, Sequence], Field(strict=False)]
+"""The first and the last of messages without a gap."""
 
 
 class Body(BaseModel):
@@ -85,9 +92,15 @@ class Probe(Body):
 
 
 class Acknowledge(Body):
-    """Either way: carries nothing but the header's ``acknowledged``. Never sequenced."""
+    """Either way: the header's ``acknowledged`` says what was taken. Never sequenced."""
 
     kind: ClassVar[str] = "acknowledge"
+
+    early: Annotated[
+        tuple[Range, ...], Field(strict=False, max_length=MOST_RANGES), FailFast()
+    ] = ()
+    """Messages that came before their turn, in order. Only for a party that says in the ids of its
+    own acknowledgements and probes that it reads them."""
 
 
 BODIES: tuple[type[Body], ...] = (

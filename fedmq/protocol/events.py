@@ -211,10 +211,14 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Hand ``envelope`` to the transport; ``again``: this is a resend."""
+    """Hand ``envelope`` to the transport; ``again``: this is a resend.
+
+    ``in_bulk``: it travels with the many megabytes that a broker need not keep over its restart.
+    """
 
     envelope: Envelope
     again: bool = False
+    in_bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,31 @@
 """What is one attempt at a session? A machine with its mail.
 
 The transport may lose, repeat, delay and reorder messages; the machine gets each once and in order.
-Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
-without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and the
-mailbox probes a peer that has been silent for long. A message on its way to the broker is not
-resent; a confirmed one is resent only when its acknowledgement is overdue on this link. Early
-messages are kept packed, up to a limit in bytes; beyond the limit a message counts as lost, and its
-sender resends it. A broker with confirmed publishing rarely needs this; a link that breaks does.
+Each ordered pair of parties counts its messages, and the receiver acknowledges what it has taken
+without a gap. A message on its way to the broker is not resent. If one that the broker has
+confirmed stays unacknowledged for longer than this link takes, the mailbox does not resend it, for
+it may only wait behind megabytes: a probe follows it through the same queue. The probe's
+acknowledgement names the messages that came early, so what left before the probe and is not among
+them is lost, and alone resent. A peer that does not name them gets the oldest message again, and
+more at a time only if that one was lost. Waits grow under the retry policy. The mailbox also probes
+a peer that has been silent for long.
+
+Early messages are kept packed, up to a limit in bytes; beyond the limit a message counts as lost,
+and its sender resends it. A broker with confirmed publishing rarely needs this; a link that breaks
+does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 import numpy as np
 
 from fedmq.errors import FedmqError, MessageError, ProtocolError
-from fedmq.messages.body import Abort, Acknowledge, Body, Probe, SessionUnknown
+from fedmq.messages.body import MOST_RANGES, Abort, Acknowledge, Body, Probe, SessionUnknown
 from fedmq.messages.codec import pack, read_body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import (
@@ -68,6 +75,9 @@ __all__ = [
 _SLOWEST = 32_000
 """Bytes a second, a quarter of a Mbit/s: the assumed speed of an unmeasured link."""
 
+_MEASURED_BYTES = 16 * 1024
+"""Fewer say nothing about the speed of a link, for they mostly wait."""
+
 # RFC 6298, section 2: alpha, beta and K.
 _OF_NEWEST = 1 / 8
 _OF_NEWEST_DEVIATION = 1 / 4
@@ -76,18 +86,24 @@ _DEVIATIONS = 4
 
 @dataclass(slots=True)
 class RoundTrip:
-    """Time from the broker's confirm of a message until its acknowledgement, smoothed.
+    """Seconds until a peer acknowledges what waits the longest, smoothed, and the link's speed.
 
-    RFC 6298, with seconds: ``srtt = 7/8 srtt + 1/8 r``, ``rttvar = 3/4 rttvar + 1/4 |srtt - r|``,
-    and an acknowledgement is due after ``srtt + 4 rttvar``. Larger messages take longer, so bytes
-    count besides.
+    They begin at the broker's confirm, or at the acknowledgement of what came before, whichever is
+    later, so a long queue does not count. RFC 6298: ``srtt = 7/8 srtt + 1/8 r``, ``rttvar = 3/4
+    rttvar + 1/4 |srtt - r|``, and an acknowledgement is due after ``srtt + 4 rttvar``. Larger
+    messages take longer, so their bytes count besides, at the speed that was measured.
     """
 
     smoothed: float | None = None
     deviation: float = 0.0
+    rate: float = 0.0
+    """Bytes a second that were acknowledged, smoothed; 0 before the first large message."""
 
-    def measure(self, seconds: float) -> None:
-        """Add a measurement: a message sent once was acknowledged after ``seconds``."""
+    def measure(self, seconds: float, size: int = 0) -> None:
+        """Add a measurement: ``size`` bytes, sent once, were acknowledged after ``seconds``."""
+        if size >= _MEASURED_BYTES and seconds > 0:
+            rate = size / seconds
+            self.rate += (_OF_NEWEST if self.rate else 1.0) * (rate - self.rate)
         if self.smoothed is None:
             self.smoothed, self.deviation = seconds, seconds / 2
             return
@@ -98,14 +114,15 @@ class RoundTrip:
     def due(self, size: int) -> float:
         """Seconds after which a message of ``size`` bytes should be acknowledged."""
         measured = (self.smoothed or 0.0) + _DEVIATIONS * self.deviation
-        return measured + size / _SLOWEST
+        return measured + size / (self.rate or _SLOWEST)
 
 
 def resend_wait(
     policy: RetryPolicy, retry: int, random: np.random.Generator, at_least: float = 0.0
 ) -> float:
     """Seconds to wait before resend number ``retry`` + 1; ``at_least`` if the link is slow."""
-    wait = min(max(policy.first * policy.factor**retry, at_least), policy.ceiling)
+    wait = max(policy.first, at_least) * policy.factor**retry
+    wait = min(wait, max(policy.ceiling, at_least))
     return float(wait * (1 + policy.jitter * random.random()))
 
 
@@ -115,6 +132,11 @@ _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreig
 _EARLY_BYTES = 96 * 2**20  # kept of one peer: a hundred full messages, such as a broadcast
 _RESENT_AT_ONCE = 8
 _ACKNOWLEDGE_EVERY = 32
+_READS = " early"
+"""Ends the ids of acknowledgements and probes of parties that read names of early messages: in an
+id, others overread it."""
+_PATIENCE = 4
+"""Time-outs after which the oldest message is resent although no probe was answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +191,23 @@ class _Peer:
     outside: int = 0
     withdrawn: int = 0
     recovering: int = 0
-    """Highest sequence sent before the last resend; all up to it may be lost."""
+    """Highest sequence sent before the last time-out; all up to it may be lost."""
+    again: set[int] = field(default_factory=set)
+    """Sequences of unacknowledged messages that were sent more than once."""
+    burst: int = 1
+    """Messages to resend to a peer that does not name what came early."""
+    names: bool | None = None
+    """Whether the peer names early messages, and reads such names; None before it has shown it."""
+    held: set[int] = field(default_factory=set)
+    """Sequences that came early, as the peer says."""
+    probe: int = 0
+    """Sequence of the probe behind overdue messages; 0 while none is unanswered."""
+    overdue: set[int] = field(default_factory=set)
+    """Sequences that the broker took before that probe, into the same queue."""
+    doubts: int = 0
+    """Time-outs of confirmed messages, until all that was sent before the last is acknowledged."""
+    progress: float = 0.0
+    """When the peer has last acknowledged something."""
     leaving: set[int] = field(default_factory=set)
     """Sequences that the link has taken and not yet published."""
     confirmed: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -180,7 +218,11 @@ class _Peer:
 
 
 class Mailbox:
-    """One party's mail in one attempt at one session: bodies in, envelopes out, and back."""
+    """One party's mail in one attempt at one session: bodies in, envelopes out, and back.
+
+    ``names_early``: whether this party tells others that it reads acknowledgements which name early
+    messages, and so gets them; since 0.1.0 all do.
+    """
 
     def __init__(
         self,
@@ -188,10 +230,13 @@ class Mailbox:
         peers: Sequence[str],
         policy: RetryPolicy,
         random: np.random.Generator,
+        *,
+        names_early: bool = True,
     ) -> None:
         self.address = address
         self.policy = policy
         self._random = random
+        self._reads = _READS if names_early else ""
         self._peers = {peer: _Peer() for peer in peers}
         self._probing = True
         self.lost: set[str] = set()
@@ -235,8 +280,9 @@ class Mailbox:
         if at is None or sequence not in peer.unacknowledged:
             return []
         peer.confirmed[sequence] = at, size
+        effects = self._resend(recipient, peer) if sequence in peer.again else []
         oldest = next(iter(peer.unacknowledged))
-        return [self._resend_timer(recipient, peer)] if sequence == oldest else []
+        return [*effects, self._resend_timer(recipient, peer)] if sequence == oldest else effects
 
     def receive(self, envelope: Envelope, at: float = 0.0) -> tuple[list[Body], list[Effect]]:
         """Take ``envelope``; returns the bodies that are next in order, and the mail's effects.
@@ -258,6 +304,11 @@ class Mailbox:
         if self._probing:
             effects.append(SetTimer(Probing(header.sender), self.policy.probe))
         if header.sequence == 0:
+            if isinstance(envelope.body, Acknowledge):
+                peer.names = self._reads != "" and header.id.endswith(_READS)
+                if envelope.body.early and peer.unacknowledged:
+                    effects += self._named(header.sender, peer, envelope.body.early)
+                return [], effects
             heard = isinstance(envelope.body, Abort | SessionUnknown)
             return [envelope.body] if heard else [], effects
         repeated = header.sequence <= peer.taken or header.sequence in peer.early
@@ -268,6 +319,8 @@ class Mailbox:
             bodies = [] if repeated else self._taken(peer, envelope)
         peer.unconfirmed += 1
         at_once = repeated or any(isinstance(body, Probe) for body in bodies)
+        if isinstance(envelope.body, Probe) and self._reads and header.id.endswith(_READS):
+            peer.names = at_once = True
         if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:
             effects += self._acknowledge(header.sender, peer)
         elif peer.unconfirmed == 1:
@@ -294,7 +347,9 @@ class Mailbox:
         peer.recovering = peer.sent
         return None, [
             Waiting(recipient, peer.retry, self.policy.resends),
+            *self._overdue(recipient, peer),
             *self._resend(recipient, peer),
+            self._resend_timer(recipient, peer),
         ]
 
     def withdraw(self) -> None:
@@ -321,8 +376,10 @@ class Mailbox:
     def stop_resending(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``, and resend nothing to it."""
         peer = self._peers[recipient]
-        for kept in (peer.unacknowledged, peer.leaving, peer.confirmed):
-            kept.clear()
+        peer.unacknowledged.clear()
+        peer.confirmed.clear()
+        for sequences in (peer.leaving, peer.again, peer.held, peer.overdue):
+            sequences.clear()
         return [CancelTimer(Resend(recipient)), CancelTimer(Probing(recipient))]
 
     def stop_waiting(self) -> list[Effect]:
@@ -358,40 +415,131 @@ class Mailbox:
 
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int, at: float) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
+        again = peer.again and peer.again.intersection(done)
         # Karn's algorithm: the acknowledgement of a resent message is ambiguous, so not measured.
-        if (confirmed := peer.confirmed.get(done[-1])) and done[-1] > peer.recovering:
-            peer.round_trip.measure(at - confirmed[0])
+        if not again and (confirmed := peer.confirmed.get(done[0])):
+            size = sum(peer.confirmed[one][1] for one in done if one in peer.confirmed)
+            peer.round_trip.measure(at - max(confirmed[0], peer.progress), size)
+        if peer.again:  # if nothing behind what was resent has come, that may be lost as well
+            beyond = upto > max(peer.again)
+            peer.burst = 1 if beyond else min(2 * peer.burst, _RESENT_AT_ONCE)
+            peer.again -= again
         for sequence in done:
             del peer.unacknowledged[sequence]
             peer.leaving.discard(sequence)
+            peer.held.discard(sequence)
             peer.confirmed.pop(sequence, None)
-        effects: list[Effect] = []
-        if peer.retry:
-            peer.retry = 0
-            effects.append(Waiting(recipient, 0, self.policy.resends))
+        peer.progress = at
+        if upto >= peer.recovering:
+            peer.doubts = 0
+        effects = self._heard(recipient, peer)
         if not peer.unacknowledged:
             return [*effects, CancelTimer(Resend(recipient))]
         if upto < peer.recovering:
-            return [*effects, *self._resend(recipient, peer)]
+            effects += self._resend(recipient, peer)
         return [*effects, self._resend_timer(recipient, peer)]
+
+    def _heard(self, recipient: str, peer: _Peer) -> list[Effect]:
+        if not peer.retry:
+            return []
+        peer.retry = 0
+        return [Waiting(recipient, 0, self.policy.resends)]
+
+    def _named(self, recipient: str, peer: _Peer, early: Iterable[tuple[int, int]]) -> list[Effect]:
+        """Resend what is lost: the probe behind it has come, as the ranges ``early`` show."""
+        ranges = iter(early)
+        first, last = next(ranges)
+        for sequence in peer.unacknowledged:
+            while sequence > last and (following := next(ranges, None)):
+                first, last = following
+            if first <= sequence <= last:
+                peer.held.add(sequence)
+        if peer.probe not in peer.held:
+            return []
+        for sequence in peer.overdue - peer.held:
+            peer.confirmed.pop(sequence, None)
+        peer.probe = 0
+        peer.overdue.clear()
+        effects = self._heard(recipient, peer) + self._resend(recipient, peer)
+        return [*effects, self._resend_timer(recipient, peer)]
+
+    def _overdue(self, recipient: str, peer: _Peer) -> list[Effect]:
+        """Find out whether messages that the broker has confirmed are lost or under way."""
+        oldest = next(iter(peer.unacknowledged))
+        if oldest not in peer.confirmed:
+            return []
+        peer.doubts += 1
+        if peer.names is False or not self._reads:
+            return self._resend_oldest(recipient, peer, peer.burst)
+        effects: list[Effect] = []
+        if peer.retry >= _PATIENCE and peer.retry.bit_count() == 1:  # seldom: it may be under way
+            effects = self._resend_oldest(recipient, peer, 1)
+        if peer.probe not in peer.unacknowledged:
+            peer.sent += 1
+            peer.probe = peer.sent
+            peer.unacknowledged[peer.sent] = Probe()
+            in_bulk = self._in_bulk(peer, oldest)
+            alike = {one for one in peer.confirmed if self._in_bulk(peer, one) == in_bulk}
+            peer.overdue = alike - peer.held
+        if peer.probe not in peer.leaving:
+            in_bulk = any(self._in_bulk(peer, one) for one in peer.overdue)
+            effects += self._transmit(
+                recipient, peer, peer.probe, Probe(), again=peer.retry > 1, in_bulk=in_bulk
+            )
+        return effects
+
+    @staticmethod
+    def _in_bulk(peer: _Peer, sequence: int) -> bool:
+        body = peer.unacknowledged.get(sequence)
+        return body is not None and body.in_bulk and sequence not in peer.again
+
+    def _resend_oldest(self, recipient: str, peer: _Peer, most: int) -> list[Effect]:
+        """Resend at most so many of the oldest that the broker has confirmed."""
+        effects: list[Effect] = []
+        for sequence, body in list(islice(peer.unacknowledged.items(), most)):
+            if sequence in peer.confirmed:
+                effects += self._transmit(recipient, peer, sequence, body, again=True)
+        return effects
 
     def _resend(self, recipient: str, peer: _Peer) -> list[Effect]:
+        """Resend what did not reach the broker, or is known to be lost behind it."""
+        room = _RESENT_AT_ONCE - len(peer.again & peer.leaving)
+        reached = (peer.leaving, peer.confirmed, peer.held)
+        astray = [
+            (sequence, body)
+            for sequence, body in peer.unacknowledged.items()
+            if sequence <= peer.recovering
+            and sequence != peer.probe
+            and not any(sequence in kept for kept in reached)
+        ]
         effects: list[Effect] = []
-        for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
-            if sequence not in peer.leaving:
-                effects += self._transmit(recipient, peer, sequence, body, again=True)
-        return [*effects, self._resend_timer(recipient, peer)]
+        for sequence, body in astray[: max(0, room)]:
+            effects += self._transmit(recipient, peer, sequence, body, again=True)
+        return effects
 
     def _acknowledge(self, recipient: str, peer: _Peer) -> list[Effect]:
-        return self._transmit(recipient, peer, 0, Acknowledge())
+        early: tuple[tuple[int, int], ...] = ()
+        if peer.early and peer.names:
+            early = ranges_of(sorted(peer.early))[:MOST_RANGES]
+        return self._transmit(recipient, peer, 0, Acknowledge(early=early))
 
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
         _, size = peer.confirmed.get(next(iter(peer.unacknowledged)), (0.0, 0))
         due = peer.round_trip.due(size)
-        return SetTimer(Resend(recipient), resend_wait(self.policy, peer.retry, self._random, due))
+        if not peer.round_trip.rate:  # a guess, on which nobody waits for long
+            due = min(due, self.policy.ceiling)
+        retry = max(peer.retry, peer.doubts)
+        return SetTimer(Resend(recipient), resend_wait(self.policy, retry, self._random, due))
 
     def _transmit(
-        self, recipient: str, peer: _Peer, sequence: int, body: Body, *, again: bool = False
+        self,
+        recipient: str,
+        peer: _Peer,
+        sequence: int,
+        body: Body,
+        *,
+        again: bool = False,
+        in_bulk: bool = False,
     ) -> list[Effect]:
         # Every message carries an acknowledgement, so none is due after it.
         effects: list[Effect] = []
@@ -400,8 +548,12 @@ class Mailbox:
             effects.append(CancelTimer(Acknowledgement(recipient)))
         if sequence == 0:
             peer.outside += 1
+        if again:
+            peer.again.add(sequence)
         to = self.address
         number = f"{sequence}" if sequence else f"a{peer.outside}"
+        if sequence in (0, peer.probe) and isinstance(body, Acknowledge | Probe):
+            number += self._reads
         header = Header(
             id=f"{to.session}/{to.attempt}/{to.party}/{recipient}/{number}",
             federation=to.federation,
@@ -413,7 +565,20 @@ class Mailbox:
             acknowledged=peer.taken,
             kind=body.kind,
         )
-        return [*effects, Transmit(Envelope(header, body), again)]
+        # The broker forgets its bulk when it restarts, so what is resent goes with the rest.
+        bulk = in_bulk or (body.in_bulk and not again)
+        return [*effects, Transmit(Envelope(header, body), again, bulk)]
+
+
+def ranges_of(sequences: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The first and last of each run of consecutive numbers in ascending ``sequences``."""
+    ranges: list[tuple[int, int]] = []
+    for sequence in sequences:
+        if ranges and ranges[-1][1] == sequence - 1:
+            ranges[-1] = ranges[-1][0], sequence
+        else:
+            ranges.append((sequence, sequence))
+    return tuple(ranges)
 
 
 # The session: a machine with its mail.

@@ -87,7 +87,7 @@ class Recorder:
     """Collects the lives of a simulation's parties."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = [{"protocol": PROTOCOL_VERSION}]
+        self.lines: list[Line] = [{"protocol": PROTOCOL_VERSION, "names_early": True}]
         self._lives = 0
 
     def __call__(self, session: Session, saved: Sequence[Row]) -> Session:
@@ -107,7 +107,9 @@ def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[A
     lives: dict[int, tuple[Session, dict[int, Any]]] = {}
     for number, line in enumerate(lines, start=2):
         if "begun" in line:
-            lives[line["life"]] = (_session(line["begun"], builds), {})
+            # Those of 0.1.0 did not name early messages.
+            named = first.get("names_early", False)
+            lives[line["life"]] = (_session(line["begun"], builds, names_early=named), {})
             continue
         session, computations = lives[line["life"]]
         effects = session.handle(happened(line["event"], computations))
@@ -118,7 +120,7 @@ def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[A
         yield where, line["effects"], [effect_line(effect) for effect in effects]
 
 
-def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
+def _session(begun: Line, builds: Mapping[str, Build], *, names_early: bool) -> Session:
     saved = [
         checkpoint_of((tree, data, None if margin is None else base64.b64decode(margin)))
         for tree, data, margin in begun["saved"]
@@ -126,7 +128,9 @@ def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
     machine = builds[begun["party"]](saved)
     address = Address("demo", "session", begun["attempt"], begun["party"])
     random = np.random.default_rng(0)
-    mailbox = Mailbox(address, machine.peers, RetryPolicy(jitter=0), random)
+    mailbox = Mailbox(
+        address, machine.peers, RetryPolicy(jitter=0), random, names_early=names_early
+    )
     return SteppedSession(Session(machine, mailbox))
 
 

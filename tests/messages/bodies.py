@@ -87,6 +87,7 @@ def points(draw: st.DrawFn) -> Array:
     return Array(dtype="|u1", shape=(rows, 32), data=data)
 
 
+_sequence = st.integers(1, 2**62 - 1)
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
@@ -97,7 +98,10 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.Abort: st.builds(body.Abort, reason=words),
     body.SessionUnknown: st.builds(body.SessionUnknown),
     body.Probe: st.builds(body.Probe),
-    body.Acknowledge: st.builds(body.Acknowledge),
+    body.Acknowledge: st.builds(
+        body.Acknowledge,
+        early=st.lists(st.tuples(_sequence, _sequence), max_size=5).map(tuple),
+    ),
     training.TrainingOpen: st.builds(
         training.TrainingOpen,
         model=models,
@@ -423,6 +427,7 @@ _FIELDS: dict[str, Any] = {
     "id_pieces": 0,
     "start": 0,
     "ids": ("a", "b"),
+    "early": ((3, 4), (7, 7)),
     "hop": 0,
     "batch": 0,
     "budget": 1.0,

@@ -135,7 +135,17 @@ def test_a_missing_field_is_named(kind: type[Body]) -> None:
             assert getattr(decode(data).body, name) == default
 
 
-_LISTS = ("ids", "normalise", "together", "constraints", "categories", "sets", "level", "chain")
+_LISTS = (
+    "ids",
+    "normalise",
+    "together",
+    "constraints",
+    "categories",
+    "sets",
+    "level",
+    "chain",
+    "early",
+)
 """Fields that may be empty."""
 _FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts")
 """Fields that are true or false."""

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Replayed, Stale, Unroutable
+from fedmq.messages.body import Probe
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
@@ -179,7 +181,7 @@ class Inbox:
 
 
 _HANDSHAKE_SECONDS = 2.0  # after which a caller waits for the party rather than for its answer
-_OUTSTANDING = 16  # unconfirmed publishes at once
+_OUTSTANDING = 16  # unconfirmed publishes at once, besides acknowledgements and probes
 
 
 class Publish(Protocol):
@@ -331,10 +333,10 @@ class SessionRunner:
         try:
             for effect in effects:
                 match effect:
-                    case Transmit(envelope, again):
+                    case Transmit(envelope, _, in_bulk):
                         for see in self._seen.handed_over:
                             see(envelope)
-                        self._spawn(self._transmit(envelope, self._kept, again=again))
+                        self._spawn(self._transmit(envelope, self._kept, in_bulk=in_bulk))
                     case RunPlan(ticket, plan, computations):
                         self._run(PlanRunner(ticket, plan, computations))
                     case SetTimer(key, seconds):
@@ -457,19 +459,24 @@ class SessionRunner:
             self.outcome.set_result(result)
 
     async def _transmit(
-        self, envelope: Envelope, kept: asyncio.Task[None] | None, *, again: bool
+        self, envelope: Envelope, kept: asyncio.Task[None] | None, *, in_bulk: bool
     ) -> None:
         """Seal and publish ``envelope`` once all records before it are ``kept``."""
         header, mailbox = envelope.header, self.session.mailbox
         if kept is not None and not kept.done():
+            # No copies pile up behind a disk that is slow or full.
+            mailbox.publishing(header.recipient, header.sequence)
             await asyncio.wait([kept])
+            mailbox.published(header.recipient, header.sequence, 0, None)
         try:
             if self._sealer.sealed and not await self._agreed(header):
                 return
             mailbox.publishing(header.recipient, header.sequence)
             size, at = 0, None
             try:
-                async with self._outstanding:
+                # Acknowledgements and probes never wait behind megabytes.
+                small = header.sequence == 0 or isinstance(envelope.body, Probe)
+                async with nullcontext() if small else self._outstanding:
                     if self._withdrawn:
                         envelope = mailbox.leaving(envelope)
                         header = envelope.header
@@ -478,9 +485,6 @@ class SessionRunner:
                     for see in self._seen.leaving:
                         see(header, size)
                     begun = time.time()
-                    # Resend bulk messages on the durable lane: the bulk lane loses them when the
-                    # broker restarts.
-                    in_bulk = envelope.body.in_bulk and not again
                     await self._publish(
                         header.recipient, data, message_id=header.id, in_bulk=in_bulk
                     )

@@ -63,7 +63,8 @@ HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 3.0
 
 _USES = ("publishing", "low latency")
-"""Of the connections beside the one on which messages arrive."""
+"""Of the connections beside the one on which messages arrive: long messages leave on the first, so
+that short ones, which leave on the second, never wait behind megabytes."""
 
 REACH_SECONDS = 2.0
 """Limit of a TCP connection to the broker.
@@ -150,10 +151,10 @@ class BrokerConnection:
     """AMQP connections of one party: channels to publish, to post and to consume on.
 
     Each direction has its own channel, because a refusal ends its channel. Transient messages have
-    another channel: a channel confirms either all messages or none. Outgoing and transient messages
-    may also have their own connections, ``publishing`` and ``low_latency``. Then neither a confirm
-    nor a short request waits behind incoming megabytes. ``lost`` resolves to the reason as soon as
-    a connection or channel ends.
+    another channel: a channel confirms either all messages or none. Long messages, and short and
+    transient ones, may also leave on their own connections, ``publishing`` and ``low_latency``.
+    Then a confirm does not wait behind incoming megabytes, nor a short message behind any. ``lost``
+    resolves to the reason as soon as a connection or channel ends.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class BrokerConnection:
         publishing, low_latency = publishing or connection, low_latency or connection
         self._connections = list(dict.fromkeys((connection, publishing, low_latency)))
         self._outgoing = publishing.channel(publisher_confirms=True, on_return_raises=True)
+        self._short = low_latency.channel(publisher_confirms=True, on_return_raises=True)
         self._incoming = connection.channel(publisher_confirms=False)
         self._posting = low_latency.channel(publisher_confirms=False)
         self._transient = low_latency.channel(publisher_confirms=False)
@@ -241,7 +243,7 @@ class BrokerConnection:
             timestamp=datetime.now(UTC),
         )
         with link_errors(f"broker {self.address} did not confirm message {message_id}"):
-            channel = await _below(self._outgoing)
+            channel = await _below(self._short if len(body) <= BULK_BYTES else self._outgoing)
             async with self._in_turn(len(body)):
                 try:
                     # The next message is written behind this one without waiting for the socket.
@@ -459,7 +461,13 @@ class BrokerConnection:
             yield
 
     async def _open_channels(self) -> None:
-        for channel in (self._outgoing, self._incoming, self._posting, self._transient):
+        for channel in (
+            self._outgoing,
+            self._short,
+            self._incoming,
+            self._posting,
+            self._transient,
+        ):
             await channel.initialize()
             channel.close_callbacks.add(self._on_end)
         for connection in self._connections:
