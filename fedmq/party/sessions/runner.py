@@ -253,6 +253,8 @@ class SessionRunner:
         self._withdrawn = False
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._due: dict[Hashable, float] = {}
+        """When each timer is to fire, by the event loop's clock."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._journal = journal
         self._kept: asyncio.Task[None] | None = None
@@ -302,8 +304,8 @@ class SessionRunner:
     def stop(self) -> None:
         """Drop everything: no message, timer or computation remains, and none begins."""
         self._stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._due.clear()
+        self._let_timers_go()
         for task in self._tasks:
             task.cancel()
         if not self.outcome.done():
@@ -340,12 +342,16 @@ class SessionRunner:
                     case RunPlan(ticket, plan, computations):
                         self._run(PlanRunner(ticket, plan, computations))
                     case SetTimer(key, seconds):
-                        if (timer := self._timers.get(key)) is not None:
-                            timer.cancel()
-                        self._timers[key] = self._loop.call_later(seconds, self._fire, key)
+                        due = self._due[key] = self._loop.time() + seconds
+                        timer = self._timers.get(key)
+                        # Nearly all are set again or cancelled long before they fire: for a later
+                        # time the event loop's own stays, and is set anew when it comes too early.
+                        if timer is None or due < timer.when():
+                            if timer is not None:
+                                timer.cancel()
+                            self._timers[key] = self._loop.call_at(due, self._wake, key)
                     case CancelTimer(key):
-                        if (timer := self._timers.pop(key, None)) is not None:
-                            timer.cancel()
+                        self._due.pop(key, None)
                     case Report():
                         for report in self._seen.reported:
                             report(effect)
@@ -390,6 +396,7 @@ class SessionRunner:
             self.closed.set_result(None)
 
     def _tell_closed(self, _: asyncio.Future[None]) -> None:
+        self._let_timers_go()
         for see in self._seen.closed:
             see(self.outcome)
 
@@ -424,9 +431,21 @@ class SessionRunner:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _fire(self, key: Hashable) -> None:
-        self._timers.pop(key, None)
-        self._feed(TimerFired(key))
+    def _wake(self, key: Hashable) -> None:
+        came = self._timers.pop(key).when()
+        due = self._due.get(key)
+        if due is None:
+            return
+        if came < due:
+            self._timers[key] = self._loop.call_at(due, self._wake, key)
+        else:
+            del self._due[key]
+            self._feed(TimerFired(key))
+
+    def _let_timers_go(self) -> None:
+        """Take what was cancelled from the event loop."""
+        for key in self._timers.keys() - self._due.keys():
+            self._timers.pop(key).cancel()
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do ``work`` after all earlier writes."""
