@@ -79,6 +79,12 @@ most_equations_per_row = 10000
 # is shown. It hides no columns: take exact sums that are shown as showing them. Engine
 # lattice with sums = "hidden" shows none: docs/privacy/decide.md
 smallest_cell = 10
+# It answers about people who differ by so many from those of earlier trainings, or by
+# nobody: of two trainings on nearly the same people, the difference tells of the few.
+# 0: they are not compared.
+smallest_difference = 50
+# Folds of a cross-validation.
+most_folds = 10
 """
 
 _ALIGN = """\

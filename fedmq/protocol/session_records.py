@@ -1,8 +1,9 @@
 """What must a session not forget? The records that a party writes to disk.
 
 A checkpoint after each tree lets a party continue after a crash. The ledger counts the sums
-answered about the same rows over all sessions. The transcript of two parties keeps either from
-denying its messages.
+answered about the same rows over all sessions, and the people answered about are named, to be
+compared with those of earlier sessions. The transcript of two parties keeps either from denying its
+messages.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ __all__ = [
     "ConsentUsed",
     "EarlierSums",
     "PassiveTree",
+    "PeopleAnswered",
     "Record",
+    "RowPeople",
     "RowSet",
     "RunningHash",
     "SignedStatement",
@@ -51,6 +54,7 @@ __all__ = [
     "TranscriptMessage",
     "all_places",
     "all_records",
+    "hashed_ids",
     "message_hash",
     "most_nodes",
     "most_sums",
@@ -118,6 +122,12 @@ _REGROWN = 3
 """Trees of a session that may grow again after a crash without counting twice."""
 
 
+def hashed_ids(names: Iterable[str]) -> NDArray[np.uint64]:
+    """A hash of each id: uint64 (ids,)."""
+    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
     """A sketch of ``rows`` rows: their lowest hashes, ``sketch`` uint64 (<= 4096,), ascending.
@@ -132,9 +142,12 @@ class RowSet:
     @classmethod
     def of(cls, names: Iterable[str]) -> Self:
         """The rows of these ids."""
-        digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
-        hashed = np.unique(np.frombuffer(b"".join(digests), "<u8").astype(np.uint64))
-        return cls(len(digests), hashed[:_SKETCH].copy())
+        return cls.of_hashes(hashed_ids(names))
+
+    @classmethod
+    def of_hashes(cls, hashes: NDArray[np.uint64]) -> Self:
+        """The rows whose ids have these ``hashes``."""
+        return cls(len(hashes), np.unique(hashes)[:_SKETCH].copy())
 
     def meets(self, other: RowSet) -> bool:
         """Whether some rows are in both."""
@@ -542,6 +555,58 @@ class SumLedger:
             )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PeopleAnswered:
+    """``party`` is about to answer about ``people``: the hashes of their ids, uint64 (people,).
+
+    ``part``: what they are in the session. ``combines``: whether combinations of such sets are
+    compared, not only pairs: not for the rows that trees draw, since they are as many as trees.
+    """
+
+    party: str
+    part: str
+    people: NDArray[np.uint64]
+    combines: bool = True
+
+
+class RowPeople:
+    """The ``people`` of all rows, uint64 (rows,), of whom those ``learning``, bool (rows,), learn.
+
+    Its methods return records that must be on disk before any later message leaves.
+    """
+
+    def __init__(
+        self, party: str, people: NDArray[np.uint64], learning: NDArray[np.bool_], folds: int
+    ) -> None:
+        self._party = party
+        self._people = people
+        self._learning = learning
+        self._folds = folds
+        self._named = {self._digest(learning)}
+
+    def of_session(self) -> PeopleAnswered:
+        """All who learn."""
+        return PeopleAnswered(self._party, "rows", self._people[self._learning])
+
+    def of_tree(self, tree: int, carrying: NDArray[np.bool_]) -> Sequence[PeopleAnswered]:
+        """Who learns in ``tree``, whose gradients the rows ``carrying``, bool (rows,), have.
+
+        Nothing if the same have learned before: folds recur in each round.
+        """
+        rows = self._learning & carrying
+        digest = self._digest(rows)
+        if digest in self._named:
+            return ()
+        self._named.add(digest)
+        first_round = 1 < self._folds > tree
+        people = self._people[rows]
+        return (PeopleAnswered(self._party, f"tree {tree}", people, combines=first_round),)
+
+    @staticmethod
+    def _digest(rows: NDArray[np.bool_]) -> bytes:
+        return hashlib.blake2b(np.packbits(rows).tobytes(), digest_size=16).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
     """A hashed ``body``: message ``number`` of its direction, from 1."""
@@ -560,6 +625,7 @@ Record = (
     Checkpoint
     | SumBudget
     | SumsAnswered
+    | PeopleAnswered
     | Commitment
     | SignedStatement
     | TranscriptMessage

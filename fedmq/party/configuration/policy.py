@@ -165,6 +165,12 @@ class PolicySection(Section):
     """Cells of a column, between two of its cuts, with fewer rows of a node are merged before sums
     are shown; 0: none are, as in files of earlier versions. A model of merged cells is not
     XGBoost's, node by node. Engines that hide rows have cells of the whole table merged only."""
+    smallest_difference: Annotated[int, Field(ge=0)] = 0
+    """It answers about people who differ by so many from those of earlier answers, or by nobody:
+    when a training opens, and in the folds and drawn rows of its trees. 0: people are neither kept
+    nor compared, as in files of earlier versions."""
+    most_folds: Annotated[int, Field(ge=1)] = 10
+    """Folds of a cross-validation that it joins."""
     most_trees: Annotated[int, Field(ge=1)] = 1000
     """Trees of the longest training it joins."""
     most_depth: Annotated[int, Field(ge=1)] = 10

@@ -144,6 +144,16 @@ class PolicyConsent:
         policy = self._policy
         if terms.trees > policy.most_trees:
             raise self._refusal(f"train {terms.trees} trees, at most {policy.most_trees}")
+        if terms.folds > policy.most_folds:
+            raise self._refusal(
+                f"cross-validate in {terms.folds} folds, at most {policy.most_folds} (most_folds)"
+            )
+        learning = int((~terms.evaluation.numpy()).sum()) if terms.folds > 1 else 0
+        if learning < terms.folds * policy.smallest_difference and terms.folds > 1:
+            raise self._refusal(
+                f"cross-validate {learning:,} people in {terms.folds} folds: folds differ by "
+                f"{policy.smallest_difference} people or more (smallest_difference)"
+            )
         if terms.max_depth > policy.most_depth:
             # Without max_depth, a path may have max_leaves - 1 splits.
             unbounded = terms.max_depth == terms.max_leaves - 1

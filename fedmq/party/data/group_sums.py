@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import secrets
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,15 +15,24 @@ from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.table import read_text_column
-from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
+from fedmq.party.store.answered_people import (
+    SECRET_BYTES,
+    GroupQuestion,
+    GroupQuestions,
+    combination,
+    sketch_of,
+)
 from fedmq.privacy.homomorphic.group_sums import add_by_group
 from fedmq.privacy.homomorphic.paillier import PublicKey
+from fedmq.protocol.session_records import hashed_ids
 
 __all__ = ["AddGroups", "check_new", "joined_groups"]
 
 _NONE, _OTHER = "(none)", "other"
 _MOST_GROUPS = 500
 _DAY = 24 * 3600.0
+_COMBINED = 200
+"""Questions of which combinations are compared, the last ones; pairs are compared with all."""
 _LONGEST_NAME = 200  # characters of a group's name; the rest is left out
 
 
@@ -124,14 +134,52 @@ def check_new(
 ) -> None:
     """Raise Refused if an ``earlier`` answer and this one differ by few people of a group.
 
-    ``people`` and the keys of ``group_of`` are hashes. A person no longer in the data counts as one
-    of "other".
+    Or if so few people of a group are left where several earlier answers are added and subtracted:
+    combinations are found as for trainings, among the last questions. ``people`` and the keys of
+    ``group_of`` are hashes. A person no longer in the data counts as one of "other".
     """
+    groups = _GroupNumbers(group_of)
+    last: deque[GroupQuestion] = deque(maxlen=_COMBINED)
     for question in earlier:
-        others = np.setxor1d(people, question.people).tolist()
-        counts = Counter(group_of.get(person, _OTHER) for person in others)
-        if any(count < smallest for count in counts.values()):
+        counts = np.bincount(groups.of(np.setxor1d(people, question.people)))
+        if ((counts > 0) & (counts < smallest)).any():
             raise Refused(
-                f"{party}: these people are nearly those of an earlier question; ask about the "
-                f"same, or about others that differ by {smallest} people of a group or none"
+                f"{party}: these people are nearly those of an earlier question"
+                f"{_named([question])}; ask about the same, or about others that differ by "
+                f"{smallest} people of a group or none"
             )
+        last.append(question)
+    secret = secrets.token_bytes(SECRET_BYTES)
+    before = [(question.people, groups.of(question.people)) for question in last]
+    own = groups.of(people)
+    for group in np.unique(own).tolist() if before else ():
+        sketches = np.array([sketch_of(asked[of == group], secret) for asked, of in before])
+        singled = combination(sketch_of(people[own == group], secret), sketches, smallest)
+        if singled is not None:
+            named = _named([last[number] for number in singled.earlier])
+            raise Refused(
+                f"{party}: these people, combined with those of earlier questions{named}, leave "
+                f"about {singled.people} people of a group; ask about the same, or about others, "
+                f"of whom {smallest} people of a group are left or none"
+            )
+
+
+class _GroupNumbers:
+    """The numbers of groups by hash of a person, as arrays: a question may be about many people."""
+
+    def __init__(self, group_of: Mapping[int, str]) -> None:
+        names = dict.fromkeys([_OTHER, *group_of.values()])
+        numbers = {name: number for number, name in enumerate(names)}
+        self._people = np.array(sorted(group_of), np.uint64)
+        self._groups = np.array([numbers[group_of[person]] for person in sorted(group_of)], np.intp)
+
+    def of(self, people: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """The number of each person's group: (people,)."""
+        places = np.searchsorted(self._people, people)
+        known = np.append(self._people, 0)[places] == people
+        return np.where(known & (places < len(self._people)), np.append(self._groups, 0)[places], 0)
+
+
+def _named(questions: Sequence[GroupQuestion]) -> str:
+    named = [f"session {question.session}" for question in questions if question.session]
+    return f" ({', '.join(named)})" if named else ""

@@ -28,7 +28,7 @@ from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.inference.passive import PassiveRows
-from fedmq.protocol.session_records import RowSet
+from fedmq.protocol.session_records import RowSet, hashed_ids
 from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 
 __all__ = [
@@ -282,16 +282,17 @@ def load_passive_table(
     places = [at for at, name in enumerate(table.features) if name in kept]
     names, values = tuple(table.features[at] for at in places), table.values[:, places]
     digest = _digest(names, values)
-    row_set = RowSet.of(table.ids)
+    people = hashed_ids(table.ids)
     return PassiveTable(
         values,
         names,
         alignment,
         digest,
-        row_set,
+        RowSet.of_hashes(people),
         data.monotone,
         data.column_groups,
         table.category_columns if category_sets else {},
+        people,
     )
 
 

@@ -44,8 +44,8 @@ from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
+from fedmq.party.store.answered_people import GroupQuestions
 from fedmq.party.store.documents import check_unserved, delete_model, keep_column_names
-from fedmq.party.store.group_questions import GroupQuestions
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import decrypt_group_sums, encrypt_people, make_group_key
 from fedmq.privacy.homomorphic.paillier import PublicKey, check_public

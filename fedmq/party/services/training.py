@@ -149,6 +149,7 @@ class TrainingService(Service):
                 transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
                 if most_bytes
                 else None,
+                smallest_difference=config.policy.smallest_difference,
             ),
             owner=SessionOwner(asked, session.id),
         )

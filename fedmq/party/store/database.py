@@ -100,6 +100,20 @@ MIGRATIONS: Sequence[str] = (
     """
     ALTER TABLE sessions ADD COLUMN idle REAL NOT NULL DEFAULT 0;
     """,
+    # People whom answers were about, as sketches under a secret of this file.
+    """
+    CREATE TABLE people_secret (secret BLOB NOT NULL) STRICT;
+    INSERT INTO people_secret VALUES (randomblob(32));
+    CREATE TABLE answered_people (
+        session TEXT NOT NULL,
+        part TEXT NOT NULL,
+        people INTEGER NOT NULL,
+        combines INTEGER NOT NULL,
+        sketch BLOB NOT NULL,
+        PRIMARY KEY (session, part)
+    ) STRICT;
+    CREATE INDEX answered_people_by_number ON answered_people (people);
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has run."""
 

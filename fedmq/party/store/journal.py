@@ -30,6 +30,7 @@ from fedmq.errors import Aborted, ConfigError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.policy import AskedSession
+from fedmq.party.store.answered_people import AnsweredPeopleStore
 from fedmq.party.store.database import Database, until_taken
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.session_records import (
@@ -39,6 +40,7 @@ from fedmq.protocol.session_records import (
     Commitment,
     EarlierSums,
     PassiveTree,
+    PeopleAnswered,
     Record,
     RowSet,
     SignedStatement,
@@ -110,7 +112,8 @@ class StoreJournal:
     """Keeps one attempt in ``store``; ``on_result`` stores the result itself.
 
     ``on_budget`` records the expected disclosure of a training. Messages, commitments and
-    signatures go to ``transcript``, if there is one.
+    signatures go to ``transcript``, if there is one. People answered about are kept, and compared
+    with those of earlier sessions, if ``smallest_difference`` is not 0.
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class StoreJournal:
         on_result: Callable[[Any], None],
         on_budget: Callable[[SumBudget], Awaitable[None]] | None = None,
         transcript: TranscriptWriter | None = None,
+        smallest_difference: int = 0,
     ) -> None:
         self._store = store
         self._answered = AnsweredSumsStore(store.database)
@@ -127,6 +131,8 @@ class StoreJournal:
         self._on_result = on_result
         self._on_budget = on_budget
         self._transcript = transcript
+        self._people = AnsweredPeopleStore(store.database)
+        self._smallest_difference = smallest_difference
         self._limit = math.inf
         """Sums per row, once agreed on."""
 
@@ -151,6 +157,8 @@ class StoreJournal:
                 await self._answered.keep(
                     session.id, session.attempt, tree, sums, row_set, self._limit
                 )
+            case PeopleAnswered() if self._smallest_difference:
+                await self._people.keep(session.id, record, self._smallest_difference)
             case Commitment() if transcript is not None:
                 await transcript.commit(record)
             case SignedStatement() if transcript is not None:

@@ -39,6 +39,7 @@ from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part,
 from fedmq.protocol.session_records import (
     EarlierSums,
     PassiveTree,
+    RowPeople,
     Signing,
     SumLedger,
     all_places,
@@ -316,6 +317,11 @@ class PassiveTraining(Machine):
         agreed = ledger.agree(
             asked, self._next_tree, len(columns.candidates), engine.nodes_per_query
         )
+        people = (
+            None
+            if table.people is None
+            else RowPeople(self._party, table.people, learning, asked.folds)
+        )
         setup = yield from engine.setup()
         root = RootCells(int(np.count_nonzero(learning)))
         rules = DisclosureRules(bins, self._secret, self._smallest_cell, learning, root)
@@ -332,6 +338,7 @@ class PassiveTraining(Machine):
             setup,
             rules,
             ledger,
+            people,
             agreed,
             commitment,
         )
@@ -342,6 +349,8 @@ class PassiveTraining(Machine):
 
     def _accept(self, prepared: PreparedTraining) -> None:
         self._prepared, setup, commitment = prepared, prepared.setup, prepared.commitment
+        if prepared.people is not None:
+            self._emit(Save(prepared.people.of_session()))
         self._effects += map(Save, prepared.agreed)
         if commitment is not None:
             self._emit(Save(commitment))

@@ -46,6 +46,7 @@ from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.session_records import (
     Commitment,
+    RowPeople,
     SumBudget,
     SumLedger,
     SumsAnswered,
@@ -106,6 +107,7 @@ class PreparedTraining:
     """The setup of a training, unchanged until its end.
 
     ``constraints``: the constraints of the party's columns. ``agreed``: the records to save.
+    ``people``: the people of the rows, None if they are not compared with those of other sessions.
     """
 
     spec: Engine
@@ -116,6 +118,7 @@ class PreparedTraining:
     setup: Sequence[Values]
     rules: DisclosureRules
     ledger: SumLedger
+    people: RowPeople | None
     agreed: Sequence[SumBudget]
     commitment: Commitment | None
 
@@ -212,6 +215,9 @@ class PassiveGrowth(Part):
         self._to_take -= 1
         if self._to_take == 0:
             self._move(GRADIENTS_HERE)
+            if (people := self._prepared.people) is not None:
+                for record in people.of_tree(self.tree, self.rows.carrying):
+                    self._emit(Save(record))
             self._answer_complete()
 
     # Sums

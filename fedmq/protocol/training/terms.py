@@ -150,7 +150,8 @@ class PassiveTable:
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``, ``digest``, ``signs``,
     ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: the row set
-    for counting answered sums, None if they are not counted.
+    for counting answered sums, None if they are not counted. ``people``: a hash of each row's id,
+    uint64 (rows,), to be compared with those of earlier sessions, None if they are not.
     """
 
     values: NDArray[np.float32]
@@ -161,6 +162,7 @@ class PassiveTable:
     signs: Mapping[str, int] = field(default_factory=dict)
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    people: NDArray[np.uint64] | None = None
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]

@@ -11,10 +11,11 @@ import pytest
 from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.group_sums import AddGroups, check_new, joined_groups
-from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
+from fedmq.party.store.answered_people import GroupQuestion, GroupQuestions
 from fedmq.privacy.homomorphic.group_sums import decrypting
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.privacy.homomorphic.residues import from_wire, to_wire
+from fedmq.protocol.session_records import hashed_ids
 
 IDS = tuple(f"p{row:03}" for row in range(60))
 GENDERS = ["f"] * 24 + ["m"] * 24 + [""] * 12

@@ -23,6 +23,7 @@ from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.answered_people import GroupQuestions
 from fedmq.party.store.database import Database
 from fedmq.party.store.documents import (
     Deployments,
@@ -35,10 +36,9 @@ from fedmq.party.store.documents import (
     trained_counts,
     training_records,
 )
-from fedmq.party.store.group_questions import GroupQuestions, hashed_ids
 from fedmq.party.store.journal import AnsweredSumsStore, ConsentRequestStore, SessionStore
 from fedmq.party.store.share_file import read_share
-from fedmq.protocol.session_records import ActiveTree, PassiveTree
+from fedmq.protocol.session_records import ActiveTree, PassiveTree, hashed_ids
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 WRITTEN = Path(__file__).parent / "of_version_0_1"
