@@ -200,6 +200,9 @@ class PolicySection(Section):
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""
+    transcripts: Literal["kept", "required"] = "kept"
+    """With ``required`` a training waits while the disk refuses its transcript, and ends if
+    `transcript_bytes` are full; otherwise the transcript breaks off, and the training goes on."""
     column_names: Literal["private", "shared"] = "private"
     """Whether the active party may learn which splits of a model are by which column, and the
     columns' names; what it has learned it keeps."""

@@ -88,6 +88,19 @@ class TrainingService(Service):
             "resume": self._resume,
         }
 
+    def _transcript(
+        self, session: StoredSession, attempt: int, most_bytes: int | None = None
+    ) -> TranscriptWriter:
+        config = self.context.config
+        return TranscriptWriter(
+            config.state,
+            session.id,
+            attempt,
+            most_bytes,
+            required=config.policy.transcripts == "required",
+            on_trouble=self.context.session_store.database.troubles.another(),
+        )
+
     # A passive party joins
 
     async def _join(self, envelope: Envelope) -> RunningSession:
@@ -146,7 +159,7 @@ class TrainingService(Service):
                 if terms.folds == 1
                 else lambda _: None,
                 partial(consent.budgeted_sums, header),
-                transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
+                transcript=self._transcript(session, session.attempt, most_bytes)
                 if most_bytes
                 else None,
                 smallest_difference=config.policy.smallest_difference,
@@ -343,7 +356,7 @@ class TrainingService(Service):
                         table,
                         lambda: machine.margins,
                     ),
-                    transcript=TranscriptWriter(self.context.config.state, session.id, number),
+                    transcript=self._transcript(session, number),
                 ),
             )
             self.context.consent.audit.accuse(

@@ -131,7 +131,7 @@ class Database:
     """One SQLite file in WAL mode. One thread does all work, in order, in one transaction each."""
 
     def __init__(self, path: Path, backoff: Backoff | None = None) -> None:
-        self._troubles = DiskTroubles()
+        self.troubles = DiskTroubles()
         self._path = path
         self._backoff = backoff or Backoff(limit=5.0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-store")
@@ -140,7 +140,7 @@ class Database:
     @property
     def trouble(self) -> str:
         """Why writing fails at the moment; empty when all is well."""
-        return str(self._troubles)
+        return str(self.troubles)
 
     async def open(self) -> None:
         """Open or make the file, and bring its schema up to date.
@@ -181,7 +181,7 @@ class Database:
             refusal,
             named=f"{self._path} cannot be used: ",
             backoff=self._backoff,
-            on_trouble=self._troubles.another(),
+            on_trouble=self.troubles.another(),
         )
 
     def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:

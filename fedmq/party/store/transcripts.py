@@ -10,9 +10,11 @@ hashed, message by message: no message that only arrived.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,9 +24,11 @@ from typing import Any, get_args
 
 import msgpack
 
+from fedmq.errors import Refused
 from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
+from fedmq.party.store.database import until_taken
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.session_records import (
     Commitment,
@@ -120,16 +124,28 @@ class TranscriptWriter:
 
     ``most_bytes`` limits all attempts of the session together; None for the active party, which
     keeps only what others have signed. A full or failing disk ends the transcript, not the
-    session: the party can then not prove its answers.
+    session: the party can then not prove its answers. If the transcript is ``required``, the
+    session waits for the disk instead, as for its store; ``on_trouble`` as in `until_taken`.
     """
 
     def __init__(
-        self, state: Path, session: str, attempt: int, most_bytes: int | None = None
+        self,
+        state: Path,
+        session: str,
+        attempt: int,
+        most_bytes: int | None = None,
+        *,
+        required: bool = False,
+        on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.state = state
         self.folder = session_folder(state, session)
         self._attempt = attempt
         self._most_bytes = most_bytes
+        self._required = required
+        self._on_trouble = on_trouble
+        self._noted: deque[TranscriptMessage] = deque()
+        """Not written yet."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-transcript")
         self._unsynced: set[Path] = set()
         self._bytes: int | None = None
@@ -141,14 +157,20 @@ class TranscriptWriter:
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
         self._ended = False
+        self._broken = ""
+        """Why it breaks off."""
 
     def note(self, message: TranscriptMessage) -> None:
         """Note a message that was taken, or is sent."""
         if not self._ended:
-            self._thread.submit(self._guarded, lambda: self._write(message))
+            self._thread.submit(self._take, message)
 
     async def commit(self, commitment: Commitment) -> None:
-        """Keep a commitment of this party; it is on disk when this returns."""
+        """Keep a commitment of this party; it is on disk when this returns.
+
+        Raises:
+            Refused: a required transcript breaks off, because its bytes are full.
+        """
         fields = {
             "values": commitment.values.astype("<f4").tobytes(),
             "shape": list(commitment.values.shape),
@@ -164,13 +186,22 @@ class TranscriptWriter:
         await self._append_synced([COMMITMENT, self._attempt, fields])
 
     async def attest(self, signed: SignedStatement) -> None:
-        """Keep a statement that a peer has signed; it is on disk when this returns."""
+        """Keep a statement that a peer has signed; it is on disk when this returns.
+
+        Raises:
+            Refused: a required transcript breaks off, because its bytes are full.
+        """
         statement = signed.statement.to_bytes()
         await self._append_synced([STATEMENT, self._attempt, statement, signed.signature])
 
     async def flush(self) -> None:
-        """Put all noted messages on disk."""
+        """Put all noted messages on disk.
+
+        Raises:
+            Refused: a required transcript breaks off, because its bytes are full.
+        """
         await self._in_thread(self._sync)
+        self._check_kept()
 
     async def close(self) -> None:
         """End the attempt: put all on disk, and note nothing more."""
@@ -179,31 +210,59 @@ class TranscriptWriter:
         self._thread.shutdown(wait=False)
 
     async def _append_synced(self, record: list[Any]) -> None:
+        packed = [bytes(msgpack.packb(record))]
+
         def write() -> None:
-            for held in [*self._held, msgpack.packb(record)]:
-                self._append(self._opening, held)
-            self._held.clear()
+            for waiting in (self._held, packed):
+                while waiting:  # after a refusal of the disk it goes on with the first
+                    self._append(self._opening, waiting[0])
+                    del waiting[0]
             self._sync()
 
         await self._in_thread(write)
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        if self._required and self._broken:
+            raise Refused(
+                f"{self._broken}, and the policy requires a transcript (transcripts, "
+                "transcript_bytes)"
+            )
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
-        if not self._ended:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, self._guarded, work)
+        if self._ended:
+            return
+        loop = asyncio.get_running_loop()
+        await until_taken(
+            lambda: loop.run_in_executor(self._thread, self._guarded, work),
+            OSError,
+            named="the transcript cannot be written: ",
+            on_trouble=self._on_trouble,
+        )
 
     # In the thread
 
+    def _take(self, message: TranscriptMessage) -> None:
+        self._noted.append(message)
+        with suppress(OSError):  # the next write that somebody awaits tries again
+            self._guarded(lambda: None)
+
     def _guarded(self, work: Callable[[], None]) -> None:
-        if self._ended:
-            return
+        """Write what was noted, and do ``work``; OSError from the disk if it is required."""
         try:
-            work()
+            while self._noted and not self._ended:
+                self._write(self._noted[0])
+                self._noted.popleft()
+            if not self._ended:
+                work()
         except OSError as error:
+            if self._required:
+                raise
             self._break_off(error.strerror or "the disk refuses")
 
     def _break_off(self, why: str) -> None:
-        self._ended = True
+        self._ended, self._broken = True, why
+        self._noted.clear()
         log.error("%s: the transcript breaks off: %s", self.folder, why)
 
     @property
@@ -257,14 +316,18 @@ class TranscriptWriter:
             path.touch(mode=0o600)
         self._unsynced.add(path)
         with path.open("ab", buffering=0) as file:
-            file.write(record)
+            before = file.seek(0, os.SEEK_END)
+            if file.write(record) != len(record):
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if self._bytes is not None:
             self._bytes += len(record)
 
     def _sync(self) -> None:
-        while self._unsynced:
-            with self._unsynced.pop().open("ab") as file:
+        for path in list(self._unsynced):
+            with path.open("ab") as file:
                 os.fsync(file.fileno())
+            self._unsynced.discard(path)
 
     def _close(self) -> None:
         self._sync()
@@ -273,11 +336,13 @@ class TranscriptWriter:
 
     def _finish_tree(self, tree: int) -> None:
         """Name a tree by its lot, and stay within the bytes that the policy allows."""
-        growing = self._growing.pop(tree)
         self._sync()
+        growing = self._growing[tree]
         if tree in self._lots:
             path = self.folder / growing.name
-            path.rename(self.folder / replace(growing, lot=self._lots.pop(tree)).name)
+            path.rename(self.folder / replace(growing, lot=self._lots[tree]).name)
+        del self._growing[tree]
+        self._lots.pop(tree, None)
         self._make_room()
 
     def _fits(self, size: int) -> bool:

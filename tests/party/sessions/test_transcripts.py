@@ -104,6 +104,17 @@ async def test_a_party_whose_policy_keeps_no_transcript_commits_to_nothing(
     await federation.stop()
 
 
+async def test_a_training_whose_required_transcript_does_not_fit_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'transcript_bytes = 1500\ntranscripts = "required"\n'
+    federation = DaemonsInMemory(tmp_path, monkeypatch, policy, KEYS)
+    await federation.start()
+    with pytest.raises(FedmqError, match="the policy requires a transcript"):
+        await federation.train("m", 12)
+    await federation.stop()
+
+
 async def test_trees_with_the_highest_lots_give_way_where_room_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
 from fedmq.accountability.transcript_file import TranscriptFile, export
+from fedmq.errors import Refused
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
 from fedmq.protocol.session_records import TranscriptMessage, message_hash
+from tests.full_disk import room_for
 
 SESSION = "0123"
 
@@ -66,6 +70,58 @@ async def test_a_tree_that_never_ends_stays_within_the_bytes_that_are_allowed(
     assert conversation.bytes > 8_000
     assert "transcript_bytes are full" in caplog.text
     await conversation.writer.close()
+
+
+async def test_a_required_transcript_waits_for_a_full_disk_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    troubles: asyncio.Queue[str] = asyncio.Queue()
+    writer = TranscriptWriter(
+        tmp_path, SESSION, 1, 10**9, required=True, on_trouble=troubles.put_nowait
+    )
+    conversation = Conversation(tmp_path, 10**9)
+    conversation.writer = writer
+    await conversation.grow(0, lot=5)
+    with room_for(2500):
+        asked = asyncio.create_task(conversation.grow(1, lot=4, size=4000))
+        assert "the transcript cannot be written" in await troubles.get()
+        assert not asked.done()
+    await asked
+    assert await troubles.get() == ""
+    await writer.close()
+    records = [record for name in conversation.names for record in whole(writer.folder / name)]
+    assert sorted(record[3] for record in records) == [1, 2, 3, 4, 5, 6]
+    assert conversation.names == ["1-0-5.tree", "1-1-4.tree"]
+
+
+async def test_a_transcript_that_is_not_required_breaks_off_on_a_full_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conversation = Conversation(tmp_path, 10**9)
+    await conversation.grow(0, lot=5)
+    with room_for(2500):
+        await conversation.grow(1, lot=4, size=4000)
+    assert "the transcript breaks off" in caplog.text
+    await conversation.grow(2, lot=3)
+    await conversation.writer.close()
+    assert [len(whole(conversation.writer.folder / name)) for name in conversation.names] == [3, 1]
+
+
+def whole(path: Path) -> list[list[object]]:
+    """The records of a file, which ends with the last of them."""
+    records = list(records_of(path))
+    assert sum(len(msgpack.packb(record)) for record in records) == path.stat().st_size
+    return records
+
+
+async def test_a_required_transcript_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    writer = TranscriptWriter(tmp_path, SESSION, 1, 10_000, required=True)
+    conversation = Conversation(tmp_path, 10_000)
+    conversation.writer = writer
+    with pytest.raises(Refused, match="transcript_bytes are full"):
+        for node in range(1, 100):
+            await conversation.ask(assignment(node, 1000))
+    await writer.close()
 
 
 async def test_gradients_of_a_tree_that_grows_are_left_out_where_they_do_not_fit(
