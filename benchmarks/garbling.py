@@ -17,13 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedmq.privacy.garbling.circuit import (
-    Circuit,
-    Float,
-    float_from_integer,
-    float_quotient,
-    float_sum,
-)
+from fedmq.privacy.garbling.circuit import Circuit, Format, Real
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
@@ -42,13 +36,14 @@ _PERMUTATION = Permutation(b"benchmark")
 
 def _quotients() -> Schedule:
     """Two quotients of integers of 110 and 57 bits, and their sum and a third number."""
-    c = Circuit()
+    c, form = Circuit(), Format(8, 128)
     quotients = []
     for side in ("left", "right"):
-        above = float_from_integer(c, c.input(f"{side} above", 110), 0)
-        below = float_from_integer(c, c.input(f"{side} below", 57), 0)
-        quotients.append(float_quotient(c, above, below, bias=128))
-    c.output("sum", float_sum(c, float_sum(c, *quotients), Float.of(c.input("more", 32))).word)
+        above = Real.of_whole(c, form, c.input(f"{side} above", 110), once=True)
+        below = Real.of_whole(c, form, c.input(f"{side} below", 57), once=True)
+        quotients.append(above.single().over(below.single()))
+    more = Real.of_input(c, form, c.input("more", 32), signed=False)
+    c.output("sum", (quotients[0] + quotients[1] + more).word)
     return Schedule.of(c)
 
 

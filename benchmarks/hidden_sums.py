@@ -26,9 +26,16 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
+from fedmq.boosting.splits import (
+    UNCONSTRAINED,
+    CandidateTable,
+    best,
+    is_worthwhile,
+    leaf_weights,
+    split_gains,
+)
 from fedmq.privacy.hidden_sums.active import Filtering
-from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.circuits import NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -181,10 +188,11 @@ class Session:
             factors = choose_factors(*known, level.scale, params, sums)
         (receiver, sender), (back_receiver, back_sender) = self.ends
         public, back = self.permutations
-        inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, sums)
+        circuit = circuit_of(params, level.scale, sums, UNCONSTRAINED)
+        inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, circuit)
         return (
             LevelEvaluator(
-                sums,
+                circuit,
                 own,
                 inputs,
                 factors,
@@ -194,8 +202,9 @@ class Session:
                 BackTransfers(back_sender, back, self.tweaks[0][1]),
             ),
             LevelGarbler(
-                sums,
+                circuit,
                 drawn,
+                np.empty((0, drawn[..., 0].size), np.bool_),
                 sender,
                 public,
                 self.tweaks[1][0],

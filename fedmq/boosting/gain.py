@@ -9,7 +9,8 @@ its operators.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from functools import cache, cached_property
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,6 @@ class NumberKind(Protocol[Number, Condition]):
     def single(self, x: Number) -> Number:
         """``x`` rounded to float32."""
 
-    def square(self, x: Number) -> Number:
-        """``x * x``, rounded once."""
-
     def quotient(self, x: Number, y: Number, condition: Condition) -> Number:
         """``x / y`` under the condition that makes ``y`` positive, else 0."""
 
@@ -80,7 +78,7 @@ class NumberKind(Protocol[Number, Condition]):
         """Whether ``y`` holds if ``x`` does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GainRule:
     """Which parts of XGBoost's rules a training needs, of the ``arithmetic`` of which release.
 
@@ -93,21 +91,26 @@ class GainRule:
     limits: bool = False
     bounds: bool = False
 
-    @classmethod
-    def of(cls, params: TrainParams, *, bounds: bool = False) -> Self:
+    @staticmethod
+    def of(params: TrainParams, *, bounds: bool = False) -> GainRule:
         """The rule of ``params``; ``bounds``: some column is under a monotone constraint."""
         shrinks, limits = params.reg_alpha > 0, params.max_delta_step > 0
-        return cls(params.xgboost_arithmetic, shrinks, limits, bounds)
+        return _rule(params.xgboost_arithmetic, shrinks, limits, bounds)
 
-    @property
+    @cached_property
     def is_oldest(self) -> bool:
         """Whether the arithmetic is that of XGBoost 3.2."""
         return self.arithmetic == OLDEST
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Whether a gain is computed from a weight; else it is a quotient of sums."""
         return not self.is_oldest or self.limits or self.bounds
+
+
+@cache
+def _rule(arithmetic: Arithmetic, shrinks: bool, limits: bool, bounds: bool) -> GainRule:
+    return GainRule(arithmetic, shrinks, limits, bounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +168,8 @@ class Gain(Generic[Number, Condition]):
         if self.rule.weighs:
             return self.of_leaf(G, H, self.leaf(G, H))
         kind, present = self.kind, self.kind.is_positive(H)
-        square = kind.single(kind.square(self.shrunk(G)))
+        shrunk = self.shrunk(G)
+        square = kind.single(shrunk * shrunk)
         return kind.quotient(square, kind.single(H + self.parameters.reg_lambda), present)
 
     def of_leaf(self, G: Number, H: Number, weight: Number) -> Number:
@@ -183,7 +187,7 @@ class Gain(Generic[Number, Condition]):
     def of_weight(self, G: Number, H: Number, w: Number) -> Number:
         """-(2 G w + (H + lambda) w^2 + 2 alpha |w|): ``CalcGainGivenWeight``; 3.2 has no alpha."""
         numbers = self.parameters
-        loss = 2 * G * w + (H + numbers.reg_lambda) * self.kind.square(w)
+        loss = 2 * G * w + (H + numbers.reg_lambda) * (w * w)
         if self.rule.shrinks and not self.rule.is_oldest:
             loss = loss + 2 * numbers.reg_alpha * abs(w)
         gain: Number = -loss
@@ -231,9 +235,6 @@ class InTheClear:
 
     def single(self, x: Floats) -> Floats:
         return x.astype(np.float32)
-
-    def square(self, x: Floats) -> Floats:
-        return np.square(x)
 
     def quotient(self, x: Floats, y: Floats, condition: Conditions) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -395,16 +395,16 @@ def split_gains(
     """
     if left.shape[-1] > 2:
         return _vector_gains(left, right, total, params)
-    sides, node = (_sums(left), _sums(right)), _sums(total)
+    of_left, of_right, node = ((sums[..., 0], sums[..., 1]) for sums in (left, right, total))
     with np.errstate(over="ignore", invalid="ignore"):
         if monotone is None:
             gain = gain_in_the_clear(params)
-            gains = gain.of_split(*sides, gain.of_side(*node)[..., None])
+            gains = gain.of_split(of_left, of_right, gain.of_side(*node)[..., None])
         else:
             gain = gain_in_the_clear(params, monotone.bounds)
             unsplit = gain_in_the_clear(params, monotone.above).of_side(*node)[..., None]
             rises, falls = monotone.signs > 0, monotone.signs < 0
-            gains, ordered = gain.of_ordered_split(rises, falls, *sides, unsplit)
+            gains, ordered = gain.of_ordered_split(rises, falls, of_left, of_right, unsplit)
             gains = np.where(ordered, gains, np.float32(-np.inf))
     lightest = np.minimum(left[..., 1], right[..., 1])
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
@@ -441,7 +441,7 @@ def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
 
 def node_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
     """The value of unsplit nodes, the baseline of `split_gains`: float32 (...) of (..., 2)."""
-    return gain_in_the_clear(params).of_side(*_sums(sums))
+    return gain_in_the_clear(params).of_side(sums[..., 0], sums[..., 1])
 
 
 def leaf_weights(
@@ -459,7 +459,7 @@ def node_weights(
     sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds
 ) -> NDArray[np.float32]:
     """The weight of a node within ``bounds``, without eta: float32 (...) of sums (..., 2)."""
-    return gain_in_the_clear(params, bounds).leaf(*_sums(sums))
+    return gain_in_the_clear(params, bounds).leaf(sums[..., 0], sums[..., 1])
 
 
 def vector_leaf_weights(
@@ -545,11 +545,6 @@ def _summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _by_output(sums: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """G and H (..., outputs) of sums (..., 2 * outputs)."""
     return sums[..., ::2], sums[..., 1::2]
-
-
-def _sums(sums: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """G and H (...) of sums (..., 2)."""
-    return sums[..., 0], sums[..., 1]
 
 
 def gain_in_the_clear(

@@ -306,7 +306,8 @@ class CircuitPiece(Body):
     pieces: Pieces
     payload: Payload
     level: Annotated[tuple[Node, ...], Field(strict=False)] = ()
-    """All of the nodes, in the first parcel of the active party, which holds nothing else."""
+    """All of the nodes, in the active party's first parcel, which holds nothing else but the rule
+    of gains, unless that is the oldest."""
     chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """There as well: the passive parties that have candidates, unless it is one only."""
 
@@ -373,6 +374,10 @@ class SplitOutcome(Body):
 
     After a :class:`DirectionsQuery` it takes the engine to read them.
     """
+    sign: Annotated[int, Field(ge=-1, le=1)] = 0
+    """Where no sums are shown: the monotone constraint on the column."""
+    held_by: Annotated[int, Field(ge=0, le=2**63)] = 0
+    """There as well: the interaction constraints that hold it, as bits."""
 
 
 class NodeAssignment(Body):

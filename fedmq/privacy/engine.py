@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
-from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnMark
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import (
+    UNCONSTRAINED,
+    CandidateTable,
+    CategorySet,
+    ColumnMark,
+    NodeConstraints,
+)
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.plan import Exchange, Plan, Values
 
@@ -29,6 +35,7 @@ __all__ = [
     "Answer",
     "AskedNode",
     "BroadcastPiece",
+    "ComparedColumns",
     "Comparison",
     "Directions",
     "Engine",
@@ -81,6 +88,7 @@ class Comparison:
     Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
     ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
     ``rows``: the rows of each node that carry a gradient. ``place``: the peer's place in the chain.
+    ``constraints``: what they say of the nodes.
     """
 
     nodes: tuple[int, ...]
@@ -88,6 +96,19 @@ class Comparison:
     best: NDArray[np.float32]
     rows: tuple[NDArray[np.int32], ...]
     place: Place = ALONE
+    constraints: NodeConstraints = UNCONSTRAINED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedColumns:
+    """What constraints say of the columns of a passive party's candidates, in their shown order.
+
+    ``signs`` int8 (candidates,) are the monotone ones; ``held`` uint64 (nodes, candidates) the
+    interaction constraints that hold each.
+    """
+
+    signs: NDArray[np.int8]
+    held: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +348,7 @@ class HidesSums(ActiveHalf):
     """
 
     @abstractmethod
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+    def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
         """The most bytes that a passive half sends about nodes with ``candidates`` each."""
 
     @abstractmethod
@@ -417,17 +438,20 @@ class PassiveHidesSums(PassiveHalf):
     """The passive half that faces `HidesSums`."""
 
     @abstractmethod
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        """The most bytes that the active half sends about nodes with ``candidates`` each."""
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
+        """The most bytes that the active half sends about nodes with ``candidates`` each.
+
+        ``opening``: the comparison's first parcel. Raises `MessageError` if it is malformed.
+        """
 
     @abstractmethod
     def compare(
-        self, nodes: Sequence[int], place: Place
+        self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
 
         Candidates are counted in the order of the answers. The other side of
-        `HidesSums.compare`; it begins when the first parcel has come.
+        `HidesSums.compare`; it begins when the first parcel, the ``opening``, has come.
         """
 
 
@@ -459,7 +483,8 @@ class Engine(ABC):
         return replace(
             self.leakage,
             active="no sum: how many split candidates there are, and of each node whether one of "
-            "a passive party wins, and whether more than four are near the best",
+            "a passive party wins, then also which constraints hold its column, and whether more "
+            "than four are near the best",
             passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
             "which nodes do not fit the filter",
         )
@@ -473,6 +498,11 @@ class Engine(ABC):
     def shows_exact_sums(self) -> bool:
         """Whether the active party scores by exact sums, which constraints and sets need."""
         return self.traits.exact and not self.traits.shows_best and not self.hides_sums
+
+    @property
+    def keeps_constraints(self) -> bool:
+        """Whether candidates that constraints forbid are told from those they allow."""
+        return self.shows_exact_sums or self.hides_sums
 
     @property
     def first_order(self) -> bool:
@@ -500,39 +530,47 @@ class Engine(ABC):
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
                 "row; take one_output_per_tree, or the engine paillier or ou"
             )
+        if self.hides_sums:
+            self._check_circuits(params)
         if params.max_cat_to_onehot is not None and not self.shows_exact_sums:
             raise ConfigError(
                 f"engine {self.name}: max_cat_to_onehot: the active party does not see the exact "
                 "sums by which sets of categories are found; leave it out"
             )
         for name in ("monotone_constraints", "interaction_constraints"):
-            if getattr(params, name) and not self.shows_exact_sums:
+            if getattr(params, name) and not self.keeps_constraints:
                 raise ConfigError(
                     f"engine {self.name}: {name}: the active party does not see the sums that they "
                     "need; leave them out"
                 )
-        if self.hides_sums:
-            self._check_circuits(params)
 
     def _check_circuits(self, params: TrainParams) -> None:
-        """Raise ConfigError where the circuits that find winners cannot compute gains."""
-        for name, unfit in (
-            ("reg_alpha", params.reg_alpha > 0),
-            ("max_delta_step", params.max_delta_step > 0),
-            ("grow_policy = lossguide", params.grow_policy == "lossguide"),
-            ("multi_strategy = multi_output_tree", params.vector_outputs > 1),
+        """Raise ConfigError for what circuits would find at no sane price, or not at all."""
+        by_gains = params.grow_policy == "lossguide" and params.max_leaves > 0
+        for name, unfit, reason in (
+            (
+                "max_cat_to_onehot",
+                params.max_cat_to_onehot is not None,
+                "sets of categories follow from an order of sums; where sums are hidden it takes "
+                "100 MB a node for a column of 64 categories",
+            ),
+            (
+                "multi_strategy = multi_output_tree",
+                params.vector_outputs > 1,
+                "where sums are hidden, each output takes 16,000 gates a candidate: 1.5 MB a "
+                "candidate and node for three",
+            ),
+            (
+                "grow_policy = lossguide with max_leaves",
+                by_gains,
+                "which node is split next follows from gains, which nobody sees where sums are "
+                "hidden",
+            ),
         ):
             if unfit:
                 raise ConfigError(
-                    f"engine {self.name}: {name}: gains are computed without it where sums are "
-                    'hidden; leave it out, or set sums = "shown"'
+                    f'engine {self.name}: {name}: {reason}; leave it out, or set sums = "shown"'
                 )
-        if params.xgboost_arithmetic != OLDEST:
-            raise ConfigError(
-                f"engine {self.name}: xgboost_arithmetic = {params.xgboost_arithmetic!r}: where "
-                f"sums are hidden, gains are those of XGBoost {OLDEST}; set xgboost_arithmetic = "
-                f'"{OLDEST}", or sums = "shown"'
-            )
 
     def on_terms(self, sums: SumsShown) -> Self:
         """This engine on terms in which ``sums`` are shown or hidden; Refused if it takes none."""

@@ -202,6 +202,8 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         node=nodes,
         record=st.integers(0, 2**31 - 1),
         left=bitmaps,
+        sign=st.integers(-1, 1),
+        held_by=st.integers(0, 2**63),
     ),
     training.NodeAssignment: st.builds(
         training.NodeAssignment, tree=trees, node=nodes, left=bitmaps
@@ -448,6 +450,8 @@ _FIELDS: dict[str, Any] = {
     "column": "gender",
     "people": 1,
     "groups": ("f", "m"),
+    "sign": -1,
+    "held_by": 5,
     "ciphertexts": Array.of(np.ones((1, 32), np.uint8)),
 }
 

@@ -18,12 +18,11 @@ from fedmq.privacy.engine import (
     Comparison,
     Directions,
     HidesSums,
-    Place,
     Question,
     Rows,
     SizeLimit,
 )
-from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors_of_rows
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
@@ -139,16 +138,22 @@ class HiddenActive(HidesSums):
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
         return self._source.read_directions(peer, tree, node, rows)
 
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        return garbler_bytes(HiddenLevel(self._field, nodes, candidates, place))
+    def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
+        circuit, nodes = self._circuit(comparison), len(comparison.nodes)
+        return garbler_bytes(HiddenLevel(circuit, nodes, candidates, comparison.place))
+
+    def _circuit(self, comparison: Comparison) -> GainCircuit:
+        return circuit_of(self._params, self._scale, self._field, comparison.constraints)
 
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
-        inputs = NodeInputs.of(totals, best, self._scale, self._params, self._field)
+        circuit, constraints = self._circuit(comparison), comparison.constraints
+        inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         filtering = self._filtering[peer]
-        factors = yield from self._factors(comparison, filtering)
+        filters = circuit.filters and filtering.goes_on
+        factors = yield from self._factors(comparison, filters=filters)
         evaluator = LevelEvaluator(
-            self._field,
+            circuit,
             np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
             inputs,
             factors,
@@ -162,11 +167,9 @@ class HiddenActive(HidesSums):
         filtering.count(len(factors), int(crowded.sum()))
         return won
 
-    def _factors(
-        self, comparison: Comparison, filtering: Filtering
-    ) -> Plan[list[NodeFactors | None]]:
+    def _factors(self, comparison: Comparison, *, filters: bool) -> Plan[list[NodeFactors | None]]:
         """What the active party chooses for each node; None where the filter does not fit it."""
-        if not filtering.goes_on:
+        if not filters:
             return [None] * len(comparison.nodes)
         chosen = choose_factors_of_rows.bind(
             self._gradients,

@@ -1,40 +1,50 @@
-"""Which circuits find a node's winner? Gains, bit for bit those of XGBoost, a tournament, a chain.
+"""Which circuits find a node's winner? XGBoost's gains, bit for bit, a tournament, a chain.
 
-The square of a sum is rounded once to float32, as the quotients and their sum and difference are.
-XGBoost rounds sums and squares to float64 first, which makes another float32 with a chance of about
-2^-28 where they are longer than 53 bits.
+`GainCircuit` is the rule of `fedmq.boosting.gain` over gates. Where the rule is the oldest
+release's quotient of a square, squares come from outside, and are rounded once to float32: XGBoost
+rounds sums and squares to float64 first, which makes another float32 with a chance of about 2^-28
+where they are longer than 53 bits. All other circuits round as XGBoost does.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.gain import Gain, GainParameters, GainRule
 from fedmq.boosting.gradients import FixedPoint
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.splits import SMALLEST_GAIN, node_gains
-from fedmq.errors import DataError
+from fedmq.boosting.params import MOST_CONSTRAINTS, OLDEST, Arithmetic, TrainParams
+from fedmq.boosting.splits import (
+    ALONE,
+    ANY_PATH,
+    SMALLEST_GAIN,
+    UNCONSTRAINED,
+    NodeConstraints,
+    WeightBounds,
+    gain_in_the_clear,
+)
+from fedmq.errors import DataError, MessageError
 from fedmq.privacy.engine import Place
 from fedmq.privacy.garbling.circuit import (
-    EXPONENT_BITS,
-    MANTISSA_BITS,
+    DOUBLE,
+    FALSE,
+    TRUE,
     Circuit,
-    Float,
+    CircuitNumbers,
+    Format,
+    Real,
     Word,
     at_least,
     constant,
     difference,
-    float_bits,
-    float_difference,
-    float_from_integer,
-    float_quotient,
-    float_sum,
+    real_bits,
     select,
     total,
     when,
@@ -45,15 +55,14 @@ from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.oblivious_transfer.correlated import bits_of, wide
 
 __all__ = [
-    "GAIN_BIAS",
     "GAIN_BITS",
+    "GainCircuit",
     "NodeInputs",
     "Run",
-    "candidate_inputs",
-    "gain_schedule",
+    "circuit_of",
+    "gain_bits",
     "link_schedule",
     "match_schedule",
-    "node_input_bits",
     "owner_bits",
     "taken_bits",
     "tournament",
@@ -62,52 +71,269 @@ __all__ = [
 GAIN_BIAS = 128
 """The bias of a gain's exponent: quotients of sums lie between 2^-64 and 2^124."""
 
-GAIN_BITS = MANTISSA_BITS + EXPONENT_BITS
+GAIN_FORM = Format(8, GAIN_BIAS)
+"""That of gains which a circuit compares, whatever it computes with."""
+
+GAIN_BITS = GAIN_FORM.bits(signed=False)
+
+OLDEST_RULE = GainRule(OLDEST)
+
+_WIDE = Format(11, 1024)
 
 
-def candidate_inputs(field: Field) -> dict[str, int]:
-    """The shared inputs of each candidate, and their bits."""
-    return {"G_L²": field.square_bits, "G_R²": field.square_bits, "H_L": field.bits}
+@dataclass(frozen=True, slots=True)
+class GainCircuit:
+    """The circuit of a candidate's gain by a ``rule``, from shares of sums in a ``field``.
+
+    ``whole``: lambda is a number of units of hidden hessians, below the field's. ``interactions``:
+    the number of interaction constraints. The first release's quotients take squares from outside,
+    which transfers make at a fortieth of the bytes; all other rules take the sums alone.
+    """
+
+    field: Field
+    rule: GainRule = OLDEST_RULE
+    whole: bool = True
+    interactions: int = 0
+
+    @property
+    def takes_squares(self) -> bool:
+        return self.whole and not self.rule.weighs and not self.rule.shrinks
+
+    @property
+    def filters(self) -> bool:
+        """Whether gains are what `fedmq.privacy.hidden_sums.filter` bounds, of any candidate."""
+        rule = self.rule
+        bare = not (rule.shrinks or rule.limits or rule.bounds)
+        return self.whole and bare and not self.interactions
+
+    @property
+    def candidate_bits(self) -> Mapping[str, int]:
+        """The shared inputs of each candidate, and their bits.
+
+        ``sums``: the field of h, and that of g above it.
+        """
+        field = self.field
+        if self.takes_squares:
+            return {"G_L²": field.square_bits, "G_R²": field.square_bits, "H_L": field.bits}
+        return {"sums": 2 * field.bits}
+
+    @property
+    def column_bits(self) -> Mapping[str, int]:
+        """The passive party's inputs of each candidate, about its column.
+
+        Whether it must rise or fall; a bit for each interaction constraint that holds it, and one
+        more if it is alone.
+        """
+        bits = {"rises": 1, "falls": 1} if self.rule.bounds else {}
+        return bits | ({"constraints": self.interactions + 1} if self.interactions else {})
+
+    @property
+    def node_bits(self) -> Mapping[str, int]:
+        """The active party's inputs of each node, and their bits.
+
+        ``path``: a bit for each interaction constraint that may follow, one for the column that is
+        alone, and one if any column may follow.
+        """
+        field, form, rule = self.field, self.form, self.rule
+        bits = {
+            "H": field.bits,
+            "lambda": field.weight_bits if self.whole else form.bits(signed=False),
+            "least weight": field.bits,
+            "node gain": form.bits(signed=rule.bounds),
+        }
+        if not self.takes_squares:
+            bits["G"] = field.bits
+        if rule.shrinks:
+            bits["alpha"] = form.bits(signed=False)
+        if rule.limits:
+            bits["limit"] = form.bits(signed=False)
+        if rule.bounds:
+            bits |= dict.fromkeys(("lower", "upper"), form.bits(signed=True))
+        if self.interactions:
+            bits["path"] = self.interactions + 2
+        return bits
+
+    @property
+    def form(self) -> Format:
+        """How the circuit keeps exponents."""
+        return GAIN_FORM if self.takes_squares else _WIDE
+
+    def told(self) -> NDArray[np.uint8]:
+        """What the passive party must know of the circuit: words, none of the oldest rule."""
+        rule = self.rule
+        parts = {
+            rule.arithmetic: not rule.is_oldest,
+            "alpha": rule.shrinks,
+            "limit": rule.limits,
+            "bounds": rule.bounds,
+            "real": not self.whole,
+            f"interactions={self.interactions}": self.interactions > 0,
+        }
+        words = " ".join(word for word, is_told in parts.items() if is_told)
+        return np.frombuffer(words.encode(), np.uint8)
+
+    @classmethod
+    def read(cls, field: Field, told: NDArray[np.uint8]) -> GainCircuit:
+        """The circuit that was `told`. Raises `MessageError` if it is none."""
+        words = told.tobytes().decode("ascii", "replace").split()
+        count = [word for word in words if re.fullmatch(r"interactions=[1-9][0-9]?", word)]
+        rule = GainRule(
+            next((release for release in get_args(Arithmetic) if release in words), OLDEST),
+            shrinks="alpha" in words,
+            limits="limit" in words,
+            bounds="bounds" in words,
+        )
+        interactions = int(count[0].partition("=")[2]) if count else 0
+        circuit = cls(field, rule, "real" not in words, min(interactions, MOST_CONSTRAINTS))
+        if not np.array_equal(circuit.told(), told):
+            raise MessageError("circuits of gains by rules that this party does not know")
+        return circuit
+
+    def of_columns(self, signs: NDArray[np.int8], held: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """`column_bits` of candidates: bool (bits, nodes * candidates).
+
+        ``signs`` (candidates,) and ``held`` (nodes, candidates) are those of constraints on their
+        columns. Raises `MessageError` if there are signs, which this circuit passes over.
+        """
+        if signs.any() and not self.rule.bounds:
+            raise MessageError("circuits that keep no monotone constraint of this party")
+        nodes = len(held)
+        bits = [np.tile(signs > 0, nodes), np.tile(signs < 0, nodes)] if self.rule.bounds else []
+        if self.interactions:
+            bits += [(held.reshape(-1) & bit) != 0 for bit in _constraint_bits(self.interactions)]
+        return np.array(bits, np.bool_).reshape(len(bits), held.size)
+
+    def schedule(self) -> Schedule:
+        """``gain`` of shares ``own …`` of the garbler and ``other …`` of the evaluator.
+
+        A float of 32 bits: 0 where a side is too light, or nothing is gained.
+        """
+        return _gain_schedule(self)
+
+    def floats(self, numbers: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
+        """Bits of numbers of float32 as the input ``name`` of nodes: bool (bits, nodes).
+
+        Raises ValueError for numbers that are too large or too small.
+        """
+        signed = self.node_bits[name] > self.form.bits(signed=False)
+        return real_bits(numbers, self.form, signed=signed)
 
 
-def node_input_bits(field: Field) -> dict[str, int]:
-    """The active party's inputs of each node, and their bits."""
-    return {
-        "H": field.bits,
-        "lambda": field.weight_bits,
-        "least weight": field.bits,
-        "node gain": GAIN_BITS,
-    }
+def _constraint_bits(interactions: int) -> list[np.uint64]:
+    """The bits of so many constraints, and of a column that is alone."""
+    return [*(np.uint64(1 << number) for number in range(interactions)), ALONE]
 
 
 @cache
-def gain_schedule(field: Field) -> Schedule:
-    """``gain`` of shares ``own …`` of the garbler and ``other …`` of the evaluator.
-
-    A float of 32 bits: 0 where a side is too light, or nothing is gained.
-    """
+def _gain_schedule(circuit: GainCircuit) -> Schedule:
     c = Circuit()
-    shared: dict[str, Word] = {}
-    for name, bits in candidate_inputs(field).items():
-        shared[name] = total(c, c.input(f"own {name}", bits), c.input(f"other {name}", bits))
-    known = {name: c.input(name, bits) for name, bits in node_input_bits(field).items()}
-    h_left = shared["H_L"]
-    h_right = difference(c, known["H"], h_left)
-    left = _side_gain(c, shared["G_L²"], h_left, known["lambda"])
-    right = _side_gain(c, shared["G_R²"], h_right, known["lambda"])
-    sides = float_sum(c, left, right)
-    gain, gains_something = float_difference(c, sides, Float.of(known["node gain"]))
-    heavy = c.both(
-        at_least(c, h_left, known["least weight"]), at_least(c, h_right, known["least weight"])
-    )
-    c.output("gain", when(c, c.both(heavy, gains_something), gain.word))
+    words = _InputWords(c, circuit)
+    sides = words.sides()
+    kind = CircuitNumbers(c, weighed=True)
+    gain = Gain(kind, circuit.rule, words.parameters())
+    node = words.real("node gain")
+    allowed = words.allowed()
+    for _, hessian in sides:
+        assert hessian.whole is not None
+        allowed = c.both(allowed, at_least(c, hessian.whole, words.known["least weight"]))
+    if circuit.rule.bounds:
+        rises, falls = (words.columns[name][0] for name in ("rises", "falls"))
+        found, ordered = gain.of_ordered_split(rises, falls, *sides, node)
+        allowed = c.both(allowed, ordered)
+    else:
+        found = gain.of_split(*sides, node)
+    c.output("gain", _gain_word(c, found, allowed))
     return Schedule.of(c)
 
 
-def _side_gain(c: Circuit, square: Word, hessian: Word, reg_lambda: Word) -> Float:
-    """G² / (H + lambda)."""
-    below = float_from_integer(c, total(c, hessian, reg_lambda), 1)
-    return float_quotient(c, float_from_integer(c, square, 1), below, GAIN_BIAS)
+class _InputWords:
+    """The inputs of a gain's circuit, as words and as numbers."""
+
+    def __init__(self, c: Circuit, circuit: GainCircuit) -> None:
+        self._c = c
+        self._circuit = circuit
+        self._shared = {
+            name: total(c, c.input(f"own {name}", bits), c.input(f"other {name}", bits))
+            for name, bits in circuit.candidate_bits.items()
+        }
+        self.columns = {name: c.input(name, bits) for name, bits in circuit.column_bits.items()}
+        self.known = {name: c.input(name, bits) for name, bits in circuit.node_bits.items()}
+
+    def real(self, name: str) -> Real:
+        """A float32 of the active party."""
+        form, word = self._circuit.form, self.known[name]
+        signed = len(word) > form.bits(signed=False)
+        return Real.of_input(self._c, form, word, signed=signed)
+
+    def parameters(self) -> GainParameters[Real]:
+        c, rule, known = self._c, self._circuit.rule, self.known
+        form = self._circuit.form
+        if self._circuit.whole:
+            bits = self._circuit.field.weight_bits - 1
+            number = Real.of_whole(c, form, known["lambda"][:bits], once=True)
+            reg_lambda = replace(number.single(), whole=number.whole, once=True)
+        else:
+            reg_lambda = self.real("lambda")
+        none = Real.of_whole(c, form, [FALSE])
+        bounds = (self.real("lower"), self.real("upper")) if rule.bounds else (None, None)
+        return GainParameters(
+            reg_lambda,
+            replace(self.real("alpha"), precision=DOUBLE) if rule.shrinks else none,
+            self.real("limit") if rule.limits else none,
+            none,  # sides that are too light are told apart by their integers
+            *bounds,
+        )
+
+    def sides(self) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
+        """G and H on the left and on the right."""
+        c, field, known = self._c, self._circuit.field, self.known
+        if self._circuit.takes_squares:
+            h_left = self._shared["H_L"]
+            squares = self._shared["G_L²"], self._shared["G_R²"]
+            gradients = [self._of_square(square) for square in squares]
+        else:
+            sums = self._shared["sums"]
+            h_left, g_left = sums[: field.bits], sums[field.bits :]
+            both = g_left, difference(c, known["G"], g_left)
+            gradients = [self._signed(gradient) for gradient in both]
+        hessians = h_left, difference(c, known["H"], h_left)
+        once = self._circuit.takes_squares
+        weights = [
+            Real.of_whole(c, self._circuit.form, hessian[: field.bits - 2], once=once)
+            for hessian in hessians
+        ]
+        return (gradients[0], weights[0]), (gradients[1], weights[1])
+
+    def _of_square(self, square: Word) -> Real:
+        """A number of which only the square is known."""
+        form = self._circuit.form
+        squared = Real.of_whole(self._c, form, square, once=True)
+        return replace(Real.of_whole(self._c, form, [FALSE]), squared=squared)
+
+    def _signed(self, word: Word) -> Real:
+        """A number in two's complement."""
+        c, sign = self._c, word[-1]
+        magnitude = total(c, [c.xor(bit, sign) for bit in word], [], sign)
+        return Real.of_whole(c, self._circuit.form, magnitude[: self._circuit.field.bits - 2], sign)
+
+    def allowed(self) -> int:
+        """Whether the column may stand below those of the path."""
+        if not self._circuit.interactions:
+            return TRUE
+        c, path, held = self._c, self.known["path"], self.columns["constraints"]
+        shared = [c.both(bit, other) for bit, other in zip(path[:-1], held, strict=True)]
+        return c.either(path[-1], c.any_of(shared))
+
+
+def _gain_word(c: Circuit, gain: Real, allowed: int) -> Word:
+    """An ``allowed`` gain above 0 as 32 bits, else 0; one too small for them is 0."""
+    bits, kept = gain.form.exponent_bits, c.both(allowed, c.inverse(gain.sign))
+    if gain.form == GAIN_FORM:
+        return when(c, kept, gain.word)
+    moved = gain.form.bias - GAIN_BIAS
+    exponent = difference(c, gain.exponent, constant(moved, bits))
+    fits = at_least(c, gain.exponent, constant(moved + 1, bits))
+    return when(c, c.both(kept, fits), gain.mantissa + exponent[: GAIN_FORM.exponent_bits])
 
 
 # Which of all candidates gains most? Neighbours meet, and the better one goes on.
@@ -215,12 +441,23 @@ def link_schedule(place: Place, index_bits: int) -> Schedule:
 
 # What does the active party bring to the choice of a candidate? What it knows of the node.
 #
-# Gains in a circuit are those of integers: 2^(2·g_bits - h_bits) times those of real numbers. The
-# numbers are the same but for their exponents, so that they are rounded in the same places.
+# Gains in a circuit are those of integers: 2^(2·g_bits - h_bits) times those of real numbers, and
+# weights 2^(g_bits - h_bits) times. The numbers are the same but for their exponents, so that they
+# are rounded in the same places.
 
 
 _LARGEST_EXPONENT = 126  # of a gain that float32 has
 _NO_GAIN = float(np.ldexp(2.0 - 2.0**-23, 127))  # larger than any
+
+
+def circuit_of(
+    params: TrainParams, scale: FixedPoint, field: Field, constraints: NodeConstraints
+) -> GainCircuit:
+    """The circuit of a tree with this ``scale``."""
+    rule = GainRule.of(params, bounds=constraints.within is not None)
+    whole = _whole_lambda(params.reg_lambda, scale, field) is not None
+    interactions = 0 if constraints.paths is None else len(params.interaction_constraints)
+    return GainCircuit(field, rule, whole, interactions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,54 +474,80 @@ class NodeInputs:
         best: NDArray[np.float32],
         scale: FixedPoint,
         params: TrainParams,
-        field: Field,
+        circuit: GainCircuit,
+        constraints: NodeConstraints = UNCONSTRAINED,
     ) -> NodeInputs:
         """The inputs of nodes with these sums and the gain of the active party's ``best``.
 
         ``best`` float32 (nodes,), -inf where it has none; it wins ties.
 
         Raises:
-            DataError: sums, or lambda, do not fit the field, or gains could leave float32.
+            DataError: sums do not fit the field, or gains could leave float32.
         """
-        _check(totals, scale, field)
-        count = len(totals)
-        real = scale.to_float(totals)
+        field, count = circuit.field, len(totals)
+        _check(totals, scale, params, circuit)
         least = np.float32(params.gamma)
         below = np.nextafter(least, np.float32(-np.inf)) if least > 0 else np.float32(0)
         to_beat = np.maximum(best, np.maximum(below, SMALLEST_GAIN)).astype(np.float64)
-        shift = 2 * scale.g_bits - scale.h_bits
-        constants = {
-            "lambda": _lambda(params.reg_lambda, scale, field),
-            "least weight": _least_weight(params.min_child_weight, scale, field),
-        }
+        of_gains, of_weights = 2 * scale.g_bits - scale.h_bits, scale.g_bits - scale.h_bits
+        above = None if constraints.above is None else WeightBounds(*constraints.above.T)
+        node = gain_in_the_clear(params, above).of_side(*scale.to_float(totals).T)
         bits = {
-            name: bits_of(wide(np.full(count, number, np.uint64)), node_input_bits(field)[name])
-            for name, number in constants.items()
+            "H": bits_of(wide(totals[:, 1]), field.bits),
+            "G": bits_of(wide(totals[:, 0]), field.bits),
+            "to beat": gain_bits(to_beat, of_gains),
         }
-        bits["H"] = bits_of(wide(totals[:, 1]), field.bits)
-        bits["node gain"] = _gain_bits(node_gains(real, params).astype(np.float64), shift)
-        bits["to beat"] = _gain_bits(to_beat, shift)
+        least_weight = _least_weight(params.min_child_weight, scale, field)
+        words = {"least weight": least_weight}
+        reals = {
+            "node gain": (node, of_gains),
+            "alpha": (params.reg_alpha, scale.g_bits),
+            "limit": (params.max_delta_step, of_weights),
+        }
+        if constraints.within is not None:
+            lower, upper = constraints.within.T
+            reals |= {"lower": (lower, of_weights), "upper": (upper, of_weights)}
+        whole = _whole_lambda(params.reg_lambda, scale, field)
+        if circuit.whole and whole is not None:
+            words["lambda"] = whole
+        else:
+            reals["lambda"] = (params.reg_lambda, scale.h_bits)
+        for name, number in words.items():
+            numbers = wide(np.full(count, number, np.uint64))
+            bits[name] = bits_of(numbers, circuit.node_bits[name])
+        for name, (real, shift) in reals.items():
+            if name in circuit.node_bits:
+                scaled = np.ldexp(np.asarray(real, np.float32).astype(np.float64), shift)
+                bits[name] = circuit.floats(np.broadcast_to(scaled, count), name)
+        if constraints.paths is not None and circuit.interactions:
+            bits["path"] = _path_bits(constraints.paths, circuit.interactions)
         return cls(totals, bits)
 
 
-def _check(totals: NDArray[np.int64], scale: FixedPoint, field: Field) -> None:
+def _check(
+    totals: NDArray[np.int64], scale: FixedPoint, params: TrainParams, circuit: GainCircuit
+) -> None:
+    field = circuit.field
     g, h = np.abs(totals[:, 0]), totals[:, 1]
     if not ((g < field.bound) & (h >= 0) & (h < field.bound)).all():
         raise DataError(
             f"sums of gradients that leave {field.bits - 2} bits, as hidden ones may not"
         )
-    if field.square_bits - 2 * scale.g_bits + max(scale.h_bits, 0) > _LARGEST_EXPONENT:
+    largest = field.square_bits - 2 * scale.g_bits + max(scale.h_bits, 0)
+    if circuit.rule.weighs:
+        lightest = _least_weight(params.min_child_weight, scale, field)
+        least = math.ldexp(lightest, -scale.h_bits) + params.reg_lambda
+        of_weight = field.bits - 1 - scale.g_bits - math.frexp(least)[1]
+        largest = max(largest, 2 * of_weight)
+    if largest > _LARGEST_EXPONENT:
         raise DataError("gradients are too large for hidden sums: float32 has no such gains")
 
 
-def _lambda(reg_lambda: float, scale: FixedPoint, field: Field) -> int:
-    """Lambda in the fixed point of hessians."""
+def _whole_lambda(reg_lambda: float, scale: FixedPoint, field: Field) -> int | None:
+    """Lambda in the fixed point of hessians; None if it is no integer there, or too large."""
     scaled = math.ldexp(float(np.float32(reg_lambda)), scale.h_bits)
     if scaled >= 1 << (field.weight_bits - 1) or not scaled.is_integer():
-        raise DataError(
-            f"reg_lambda = {reg_lambda} is no number of {field.weight_bits - 1} bits in units of "
-            f"hidden hessians, 2^-{scale.h_bits}"
-        )
+        return None
     return int(scaled)
 
 
@@ -294,8 +557,17 @@ def _least_weight(min_child_weight: float, scale: FixedPoint, field: Field) -> i
     return min(max(1, math.ceil(scaled)), field.bound)
 
 
-def _gain_bits(gains: NDArray[np.float64], shift: int) -> NDArray[np.bool_]:
-    """Gains as the circuit has them; none of its own lie beyond those that are let go."""
+def gain_bits(gains: NDArray[np.float64], shift: int = 0) -> NDArray[np.bool_]:
+    """``gains`` (n,) times 2^``shift`` as circuits compare them: bool (32, n).
+
+    Smaller ones than they tell from 0 are 0, larger ones the largest: none of theirs lie beyond.
+    """
     scaled = np.ldexp(gains, shift)
     scaled = np.where(scaled < 2.0 ** (1 - GAIN_BIAS), 0.0, np.minimum(scaled, _NO_GAIN))
-    return float_bits(scaled, GAIN_BIAS)
+    return real_bits(scaled, GAIN_FORM, signed=False)
+
+
+def _path_bits(paths: NDArray[np.uint64], interactions: int) -> NDArray[np.bool_]:
+    """Bits of what may follow, as ``path`` of `GainCircuit.node_bits`: bool (bits, nodes)."""
+    held = [(paths & bit) != 0 for bit in _constraint_bits(interactions)]
+    return np.stack([*held, paths == ANY_PATH])

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.circuits import NodeInputs, link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.filtering import FilterEvaluator
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
 from fedmq.privacy.hidden_sums.quotient import pick_schedule
-from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
     ReceiverSide,
@@ -47,7 +47,7 @@ class LevelEvaluator:
 
     def __init__(
         self,
-        field: Field,
+        circuit: GainCircuit,
         shares: Shares,
         inputs: NodeInputs,
         factors: Sequence[NodeFactors | None],
@@ -58,7 +58,7 @@ class LevelEvaluator:
         place: Place = ALONE,
     ) -> None:
         nodes, candidates, _ = shares.shape
-        self.level = HiddenLevel(field, nodes, candidates, place)
+        self.level = HiddenLevel(circuit, nodes, candidates, place)
         self._shares = shares
         self._inputs = inputs
         self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks))
@@ -69,7 +69,7 @@ class LevelEvaluator:
         if self._fit.any():
             self.filter = FilterEvaluator(
                 self.level.filter(int(self._fit.sum())),
-                field,
+                circuit.field,
                 shares[self._fit],
                 [node for node in factors if node is not None],
             )
@@ -136,7 +136,8 @@ class LevelEvaluator:
         ]
         made = self._side.fill(sum(part.gains.transfers for part in self._gains))
         for part in self._gains:
-            made += part.choose_carries(self._side)
+            first = part.choose_carries if self.level.circuit.takes_squares else part.choose_labels
+            made += first(self._side)
         return made
 
     @property

@@ -1,14 +1,13 @@
 """How do both halves find a party's best candidate by XGBoost's own gains, from shares of sums?
 
-Squares of sums are shared by transfers, the circuit of `circuits` computes each candidate's gain
-from them, and a tournament finds the best.
+A circuit of `circuits` computes each candidate's gain, and a tournament finds the best. A circuit
+that takes squares has them shared by transfers first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,9 @@ from numpy.typing import NDArray
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.hidden_sums.circuits import (
     GAIN_BITS,
+    GainCircuit,
     NodeInputs,
     Run,
-    candidate_inputs,
-    gain_schedule,
-    node_input_bits,
     tournament,
 )
 from fedmq.privacy.hidden_sums.shares import (
@@ -48,37 +45,47 @@ __all__ = ["GainEvaluator", "GainGarbler", "Gains"]
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Gains of ``candidates`` candidates in each of ``nodes`` nodes, at least one of both.
+    """Gains by ``circuit`` of ``candidates`` candidates in each of ``nodes`` nodes, at least one.
 
     ``first``: this party's best meets the active party's own, whose labels come with the others.
     """
 
-    field: Field
+    circuit: GainCircuit
     nodes: int
     candidates: int
     first: bool = True
 
     @property
     def stage(self) -> Stage:
+        circuit = self.circuit
         return Stage(
-            partial(gain_schedule, self.field),
+            circuit.schedule,
             self.nodes,
             self.candidates,
-            candidate_inputs(self.field),
-            node_input_bits(self.field),
+            circuit.candidate_bits,
+            circuit.node_bits,
+            circuit.column_bits,
         )
+
+    @property
+    def field(self) -> Field:
+        return self.circuit.field
 
     @property
     def instances(self) -> int:
         return self.nodes * self.candidates
 
     @property
+    def carry_transfers(self) -> int:
+        return 2 * self.instances * self.circuit.takes_squares
+
+    @property
     def share_transfers(self) -> int:
-        return (self.field.square_bits - 1) * self.instances
+        return (self.field.square_bits - 1) * self.instances * self.circuit.takes_squares
 
     @property
     def total_transfers(self) -> int:
-        return (self.field.bits - 1) * self.nodes
+        return (self.field.bits - 1) * self.nodes * self.circuit.takes_squares
 
     @property
     def labels(self) -> int:
@@ -87,7 +94,8 @@ class Gains:
     @property
     def transfers(self) -> int:
         """All that the active party chooses."""
-        return 2 * self.instances + self.share_transfers + self.total_transfers + self.labels
+        of_squares = self.carry_transfers + self.share_transfers + self.total_transfers
+        return of_squares + self.labels
 
     def parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels, Labels]:
         """Rows of `labels` as those of candidates, of nodes, and of what is to beat."""
@@ -101,13 +109,18 @@ class Gains:
 
 
 class GainGarbler:
-    """The passive party's half; ``shares`` uint64 (nodes, candidates, 2), in canonical order."""
+    """The passive party's half; ``shares`` uint64 (nodes, candidates, 2), in canonical order.
 
-    def __init__(self, gains: Gains, shares: Shares) -> None:
+    ``columns`` bool (bits, nodes * candidates): what the circuit takes of columns, if it does.
+    """
+
+    def __init__(self, gains: Gains, shares: Shares, columns: NDArray[np.bool_]) -> None:
         self.gains = gains
         self._shares = shares.reshape(-1, 2)
+        self._columns = columns
         self._lifted: Wide
-        self._squares: tuple[Wide, Wide]
+        self._numbers = [gains.field.joined(self._shares)]
+        """This party's shared inputs of all candidates."""
         self.stage: GarblerStage
         self.to_beat: Labels
 
@@ -121,15 +134,17 @@ class GainGarbler:
         field, nodes = self.gains.field, self.gains.nodes
         own_cross, cross = side.offer(parcel, shares_to_offer(self._lifted, field))
         own_total, total = side.offer(parcel, totals_to_offer(self._lifted, nodes, field))
-        self._squares = sender_squares(self._lifted, own_cross, own_total, field)
+        squares = sender_squares(self._lifted, own_cross, own_total, field)
+        self._numbers = [*squares, wide(self._shares[:, 1].copy())]
         return [cross, total]
 
     def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
         gains = self.gains
         other, by_node, self.to_beat = gains.parted(side.rows(parcel, gains.labels))
-        numbers = (*self._squares, wide(self._shares[:, 1].copy()))
         sizes = gains.stage.candidate_bits.values()
-        bits = [bits_of(number, size) for number, size in zip(numbers, sizes, strict=True)]
+        bits = [bits_of(number, size) for number, size in zip(self._numbers, sizes, strict=True)]
+        if gains.circuit.column_bits:
+            bits.append(self._columns)
         self.stage = GarblerStage(
             gains.stage,
             np.concatenate(bits),
@@ -157,7 +172,8 @@ class GainEvaluator:
         self._totals = inputs.totals[nodes, 0]
         self._known = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
         self._lifted: Wide
-        self._squares: tuple[Wide, Wide]
+        self._numbers = [gains.field.joined(shares.reshape(-1, 2))]
+        """This party's shared inputs of all candidates."""
         self.stage: EvaluatorStage
         self.to_beat: Labels
 
@@ -175,14 +191,15 @@ class GainEvaluator:
     def take_squares(self, side: ReceiverSide, parcel: Unpacked) -> None:
         gains = self.gains
         cross, totals = side.receive(parcel, 1), side.receive(parcel, gains.candidates)
-        self._squares = receiver_squares(self._lifted, self._totals, cross, totals, gains.field)
+        squares = receiver_squares(self._lifted, self._totals, cross, totals, gains.field)
+        self._numbers = [*squares, wide(self._moved[:, 1].copy())]
 
     def choose_labels(self, side: ReceiverSide) -> Made:
         gains = self.gains
-        numbers = (*self._squares, wide(self._moved[:, 1].copy()))
         sizes = gains.stage.candidate_bits.values()
         bits = [
-            bits_of(number, size).reshape(-1) for number, size in zip(numbers, sizes, strict=True)
+            bits_of(number, size).reshape(-1)
+            for number, size in zip(self._numbers, sizes, strict=True)
         ]
         names = [*gains.stage.node_bits, *(["to beat"] if gains.first else [])]
         bits += [self._known[name].reshape(-1) for name in names]

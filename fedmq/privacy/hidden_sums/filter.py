@@ -20,8 +20,14 @@ active party chooses for a node, and the proof that the node keeps to the bounds
 *   the circuit's V^ is V or at most 2 ``weight_error`` more, in units of 2^-19; its S^ is below S
     by ``lowered`` and at most ``square_error`` more or less. V^ is shifted, and cut off, ten times;
 *   so the quotient q is at most 2^9 rho, and 2^9 rho at most q + ``slack`` (V);
-*   XGBoost's own roundings move r by less than half a unit of q: float32's of 3.2, each relative
-    to a side's gain or the node's, and those of 3.4, which are fewer.
+*   XGBoost's own roundings move r by less than half a unit of q. In 3.2 they are float32's, each
+    relative to a side's gain or the node's: of a square, of H + lambda and of their quotient, then
+    of a sum and a difference. 3.4 takes a float32 weight w = -(1 + e) G / (H + lambda), and
+    -(2 G w + (H + lambda) w²) = (1 - e²) G² / (H + lambda): of e, at most 2^-23, only the square
+    counts. float64's roundings are smaller still; one to float32, the sum's and the difference's
+    remain. Where w is too small for float32, its side is worth less than 2^-60.
+
+Nothing of this holds for gains of other rules: `GainCircuit.filters` says which.
 
 Let c* be the candidate that XGBoost names: the first of those with the largest float32 gain. Every
 candidate c that is heavy enough has q(c) <= 2^9 rho(c) <= 2^9 rho(c*) + 1 <= upper(c*), where

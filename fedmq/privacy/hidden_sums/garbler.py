@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.circuits import link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainGarbler
 from fedmq.privacy.hidden_sums.filtering import FilterGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
 from fedmq.privacy.hidden_sums.quotient import pick_schedule
-from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import Made, SenderSide, Unpacked, finished, take_bits
 from fedmq.privacy.hidden_sums.stages import GarblerStage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
@@ -37,15 +37,17 @@ __all__ = ["LevelGarbler"]
 class LevelGarbler:
     """A level of nodes; call each method once, in the order of `fedmq.privacy.hidden_sums`.
 
-    ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are those of
-    a session with the active party, ``back`` the transfers in which this party chooses. All methods
-    raise `MessageError` for malformed parcels, or transfers that were not the same in all columns.
+    ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order; ``columns`` bool (bits,
+    nodes * candidates) are `GainCircuit.of_columns` of theirs. ``tweaks`` are those of a session
+    with the active party, ``back`` the transfers in which this party chooses. All methods raise
+    `MessageError` for malformed parcels, or transfers that were not the same in all columns.
     """
 
     def __init__(
         self,
-        field: Field,
+        circuit: GainCircuit,
         shares: Shares,
+        columns: NDArray[np.bool_],
         sender: ExtensionSender,
         permutation: Permutation,
         tweaks: Tweaks,
@@ -53,8 +55,9 @@ class LevelGarbler:
         place: Place = ALONE,
     ) -> None:
         nodes, candidates, _ = shares.shape
-        self.level = HiddenLevel(field, nodes, candidates, place)
+        self.level = HiddenLevel(circuit, nodes, candidates, place)
         self._shares = shares
+        self._columns = columns
         self._side = SenderSide(sender, permutation, self.level.take(tweaks))
         self._back = back.of_level(self.level)
         self.filter: FilterGarbler | None = None
@@ -127,8 +130,11 @@ class LevelGarbler:
         level = self.level
         whole = self.whole
         parts = level.gains(slots, self._shares[whole])
-        self._gains = [GainGarbler(gains, shares) for gains, shares in parts]
+        # A circuit that asks about columns has no filter: all candidates are in one part.
+        self._gains = [GainGarbler(gains, shares, self._columns) for gains, shares in parts]
         self._side.fill(parcel, sum(part.gains.transfers for part in self._gains))
+        if not level.circuit.takes_squares:
+            return self.take_labels(parcel)
         made = [array for part in self._gains for array in part.offer_carries(self._side, parcel)]
         return self._ended(parcel, made)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
 from fedmq.privacy.hidden_sums.circuits import (
+    GainCircuit,
     link_schedule,
     match_schedule,
     owner_bits,
@@ -50,18 +51,23 @@ _TWEAKS = 1 << 44  # more than any level takes, and enough for a million levels
 class HiddenLevel:
     """A level of ``nodes`` nodes with ``candidates`` candidates each, at least one of both.
 
-    ``place`` is that of the passive party among those of the session.
+    ``circuit`` is that of a candidate's gain. ``place`` is that of the passive party among those of
+    the session.
     """
 
-    field: Field
+    circuit: GainCircuit
     nodes: int
     candidates: int
     place: Place = ALONE
 
     @property
+    def field(self) -> Field:
+        return self.circuit.field
+
+    @property
     def filters(self) -> bool:
-        """Whether candidates are so many that a filter is worth its cost."""
-        return self.candidates >= _LEAST_CANDIDATES
+        """Whether the filter holds, and candidates are so many that it is worth its cost."""
+        return self.circuit.filters and self.candidates >= _LEAST_CANDIDATES
 
     def filter(self, nodes: int) -> FilterLevel:
         """The filter over some of the nodes."""
@@ -73,7 +79,7 @@ class HiddenLevel:
         return [(self._gains(*part.shape[:2]), part) for part in parts]
 
     def _gains(self, nodes: int, candidates: int) -> Gains:
-        return Gains(self.field, nodes, candidates, self.place.is_first)
+        return Gains(self.circuit, nodes, candidates, self.place.is_first)
 
     @property
     def taken_labels(self) -> int:
@@ -165,7 +171,7 @@ def garbler_bytes(level: HiddenLevel) -> int:
 
 
 def _gain_bytes(gains: Gains) -> int:
-    numbers = 2 * gains.instances + gains.share_transfers
+    numbers = gains.carry_transfers + gains.share_transfers
     numbers += gains.total_transfers * gains.candidates
     ands = gains.stage.circuit().ands * gains.instances
     left, bits = gains.candidates, 0

@@ -12,15 +12,18 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import (
     BroadcastPiece,
+    ComparedColumns,
     Directions,
     PassiveHidesSums,
     Place,
     Query,
     SizeLimit,
 )
+from fedmq.privacy.hidden_sums.circuits import GainCircuit
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, evaluator_bytes
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares
+from fedmq.privacy.hidden_sums.sides import Unpacked
 from fedmq.privacy.hidden_sums.steps import garble_level
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     TRANSFERS,
@@ -137,15 +140,20 @@ class HiddenPassive(PassiveHidesSums):
     def forget_tree(self) -> None:
         self._source.forget_tree()
 
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place) -> int:
-        return evaluator_bytes(HiddenLevel(self._field, nodes, candidates, place))
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
+        return evaluator_bytes(HiddenLevel(self._circuit(opening), nodes, candidates, place))
+
+    def _circuit(self, opening: Values) -> GainCircuit:
+        return GainCircuit.read(self._field, Unpacked([opening]).rest())
 
     def compare(
-        self, nodes: Sequence[int], place: Place
+        self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        circuit = self._circuit(opening)
         garbler = LevelGarbler(
-            self._field,
+            circuit,
             np.stack([self._source.shares(node) for node in nodes]),
+            circuit.of_columns(columns.signs, columns.held),
             self._sender,
             self._permutation,
             self._tweaks,

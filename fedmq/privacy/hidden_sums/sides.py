@@ -91,6 +91,10 @@ class Unpacked:
         self._taken += size
         return np.frombuffer(part, dtype).reshape(shape)
 
+    def rest(self) -> NDArray[np.uint8]:
+        """All bytes that were not taken."""
+        return self._data[self._taken :]
+
     def end(self) -> None:
         """Raise `MessageError` unless all bytes are taken."""
         if self._taken < len(self._data):

@@ -48,7 +48,7 @@ class Stage:
 
     ``circuit`` makes its schedule, once in each process. ``candidate_bits``: bits of each party's
     inputs of a candidate, ``own …`` and ``other …`` in the circuit. ``node_bits``: bits of the
-    active party's inputs of a node.
+    active party's inputs of a node, and ``column_bits`` of the passive party's of a column.
     """
 
     circuit: Callable[[], Schedule]
@@ -56,10 +56,17 @@ class Stage:
     candidates: int
     candidate_bits: Mapping[str, int]
     node_bits: Mapping[str, int]
+    column_bits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def instances(self) -> int:
         return self.nodes * self.candidates
+
+    @property
+    def own_bits(self) -> Mapping[str, int]:
+        """Bits of the passive party's inputs of a candidate, by their names in the circuit."""
+        own = {f"own {name}": count for name, count in self.candidate_bits.items()}
+        return {**own, **self.column_bits}
 
     @property
     def labels(self) -> int:
@@ -95,7 +102,7 @@ class Stage:
         first = int(node[0])
         known = np.ascontiguousarray(by_node[:, first : int(node[-1]) + 1])
         return {
-            **named_labels(own, self.candidate_bits, "own "),
+            **named_labels(own, self.own_bits),
             **named_labels(other[:, batch], self.candidate_bits, "other "),
             **named_labels(known[:, node - first], self.node_bits),
         }
@@ -152,7 +159,7 @@ class EvaluatorStage:
     def batch(self, batch: slice, parcel: Sequence[Values] | NDArray[np.uint64]) -> EvaluateBatch:
         """The computation that begins to evaluate ``batch``; batches in order."""
         size = batch.stop - batch.start
-        own = np.zeros((sum(self.stage.candidate_bits.values()), size, BLOCK_WORDS), np.uint64)
+        own = np.zeros((sum(self.stage.own_bits.values()), size, BLOCK_WORDS), np.uint64)
         return EvaluateBatch(
             self.stage.circuit,
             self.stage.inputs(batch, own, self.other, self.by_node),

@@ -180,7 +180,8 @@ def evaluate_level(
 
     ``first``: the node under which parcels travel.
     """
-    yield Reply(first, pieces_of())  # both sides take tweaks in this order
+    circuit = evaluator.level.circuit
+    yield Reply(first, pieces_of(circuit.told()))  # both sides take tweaks in this order
     evaluator, made = yield from computed(LevelEvaluator.begin, evaluator)
     if evaluator.filter is not None:
         for step in (
@@ -197,8 +198,9 @@ def evaluate_level(
         parcel = yield Exchange(pieces_of(*made))
         evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel)
     for step in (LevelEvaluator.choose_squares, LevelEvaluator.choose_labels):
-        parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(step, evaluator, parcel)
+        if circuit.takes_squares:
+            parcel = yield Exchange(pieces_of(*made))
+            evaluator, made = yield from computed(step, evaluator, parcel)
     yield Reply(first, pieces_of(*made))
     found = yield from evaluated(evaluator.stages, first)
     parcel = yield Exchange()
@@ -237,21 +239,23 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     """All of a level but the active party's claim."""
     parcel = yield Exchange()
     garbler, made = yield from computed(LevelGarbler.begin, garbler, parcel)
-    parcel = yield Exchange(pieces_of(*made))
     if garbler.filter is not None:
-        for step in (LevelGarbler.offer_factors, LevelGarbler.offer_products):
-            garbler, made = yield from computed(step, garbler, parcel)
+        for step in (
+            LevelGarbler.offer_factors,
+            LevelGarbler.offer_products,
+            LevelGarbler.take_quotient_labels,
+        ):
             parcel = yield Exchange(pieces_of(*made))
-        garbler, _ = yield from computed(LevelGarbler.take_quotient_labels, garbler, parcel)
+            garbler, made = yield from computed(step, garbler, parcel)
         found = yield from garbled(garbler.stages, first)
         garbler, made = yield from computed(LevelGarbler.close_filter, garbler, (), found)
         for step in (LevelGarbler.offer_entries, LevelGarbler.begin_gains):
             parcel = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(step, garbler, parcel)
-        parcel = yield Exchange(pieces_of(*made))
-    garbler, made = yield from computed(LevelGarbler.offer_squares, garbler, parcel)
-    parcel = yield Exchange(pieces_of(*made))
-    garbler, _ = yield from computed(LevelGarbler.take_labels, garbler, parcel)
+    for step in (LevelGarbler.offer_squares, LevelGarbler.take_labels):
+        if garbler.level.circuit.takes_squares:
+            parcel = yield Exchange(pieces_of(*made))
+            garbler, made = yield from computed(step, garbler, parcel)
     found = yield from garbled(garbler.stages, first)
     garbler, made = yield from computed(LevelGarbler.close, garbler, (), found)
     place = garbler.level.place

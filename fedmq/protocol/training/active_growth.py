@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import ACTIVE_PARTY
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.splits import UNMARKED, ColumnMark, Driver
+from fedmq.boosting.splits import ColumnMark, Driver
 from fedmq.errors import ConfigError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, payload_bytes, unpack_payload
@@ -104,9 +104,11 @@ class ActiveGrowth(Part):
             interacting=interactions > 0,
         )
         self._records = RecordNumbers(following)
+        self._signed = signed
+        shown = () if terms.hides_sums else signed
         self._marks = CandidateMarks(
-            CandidateSigns(signed),
-            CandidateConstraints(interactions),
+            CandidateSigns(shown),
+            CandidateConstraints(0 if terms.hides_sums else interactions),
             CandidateCategories(acceptances.by_sets if terms.category_sets else ()),
         )
         self._answers = AnswerScorer(
@@ -126,7 +128,9 @@ class ActiveGrowth(Part):
             terms.first_order,
             terms.folds,
         )
-        self._choice = Winners(params)
+        self._columns: dict[int, ColumnMark] = {}
+        """The columns of splits as their owners told them; unmarked where sums are shown."""
+        self._choice = Winners(params, by_levels=terms.hides_sums)
         self._to_broadcast = 0
         self._level = LevelRequests(self.tree, (), 0)
         self.comparisons: Comparisons | None = None
@@ -284,6 +288,12 @@ class ActiveGrowth(Part):
         rows = self._terms.table.label if self._terms.hides_rows else self._builder.rows[body.node]
         self._level.check_directions(body, len(rows))
         self._records.check(ConsistencyCheck(peer, self.tree, body.node), body.record)
+        hides = self.comparisons is not None
+        self._columns[body.node] = told_column(
+            body,
+            signed=hides and peer in self._signed,
+            interacting=hides and bool(self._terms.params.interaction_constraints),
+        )
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
@@ -291,12 +301,12 @@ class ActiveGrowth(Part):
             left = left[self._builder.rows[node]]
         best = self._choice.best(node)
         peer, record = self._level.end_split(node)
-        column, gain = UNMARKED, best.gain
+        column, gain = self._columns.pop(node), best.gain
         if best.left is not None:
             sums = self._builder.left_totals(node, left)
             column = ConsistencyCheck(peer, self.tree, node).mark(sums, best)
         if self.comparisons is not None:
-            gain = self.comparisons.gain(peer, node, left)
+            gain = self.comparisons.gain(peer, node, left, column)
         self._split(node, self._terms.owners[peer], record, left, column, gain)
         self._go_on_when_split()
 
@@ -607,11 +617,21 @@ def decision(tree: int, node: int, best: SplitOffer) -> training.SplitDecision:
     )
 
 
-class Winners:
-    """The best offer for each scored node of a tree, and its owner."""
+def told_column(body: training.SplitOutcome, *, signed: bool, interacting: bool) -> ColumnMark:
+    """What the owner of a split told of its column. Raises `ProtocolError` if it was not asked."""
+    if (body.sign and not signed) or (body.held_by and not interacting):
+        raise ProtocolError(f"constraints on the column of node {body.node}, out of place")
+    return ColumnMark(body.sign, np.uint64(body.held_by))
 
-    def __init__(self, params: TrainParams) -> None:
-        self._driver = Driver(params)
+
+class Winners:
+    """The best offer for each scored node of a tree, and its owner.
+
+    ``by_levels``: whether gains are not known, so that no order of nodes follows from them.
+    """
+
+    def __init__(self, params: TrainParams, *, by_levels: bool = False) -> None:
+        self._driver = Driver(params, by_levels=by_levels)
         self._winners: dict[int, tuple[int, SplitOffer]] = {}
 
     def add(self, offers: Mapping[int, Mapping[int, SplitOffer]]) -> None:

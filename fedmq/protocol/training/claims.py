@@ -22,7 +22,7 @@ from fedmq.boosting.splits import ALONE, CandidateTable, ColumnMark, ColumnsInPa
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import SizeLimit, SplitOffer
+from fedmq.privacy.engine import ComparedColumns, SizeLimit, SplitOffer
 from fedmq.protocol.training.terms import KeptConstraints
 
 __all__ = [
@@ -66,6 +66,18 @@ class ColumnMarks:
             shown = self._columns.of(node, columns)
             marks["constraints"] = shown_constraints(shown, kept.count)
         return marks
+
+    def compared(self, nodes: Sequence[int], columns: NDArray[np.int32]) -> ComparedColumns:
+        """What the marks of candidates in ``nodes`` say; ``columns`` as in `shown`."""
+        held = np.stack([self._columns.of(node, columns) for node in nodes])
+        return ComparedColumns(self._constraints.signs[columns], held)
+
+    def of(self, node: int, column: int) -> ColumnMark:
+        """The mark of ``column`` if it splits ``node``."""
+        held = np.uint64(0)
+        if self._constraints.count:
+            held = self._columns.of(node, np.array([column], np.int32))[0]
+        return ColumnMark(int(self._constraints.signs[column]), held)
 
 
 # Signs under monotone constraints: one per candidate, without naming its column.
@@ -313,6 +325,11 @@ class ConsistencyCheck:
                 "the rows that go left contradict the sums", {"candidates named": len(best.left)}
             )
         return best.mark(int(named[0]))
+
+    def check_column(self, allowed: bool) -> None:
+        """Raise `Inconsistent` unless the column of a winning split may follow those above."""
+        if not allowed:
+            raise self._error("a split by a column that interaction constraints forbid", {})
 
     def check_gain(self, gain: float, best: float, least: float) -> None:
         """Raise `Inconsistent` unless a winning split gains more than ``best`` and ``least``."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.splits import SMALLEST_GAIN
+from fedmq.boosting.splits import SMALLEST_GAIN, ColumnMark
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
@@ -59,7 +59,7 @@ class Comparisons(Part):
         self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
     ) -> None:
         """Begin a level: the ``nodes`` of the tree of ``builder``."""
-        self._level = LevelComparisons(nodes, peers, builder, params)
+        self._level = LevelComparisons(nodes, peers, builder, params, self._owners)
 
     def offered(self, nodes: Sequence[int], offers: Sequence[SplitOffer]) -> None:
         """Take the active party's own best offers for ``nodes``, which peers must beat."""
@@ -84,7 +84,7 @@ class Comparisons(Part):
         self, peer: str, chain: tuple[str, ...], candidates: int, comparison: Comparison
     ) -> None:
         nodes, tree = comparison.nodes, self._level.tree
-        limit = self._engine.comparison_bytes(len(nodes), candidates, comparison.place)
+        limit = self._engine.comparison_bytes(comparison, candidates)
         self._circuits.begin(peer, tree, nodes, limit, chain if len(chain) > 1 else ())
         self._run(
             WINNERS,
@@ -119,13 +119,13 @@ class Comparisons(Part):
         offers = [SplitOffer(gain, np.empty(0, np.uint32)) for gain in gains]
         self._add_offers(nodes, self._owners[peer], offers)
 
-    def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
+    def gain(self, peer: str, node: int, left: NDArray[np.bool_], column: ColumnMark) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.
 
         Raises:
-            Inconsistent: so little that it cannot have won.
+            Inconsistent: so little that it cannot have won, or its column may not follow.
         """
-        return self._level.gain(peer, node, left)
+        return self._level.gain(peer, node, left, column)
 
 
 class LevelComparisons:
@@ -137,13 +137,19 @@ class LevelComparisons:
     """
 
     def __init__(
-        self, nodes: Sequence[int], peers: Sequence[str], builder: NodeRows, params: TrainParams
+        self,
+        nodes: Sequence[int],
+        peers: Sequence[str],
+        builder: NodeRows,
+        params: TrainParams,
+        owners: Mapping[str, int],
     ) -> None:
         self.tree = builder.gradients.tree
         self.own_gains: dict[int, float] = {}
         """The gain of the active party's own best candidate, by node."""
         self._nodes = tuple(nodes)
         self._builder = builder
+        self._owners = owners
         self._least_gain = max(float(np.nextafter(SMALLEST_GAIN, np.float32(1))), params.gamma)
         self._together = params.colsample_bylevel == params.colsample_bynode == 1
         self._candidates: dict[str, dict[int, int]] = {peer: {} for peer in peers}
@@ -175,7 +181,10 @@ class LevelComparisons:
             yield (
                 group,
                 {
-                    peer: (counted[peer], self._comparison(group, Place(number, len(chain))))
+                    peer: (
+                        counted[peer],
+                        self._comparison(peer, group, Place(number, len(chain))),
+                    )
                     for number, peer in enumerate(chain, start=1)
                 },
             )
@@ -187,20 +196,23 @@ class LevelComparisons:
         claim.check_count(max(counts), min(counts))
         return counts[0]
 
-    def _comparison(self, nodes: tuple[int, ...], place: Place) -> Comparison:
+    def _comparison(self, peer: str, nodes: tuple[int, ...], place: Place) -> Comparison:
         best = [self.own_gains[node] for node in nodes]
         totals = np.stack([self._builder.totals(node) for node in nodes])
         rows = tuple(self._builder.carrying(node) for node in nodes)
-        return Comparison(nodes, totals, np.array(best, np.float32), rows, place)
+        constraints = self._builder.constraints(nodes, self._owners[peer])
+        return Comparison(nodes, totals, np.array(best, np.float32), rows, place, constraints)
 
-    def gain(self, peer: str, node: int, left: NDArray[np.bool_]) -> float:
+    def gain(self, peer: str, node: int, left: NDArray[np.bool_], column: ColumnMark) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.
 
         Raises:
-            Inconsistent: so little that it cannot have won.
+            Inconsistent: so little that it cannot have won, or its column may not follow.
         """
-        gain, best = self._builder.gain(node, left), self.own_gains[node]
-        ConsistencyCheck(peer, self.tree, node).check_gain(gain, best, self._least_gain)
+        check = ConsistencyCheck(peer, self.tree, node)
+        check.check_column(self._builder.allows(node, self._owners[peer], column))
+        gain, best = self._builder.gain(node, left, column.sign), self.own_gains[node]
+        check.check_gain(gain, best, self._least_gain)
         return gain
 
 

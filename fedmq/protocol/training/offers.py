@@ -28,6 +28,7 @@ from fedmq.boosting.splits import (
     InteractionNode,
     InteractionPath,
     MonotoneNode,
+    NodeConstraints,
     SetScan,
     WeightBounds,
     best,
@@ -120,12 +121,16 @@ class NodeRows:
         self.bounds[below[1 - counted]] = self.bounds[node] - bounds
         return self.totals(below[0])
 
-    def gain(self, node: int, left: NDArray[np.bool_]) -> float:
-        """The gain of a split that sends the rows of ``left``, over ``rows[node]``, left."""
+    def gain(self, node: int, left: NDArray[np.bool_], sign: int = 0) -> float:
+        """The gain of a split that sends the rows of ``left``, over ``rows[node]``, left.
+
+        ``sign``: the monotone constraint on its column. -inf if it does not keep that.
+        """
         total = self.totals(node)
         of_left = self.left_totals(node, left)
         sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
-        return float(split_gains(sums[:1], sums[1:2], sums[2], self._params)[0])
+        monotone = self.monotone(node, np.array([sign], np.int8))
+        return float(split_gains(sums[:1], sums[1:2], sums[2], self._params, monotone)[0])
 
     def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
         """The monotone bounds of ``node`` for candidates of ``signs``; None without constraints."""
@@ -142,6 +147,25 @@ class NodeRows:
         """
         path = self._paths.get(node)
         return None if path is None else InteractionNode(path, owner, constraints)
+
+    def allows(self, node: int, owner: int, column: ColumnMark) -> bool:
+        """Whether a column of ``owner`` may split ``node`` by interaction constraints."""
+        path = self._paths.get(node)
+        return path is None or bool(path.allows(owner, np.array([column.constraints]))[0])
+
+    def constraints(self, nodes: Sequence[int], owner: int) -> NodeConstraints:
+        """What constraints say of ``nodes`` to the candidates of ``owner``."""
+        within = above = paths = None
+        if self._constrained:
+            bounds = [(self._weight_bounds[node], self._above(node)) for node in nodes]
+            within, above = (
+                np.array([(bound.lower, bound.upper) for bound in of_nodes], np.float32)
+                for of_nodes in zip(*bounds, strict=True)
+            )
+        if self._paths:
+            held = [self._paths[node].shared_with(owner) for node in nodes]
+            paths = np.array(held, np.uint64)
+        return NodeConstraints(within, above, paths)
 
     def split(
         self,

@@ -19,21 +19,24 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.splits import (
     ROOT,
+    UNMARKED,
     CandidateTable,
     CategorySet,
+    ColumnMark,
     children,
     depth,
     first_named,
     parent,
     sibling,
 )
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import MessageError, ProtocolError, Refused
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import (
     ALONE,
     BroadcastPiece,
+    ComparedColumns,
     Engine,
     PassiveHalf,
     PassiveHidesSums,
@@ -165,6 +168,7 @@ class PassiveGrowth(Part):
         self.terms = terms
         self._prepared = prepared
         self.engine = prepared.engine
+        self._hides_sums = isinstance(self.engine, PassiveHidesSums)
         self.splits = splits
         self.records_before = len(splits)
         self.tree = tree
@@ -306,7 +310,8 @@ class PassiveGrowth(Part):
         disclosed = {}
         if order is not None:
             candidates = self.candidates.of_node(step.node)
-            disclosed = self._marks.shown(step.node, candidates.columns[order])
+            if not self._hides_sums:
+                disclosed = self._marks.shown(step.node, candidates.columns[order])
             if candidates.categories:
                 disclosed["categories"] = disclosed_categories(candidates, order)
         for index, values in enumerate(step.pieces):
@@ -354,11 +359,13 @@ class PassiveGrowth(Part):
         candidates = self.candidates.of_node(body.node)
         winner, pieces = self._winner(body, candidates), self._split(body.node)
         first = winner if isinstance(winner, int) else int(winner.right[0])
-        self._marks.split(body.node, int(candidates.columns[first]))
+        column = int(candidates.columns[first])
+        mark = self._marks.of(body.node, column) if self._hides_sums else UNMARKED
+        self._marks.split(body.node, column)
         record = self.splits.add(candidates, winner, self.tree, body.node)
         left = went_left(self.splits.table, record, self._prepared.table.values, rows)
         showing = self.engine.show_directions(self.tree, body.node, left, pieces)
-        self._run(SHOWN, showing, partial(self._show, body.node, record))
+        self._run(SHOWN, showing, partial(self._show, body.node, record, mark=mark))
         self.rows.divide(body.node, left)
 
     def _winner(self, body: training.SplitDecision, table: CandidateTable) -> int | CategorySet:
@@ -402,9 +409,22 @@ class PassiveGrowth(Part):
         self._directions_of = self._directions_bytes = 0
         return pieces
 
-    def _show(self, node: int, record: int, shown: NDArray[np.bool_]) -> None:
+    def compared(self, nodes: Sequence[int]) -> ComparedColumns:
+        """What constraints say of the columns of candidates in ``nodes``, the same in all."""
+        order = self.order(nodes[0])
+        assert order is not None, "a comparison of nodes that were not answered"
+        return self._marks.compared(nodes, self.candidates.of_node(nodes[0]).columns[order])
+
+    def _show(
+        self, node: int, record: int, shown: NDArray[np.bool_], mark: ColumnMark = UNMARKED
+    ) -> None:
         outcome = training.SplitOutcome(
-            tree=self.tree, node=node, record=record, left=Bitmap.of(shown)
+            tree=self.tree,
+            node=node,
+            record=record,
+            left=Bitmap.of(shown),
+            sign=mark.sign,
+            held_by=int(mark.constraints),
         )
         self._send(self.terms.active, outcome)
 
@@ -447,12 +467,16 @@ class PassiveComparisons(Part):
         candidates = self._candidates(nodes)
         if not isinstance(engine, PassiveHidesSums):
             raise ProtocolError("a comparison of nodes whose sums are shown")
-        place = self._place(body.chain)
-        limit = engine.comparison_bytes(len(nodes), candidates, place)
+        place, opening = self._place(body.chain), unpack_payload(body.payload)
+        try:
+            limit = engine.comparison_bytes(len(nodes), candidates, place, opening)
+        except MessageError as error:
+            raise ProtocolError(f"circuits of node {body.node}: {error}") from error
         self._circuits.begin(peer, body.tree, nodes, limit)
         follow = partial(self._follow, body.chain, body.node)
         then = partial(self._with_winners, nodes)
-        self._run(WINNERS, engine.compare(nodes, place), then, follow)
+        plan = engine.compare(nodes, place, opening, self._growth.compared(nodes))
+        self._run(WINNERS, plan, then, follow)
 
     def _candidates(self, nodes: Sequence[int]) -> int:
         """The number of candidates of each of the compared ``nodes``.

@@ -262,7 +262,7 @@ class ColumnConstraints:
         """The interaction constraints of the own columns, as bits: uint64 (columns,)."""
         if params.max_cat_to_onehot is not None:
             _check_categories(party, table, self.signs, self.interactions)
-        if self.signs.any() and not engine.shows_exact_sums:
+        if self.signs.any() and not engine.keeps_constraints:
             raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
 
     def hold(self, signed: Sequence[str]) -> bool:
@@ -418,7 +418,7 @@ def kept_constraints(
             _check_categories(party, table, signs, interactions)
     except ConfigError as error:
         raise Refused(str(error)) from None
-    if (signs.any() or terms.together) and not engine.shows_exact_sums:
+    if (signs.any() or terms.together) and not engine.keeps_constraints:
         kind = "a monotone constraint" if signs.any() else "interaction constraints"
         raise Refused(f"{party} has columns under {kind}, which engine {engine.name!r} cannot keep")
     return KeptConstraints(signs, interactions, len(terms.together))

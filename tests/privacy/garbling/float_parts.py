@@ -12,20 +12,14 @@ from functools import cache
 
 import numpy as np
 
-from fedmq.privacy.garbling.circuit import (
-    Circuit,
-    Float,
-    float_bits,
-    float_difference,
-    float_from_integer,
-    float_quotient,
-    float_sum,
-)
+from fedmq.privacy.garbling.circuit import Circuit, Format, Real, real_bits
 from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
 from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_of, wide
 
 BIAS = 150
 """With which the smallest subnormal number has the exponent 1."""
+
+FORM = Format(8, BIAS)
 
 HIGHEST = 2**23
 
@@ -54,29 +48,39 @@ def operands(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
     return left, right
 
 
+def float_bits(numbers: np.ndarray, bias: int) -> np.ndarray:
+    """The bits of `Real.word` of numbers that are not negative: bool (32, n)."""
+    return real_bits(numbers, Format(8, bias), signed=False)
+
+
+def real(c: Circuit, name: str) -> Real:
+    return Real.of_input(c, FORM, c.input(name, 32), signed=False)
+
+
 @cache
 def sums() -> Schedule:
     c = Circuit()
-    left, right = (Float.of(c.input(name, 32)) for name in ("left", "right"))
-    c.output("sum", float_sum(c, left, right).word)
-    difference, positive = float_difference(c, left, right)
+    left, right = (real(c, name) for name in ("left", "right"))
+    c.output("sum", (left + right).word)
+    difference = left.above(right)
     c.output("difference", difference.word)
-    c.output("ordered", [positive])
+    c.output("ordered", [c.inverse(difference.sign)])
     return Schedule.of(c)
 
 
 @cache
 def quotients() -> Schedule:
     c = Circuit()
-    left, right = (Float.of(c.input(name, 32)) for name in ("left", "right"))
-    c.output("quotient", float_quotient(c, left, right, BIAS).word)
+    left, right = (real(c, name) for name in ("left", "right"))
+    c.output("quotient", left.over(right).word)
     return Schedule.of(c)
 
 
 @cache
 def conversions(bits: int) -> Schedule:
     c = Circuit()
-    c.output("float", float_from_integer(c, c.input("integer", bits), 1).word)
+    number = Real.of_whole(c, Format(8, 1), c.input("integer", bits), once=True)
+    c.output("float", number.single().word)
     return Schedule.of(c)
 
 

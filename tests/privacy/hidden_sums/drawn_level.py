@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.boosting.splits import best, is_worthwhile, split_gains
+from fedmq.boosting.splits import (
+    ALONE,
+    ANY_PATH,
+    UNBOUNDED,
+    UNCONSTRAINED,
+    InteractionPath,
+    MonotoneNode,
+    NodeConstraints,
+    WeightBounds,
+    best,
+    is_worthwhile,
+    node_weights,
+    split_gains,
+)
+from fedmq.privacy.engine import ComparedColumns
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.oblivious_transfer.correlated import Wide, subtract
 
 LOGISTIC = "logistic"
 SQUARED = "squared error"
+
+LARGEST = np.finfo(np.float32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +46,8 @@ class DrawnLevel:
     params: TrainParams
     field: Field
     pairs: tuple[np.ndarray, ...]
+    constraints: NodeConstraints = UNCONSTRAINED
+    columns: ComparedColumns | None = None
 
     @classmethod
     def of(
@@ -39,6 +58,8 @@ class DrawnLevel:
         rows: int = 4000,
         objective: str = LOGISTIC,
         gradient_bits: int | None = None,
+        constrained: bool = False,
+        interactions: int = 0,
         **params: float | str,
     ) -> DrawnLevel:
         """Rows fall into nodes; a candidate takes the first rows of one of a few orders."""
@@ -65,15 +86,78 @@ class DrawnLevel:
                 picked = random.integers(0, len(running), stop - start)
                 left[node, start:stop] = running[picked]
         field = Field(scale.value_bits + max(rows - 1, 1).bit_length() + 2)
-        arithmetic = {"xgboost_arithmetic": OLDEST, **params}
-        return cls(left, totals, scale, TrainParams(**arithmetic), field, tuple(of_nodes))
+        given = TrainParams(
+            **{"xgboost_arithmetic": OLDEST, **params},
+            interaction_constraints=[[0]] * interactions,
+        )
+        drawn = cls(left, totals, scale, given, field, tuple(of_nodes))
+        return drawn._with_constraints(random, constrained, interactions)
+
+    def _with_constraints(
+        self, random: np.random.Generator, constrained: bool, interactions: int
+    ) -> DrawnLevel:
+        """Bounds of nodes near their weights, signs of columns, and paths of few constraints."""
+        if not constrained and not interactions:
+            return self
+        nodes, candidates = self.left.shape[:2]
+        within = above = paths = None
+        signs, held = np.zeros(candidates, np.int8), np.zeros((nodes, candidates), np.uint64)
+        if constrained:
+            weights = node_weights(self.scale.to_float(self.totals), self.params, UNBOUNDED)
+            size = np.abs(weights)[:, np.newaxis] + np.float32(0.1)
+            near = np.sort(weights[:, np.newaxis] + size * random.normal(size=(nodes, 4)), axis=1)
+            near = near.astype(np.float32)
+            near[random.random(near.shape[0]) < 0.3] = [-LARGEST, -LARGEST, LARGEST, LARGEST]
+            above, within = near[:, [0, 3]], near[:, [1, 2]]
+            signs = random.integers(-1, 2, candidates).astype(np.int8)
+        if interactions:
+            bits = np.uint64(1) << np.arange(interactions, dtype=np.uint64)
+            drawn = [random.random((*held.shape, interactions)) < 0.4 for _ in range(2)]
+            held = (drawn[0] * bits).sum(axis=-1, dtype=np.uint64)
+            held[random.random(held.shape) < 0.1] |= ALONE
+            paths = (drawn[1][:, 0] * bits).sum(axis=-1, dtype=np.uint64)
+            paths[random.random(nodes) < 0.2] = ALONE
+            paths[random.random(nodes) < 0.2] = ANY_PATH
+        constraints = NodeConstraints(within, above, paths)
+        return replace(self, constraints=constraints, columns=ComparedColumns(signs, held))
+
+    @property
+    def circuit(self) -> GainCircuit:
+        """That of a candidate's gain."""
+        return circuit_of(self.params, self.scale, self.field, self.constraints)
+
+    def inputs(self, to_beat: np.ndarray) -> NodeInputs:
+        """The active party's, if its own best candidates gain ``to_beat``."""
+        return NodeInputs.of(
+            self.totals, to_beat, self.scale, self.params, self.circuit, self.constraints
+        )
+
+    @property
+    def column_bits(self) -> np.ndarray:
+        """The passive party's inputs beside its shares."""
+        held = np.zeros(self.left.shape[:2], np.uint64)
+        columns = self.columns or ComparedColumns(held[0].astype(np.int8), held)
+        return self.circuit.of_columns(columns.signs, columns.held)
 
     @property
     def gains(self) -> np.ndarray:
         """XGBoost's: float32 (nodes, candidates)."""
         right = self.totals[:, np.newaxis] - self.left
-        sums = (self.scale.to_float(part) for part in (self.left, right, self.totals))
-        return split_gains(*sums, self.params)
+        sums = [self.scale.to_float(part) for part in (self.left, right, self.totals)]
+        constraints, columns = self.constraints, self.columns
+        if columns is None:
+            return split_gains(*sums, self.params)
+        gains = np.empty(self.left.shape[:2], np.float32)
+        for node, of_node in enumerate(zip(*sums, strict=True)):
+            monotone = None
+            if constraints.within is not None and constraints.above is not None:
+                bounds = (constraints.within[node], constraints.above[node])
+                monotone = MonotoneNode(columns.signs, *(WeightBounds(*pair) for pair in bounds))
+            gains[node] = split_gains(*of_node, self.params, monotone)
+            if constraints.paths is not None:
+                allowed = InteractionPath(constraints.paths[node]).allows(1, columns.held[node])
+                gains[node] = np.where(allowed, gains[node], -np.inf)
+        return gains
 
     @property
     def gain_shift(self) -> int:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fedmq.privacy.engine import Place
-from fedmq.privacy.hidden_sums.circuits import NodeInputs, taken_bits
+from fedmq.privacy.hidden_sums.circuits import taken_bits
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers
@@ -72,7 +72,7 @@ def halves(
     evaluators, garblers = [], []
     for place, level in zip(chain, levels, strict=True):
         own, other = level.shares(random)
-        inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
+        inputs = level.inputs(to_beat)
         factors = factors_of(level, to_beat)
         receiver, sender = extension_of(place.number)
         receiver = receivers.get(place.number, receiver)
@@ -80,7 +80,7 @@ def halves(
         public, back = (Permutation(name + b"%d" % place.number) for name in (b"public", b"back"))
         evaluators.append(
             LevelEvaluator(
-                level.field,
+                level.circuit,
                 own,
                 inputs,
                 factors,
@@ -92,7 +92,10 @@ def halves(
             )
         )
         chooses = BackTransfers(back_receiver, back, Tweaks())
-        garblers.append(LevelGarbler(level.field, other, sender, public, Tweaks(), chooses, place))
+        columns = level.column_bits
+        garblers.append(
+            LevelGarbler(level.circuit, other, columns, sender, public, Tweaks(), chooses, place)
+        )
     return evaluators, garblers
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmq.privacy.hidden_sums.circuits import NodeInputs
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -64,11 +63,11 @@ class LevelPair:
     ) -> tuple[LevelEvaluator, LevelGarbler]:
         """``factors``: None for those that fit."""
         own, other = drawn_shares(level, seed)
-        inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
+        inputs = level.inputs(to_beat)
         if factors is None:
             factors = factors_of(level, to_beat)
         evaluator = LevelEvaluator(
-            level.field,
+            level.circuit,
             own,
             inputs,
             factors,
@@ -78,7 +77,13 @@ class LevelPair:
             self.back[0],
         )
         garbler = LevelGarbler(
-            level.field, other, self.sender, PERMUTATION, self.tweaks[1], self.back[1]
+            level.circuit,
+            other,
+            level.column_bits,
+            self.sender,
+            PERMUTATION,
+            self.tweaks[1],
+            self.back[1],
         )
         return evaluator, garbler
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as some
 from fedmq.boosting.splits import SMALLEST_GAIN, is_worthwhile
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
-from fedmq.privacy.garbling.circuit import float_bits
 from fedmq.privacy.garbling.schedule import in_the_clear
-from fedmq.privacy.hidden_sums.circuits import GAIN_BIAS, link_schedule
+from fedmq.privacy.hidden_sums.circuits import gain_bits, link_schedule
 from tests.how_often import examples
 from tests.privacy.hidden_sums.drawn_level import DrawnLevel
 from tests.privacy.hidden_sums.level_chain import ToldChain, divided, halves, linked, run
@@ -113,8 +112,7 @@ def test_what_is_handed_on_is_half_of_what_is_shared() -> None:
             assert abs(share.mean() - 0.5) < 0.06
         best = np.max([part.gains.max(axis=1) for part in levels[:number]], axis=0)
         best = np.maximum(best, np.maximum(to_beat, SMALLEST_GAIN)).astype(np.float64)
-        gains = np.ldexp(best, level.gain_shift)
-        np.testing.assert_array_equal((own ^ handed)[:32], float_bits(gains, GAIN_BIAS))
+        np.testing.assert_array_equal((own ^ handed)[:32], gain_bits(best, level.gain_shift))
 
 
 def test_a_party_that_does_not_win_is_told_nothing_but_that() -> None:
@@ -144,8 +142,8 @@ def test_a_link_alone_says_only_whether_it_won() -> None:
     found = in_the_clear(
         link_schedule(ALONE, 3),
         {
-            "gain": float_bits(np.array([1.0, 2.0, 3.0]), GAIN_BIAS),
-            "to beat": float_bits(np.array([2.0, 2.0, 2.0]), GAIN_BIAS),
+            "gain": gain_bits(np.array([1.0, 2.0, 3.0])),
+            "to beat": gain_bits(np.array([2.0, 2.0, 2.0])),
             "index": np.ones((3, 3), np.bool_),
         },
     )

@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.privacy.hidden_sums.circuits import gain_schedule
+from fedmq.boosting.gain import GainRule
+from fedmq.privacy.hidden_sums.circuits import GainCircuit
 from fedmq.privacy.hidden_sums.shares import Field
-from tests.privacy.hidden_sums.gains import KINDS, different_gains
+from tests.how_often import seldom, seldom_several
+from tests.privacy.hidden_sums.gains import ARITHMETICS, KINDS, RULES, different_gains
+
+EVERY = [(kind, arithmetic) for kind in KINDS | RULES for arithmetic in ARITHMETICS]
+
+OFTEN = [*((kind, "3.2") for kind in KINDS), ("logistic", "3.4"), ("all at once", "3.4")]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda name: name.replace(" ", "-"))
-def test_no_bit_of_a_gain_differs(kind: str) -> None:
-    different, positive = different_gains(5, 20, 1000, **KINDS[kind])
+@pytest.mark.parametrize(
+    "case", [*OFTEN, *seldom(*(case for case in EVERY if case not in OFTEN))], ids=", ".join
+)
+def test_no_bit_of_a_gain_differs(case: tuple[str, str]) -> None:
+    kind, arithmetic = case
+    chosen = {**KINDS, **RULES}[kind]
+    nodes = 20 if arithmetic == "3.2" else 8
+    different, positive = different_gains(5, nodes, 1000, xgboost_arithmetic=arithmetic, **chosen)
     assert different == 0
-    assert positive > 1000
+    assert positive > 50 * nodes
 
 
-def test_how_many_ands_a_gain_takes() -> None:
-    assert gain_schedule(Field(57)).ands == 4823
+@pytest.mark.parametrize(
+    ("rule", "ands"),
+    [
+        (GainRule("3.2"), 4819),
+        *seldom_several(
+            (GainRule("3.2", shrinks=True), 13_382),
+            (GainRule("3.2", limits=True), 17_255),
+            (GainRule("3.4"), 21_882),
+            (GainRule("3.4", shrinks=True), 28_664),
+            (GainRule("3.4", bounds=True), 22_266),
+        ),
+    ],
+    ids=str,
+)
+def test_how_many_ands_a_gain_takes(rule: GainRule, ands: int) -> None:
+    assert GainCircuit(Field(57), rule).schedule().ands == ands

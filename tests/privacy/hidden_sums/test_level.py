@@ -50,10 +50,16 @@ def test_the_winner_of_any_number_of_candidates(candidates: int) -> None:
     [
         {"reg_lambda": 0.0, "min_child_weight": 0.0},
         *seldom(
-            {"min_child_weight": 5.0, "gamma": 1.5}, {"objective": SQUARED}, {"gradient_bits": 4}
+            {"xgboost_arithmetic": "3.4"},
+            {"reg_alpha": 0.5, "constrained": True, "interactions": 2},
+            {"min_child_weight": 5.0, "gamma": 1.5},
+            {"objective": SQUARED},
+            {"gradient_bits": 4},
+            {"xgboost_arithmetic": "3.4", "max_delta_step": 0.3},
+            {"reg_lambda": 1e-20, "min_child_weight": 0.1},
         ),
     ],
-    ids=["no lambda", "heavy children", "squared error", "rounded gradients"],
+    ids=str,
 )
 def test_the_winner_by_any_rules(kind: dict[str, float]) -> None:
     level = drawn(5, 40, 3, **kind)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmq.boosting.gain import GainRule
 from fedmq.boosting.gradients import FixedPoint
-from fedmq.boosting.params import TrainParams
-from fedmq.errors import DataError
-from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import NodeConstraints
+from fedmq.errors import DataError, MessageError
+from fedmq.privacy.garbling.circuit import real_bits
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.shares import Field
 
 FIELD = Field(57)
@@ -20,7 +23,9 @@ def inputs(
 ) -> NodeInputs:
     totals = np.array([total], np.int64)
     gains = np.array([best], np.float32)
-    return NodeInputs.of(totals, gains, scale, TrainParams(**params), FIELD)
+    given = TrainParams(**{"xgboost_arithmetic": OLDEST, **params})
+    circuit = circuit_of(given, scale, FIELD, NodeConstraints())
+    return NodeInputs.of(totals, gains, scale, given, circuit)
 
 
 def number(node: NodeInputs, name: str) -> int:
@@ -47,9 +52,31 @@ def test_gradients_whose_gains_float32_lacks_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reg_lambda", [1e-20, 1e9], ids=["fine", "large"])
-def test_a_lambda_that_is_no_number_of_hessians_is_refused(reg_lambda: float) -> None:
-    with pytest.raises(DataError, match=r"reg_lambda = .* is no number of 56 bits"):
-        inputs(reg_lambda=reg_lambda)
+def test_a_lambda_that_is_no_number_of_hessians_enters_as_a_float(reg_lambda: float) -> None:
+    bits = inputs(reg_lambda=reg_lambda).bits["lambda"]
+    scaled = np.ldexp(np.float32([reg_lambda]).astype(np.float64), SCALE.h_bits)
+    form = GainCircuit(FIELD, whole=False).form
+    np.testing.assert_array_equal(bits, real_bits(scaled, form, signed=False))
+
+
+def test_a_rule_is_read_as_it_was_told() -> None:
+    for rule in (GainRule("3.2"), GainRule("3.4", shrinks=True), GainRule("3.2", bounds=True)):
+        for whole, interactions in ((True, 0), (False, 3), (True, 63)):
+            circuit = GainCircuit(FIELD, rule, whole, interactions)
+            assert GainCircuit.read(FIELD, circuit.told()) == circuit
+    assert GainCircuit(FIELD).told().size == 0
+
+
+@pytest.mark.parametrize("told", [b"3.3", b"alpha 3.4", b"3.4 3.4", b"interactions=64", b"\xff"])
+def test_a_rule_that_nobody_knows_is_refused(told: bytes) -> None:
+    with pytest.raises(MessageError, match="rules that this party does not know"):
+        GainCircuit.read(FIELD, np.frombuffer(told, np.uint8))
+
+
+def test_a_party_keeps_its_own_monotone_constraint() -> None:
+    signs, held = np.array([0, 1], np.int8), np.zeros((1, 2), np.uint64)
+    with pytest.raises(MessageError, match="keep no monotone constraint of this party"):
+        GainCircuit(FIELD).of_columns(signs, held)
 
 
 def test_a_side_has_some_weight_and_no_more_than_there_can_be() -> None:
