@@ -29,6 +29,9 @@ from fedmq.privacy.registry import engine_named
 
 __all__ = ["card_of", "markdown_of", "worth_of"]
 
+_FEWEST = 10
+"""People of whom a card shows a figure."""
+
 _NAMES_COLUMNS = {"monotone_constraints", "interaction_constraints"}
 """Parameters that may name columns: a card is for every party to read."""
 
@@ -44,12 +47,15 @@ def card_of(
     """The card of the model of ``share``: with no column's name, value or threshold.
 
     ``record`` describes the training, ``report`` the quality on held-out rows; ``worth``: the
-    metric without each party; ``drift``: the monitoring of scores.
+    metric without each party; ``drift``: the monitoring of scores. All parties know who was held
+    out, so figures of fewer than ten people stay away.
     """
     params = share.params.model_dump(mode="json", exclude=_NAMES_COLUMNS, exclude_none=True)
     gains: dict[str, float] = defaultdict(float, dict.fromkeys(share.parties, 0.0))
     for (party, _), gain in owned_importance(share, "total_gain").items():
         gains[party] += gain
+    few = record is not None and 0 < record.held_out < _FEWEST
+    evaluation = None if report is None else _evaluation(report)
     return ModelCard(
         model=share.model_id,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -61,8 +67,8 @@ def card_of(
         departures=share.departures,
         withheld=dict(share.withheld),
         training=None if record is None else _training(record),
-        metrics={name: _finite(value) for name, value in share.metrics.items()},
-        evaluation=None if report is None else _evaluation(report),
+        metrics={} if few else {name: _finite(of) for name, of in share.metrics.items()},
+        evaluation=evaluation,
         total_gain=dict(gains),
         splits={
             party: int(sum(np.sum(tree.owner == owner) for tree in share.used_trees))
@@ -110,15 +116,46 @@ def _training(record: TrainingRecord) -> CardTraining:
     )
 
 
-def _evaluation(report: Report) -> CardEvaluation:
+def _evaluation(report: Report) -> CardEvaluation | None:
     calibration = next((found for found in report.tables if found.name == "Calibration"), None)
     rows = () if calibration is None else calibration.rows
+    evaluated = report.facts.get("rows evaluated", "")
+    people = sum(int(held.partition(" of ")[0].replace(",", "")) for held in _parts(evaluated))
+    if 0 < people < _FEWEST:
+        return None
     return CardEvaluation(
-        rows=report.facts.get("rows evaluated", ""),
+        rows=evaluated,
         made=report.made,
         metrics={name: _figure(figure) for name, figure in report.metrics.items()},
-        calibration=tuple((float(mean), float(rate), float(count)) for mean, rate, count in rows),  # type: ignore[arg-type]  # its cells are numbers
+        calibration=_joined(
+            [(float(mean), float(rate), float(count)) for mean, rate, count in rows]  # type: ignore[arg-type]  # its cells are numbers
+        ),
     )
+
+
+def _parts(evaluated: str) -> list[str]:
+    return [held for held in evaluated.split(", ") if held]
+
+
+def _joined(tenths: Iterable[tuple[float, float, float]]) -> tuple[tuple[float, float, float], ...]:
+    """Calibration by mean score, share of ones and rows; neighbours join until each has enough."""
+    joined: list[tuple[float, float, float]] = []
+    for mean, rate, rows in tenths:
+        if joined and joined[-1][2] < _FEWEST:
+            joined[-1] = _together(joined[-1], (mean, rate, rows))
+        else:
+            joined.append((mean, rate, rows))
+    if len(joined) > 1 and joined[-1][2] < _FEWEST:
+        joined[-2:] = [_together(*joined[-2:])]
+    return tuple(joined)
+
+
+def _together(
+    one: tuple[float, float, float], other: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    rows = one[2] + other[2]
+    mean, rate = ((one[part] * one[2] + other[part] * other[2]) / rows for part in (0, 1))
+    return mean, rate, rows
 
 
 def _figure(figure: Figure) -> CardFigure:

@@ -18,6 +18,7 @@ from fedmq.evaluation.report import Cell, ReportTable
 __all__ = ["GroupCounts", "group_table", "table_of_sums"]
 
 
+_OTHER = "other"
 _HEADERS = (
     "group",
     "rows",
@@ -53,11 +54,16 @@ def group_table(
 ) -> ReportTable:
     """Each group of at least ``smallest`` rows; smaller groups join as "other".
 
+    While "other" is smaller, the next larger group joins: it would show a few people's labels.
     People who score below ``threshold`` are selected: label 1 is the undesired outcome.
     """
     names, group_of = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
     counts = np.bincount(group_of)
-    kinds = np.where(counts[group_of] < smallest, "other", names[group_of])
+    joins, together = names == _OTHER, int(counts[names == _OTHER].sum())
+    for place in np.argsort(counts, kind="stable").tolist():
+        if not joins[place] and (counts[place] < smallest or 0 < together < smallest):
+            joins[place], together = True, together + int(counts[place])
+    kinds = np.where(joins[group_of], _OTHER, names[group_of])
     selected = score < threshold
     rates = {name: float(selected[kinds == name].mean()) for name in np.unique(kinds).tolist()}
     highest = max(rates.values())

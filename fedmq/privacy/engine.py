@@ -525,6 +525,12 @@ class Engine(ABC):
                 "those with the largest gradients, so a party that sees them learns which; "
                 "leave goss off"
             )
+        if params.goss and params.booster == "dart":
+            raise ConfigError(
+                "goss with dart: trees that are left out make the gradients those of the beginning "
+                "again, so the rows that every tree sends are the people with the rarer label; "
+                "leave goss off"
+            )
         if params.vector_outputs > 1 and not self.traits.takes_vectors:
             raise ConfigError(
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "

@@ -96,6 +96,13 @@ def test_the_largest_gradients_would_show_by_what_parallel_trees_have_in_common(
         engine_named(engine, {}, "job").check(params)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_labels_would_show_by_what_trees_that_begin_again_have_in_common(engine: str) -> None:
+    params = TrainParams(goss=True, booster="dart", rate_drop=0.5)
+    with pytest.raises(ConfigError, match=r"goss with dart: .* people with the rarer label"):
+        engine_named(engine, {}, "job").check(params)
+
+
 def test_rates_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="more than all rows"):
         TrainParams(goss=True, top_rate=0.8, other_rate=0.3)

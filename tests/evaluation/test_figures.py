@@ -115,9 +115,9 @@ def test_regression_has_errors_and_quantiles() -> None:
 
 
 def test_groups_are_compared_with_the_one_selected_most() -> None:
-    label = np.array([0, 0, 1, 1, 0, 0, 1, 1, 0.0])
-    score = np.array([0.1, 0.2, 0.9, 0.3, 0.1, 0.9, 0.9, 0.8, 0.1])
-    groups = ["a"] * 4 + ["b"] * 4 + ["rare"]
+    label = np.array([0, 0, 1, 1, 0, 0, 1, 1, 0, 0.0])
+    score = np.array([0.1, 0.2, 0.9, 0.3, 0.1, 0.9, 0.9, 0.8, 0.1, 0.1])
+    groups = ["a"] * 4 + ["b"] * 4 + ["rare", "rarer"]
     table = group_table(label, score, groups, "town", 0.5, 2)
     rows = {row[0]: row[1:] for row in table.rows}
     assert set(rows) == {"a", "b", "other"}

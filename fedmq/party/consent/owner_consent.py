@@ -340,7 +340,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             "an earlier version of fedmq took down this request, without all of its terms: "
             "approve it alone, without --alike"
         )
-    bounds = _MOST | _LEAST | _SAME | _AMONG
+    bounds = {**_MOST, **_LEAST, **_SAME, **_AMONG}
     named = {key: terms[term] for key, term in bounds.items() if terms[term] is not None}
     return StandingConsent.model_validate(
         {

@@ -86,7 +86,7 @@ class RequestedTerms:
             "measured_in": PAGE,
         }
         digest = terms_digest(opening)
-        if options := details["engine_options"]:
+        if options := engine.announced(public):
             # They travel among the keys, which may be others in the next attempt.
             named = f"{digest} {sorted(options.items())}".encode()
             digest = hashlib.blake2b(named, digest_size=16).hexdigest()
