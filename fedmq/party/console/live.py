@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from starlette.responses import Response, StreamingResponse
@@ -28,6 +29,8 @@ _SECONDS = 1.0
 _SILENT_ROUNDS = 15
 """Rounds without news after which a line keeps the connection alive."""
 _MOST_STREAMS = 32
+_MOST_OF_ONE = 12
+"""Streams of one sign-in: it leaves places to others."""
 
 
 class Live:
@@ -39,20 +42,24 @@ class Live:
         self._now: Parts = {}
         self._round = asyncio.Event()
         self._tasks = BackgroundTasks()
-        self._looking = 0
+        self._open: Counter[str] = Counter()
+        """Streams by sign-in."""
         self._looks = False
         self._closed = False
 
     @property
     def looking(self) -> int:
         """The number of open streams."""
-        return self._looking
+        return self._open.total()
 
     def response(self, sign_in: SignIn) -> Response:
         """A stream for one browser, until the sign-in ends; Overloaded if there are too many."""
-        if self._looking >= _MOST_STREAMS:
-            raise Overloaded(f"{self._looking} pages are open already; close some")
+        if self._is_full(sign_in):
+            raise Overloaded(f"{self.looking} pages are open already; close some")
         return StreamingResponse(self._events(sign_in), media_type="text/event-stream")
+
+    def _is_full(self, sign_in: SignIn) -> bool:
+        return self.looking >= _MOST_STREAMS or self._open[sign_in.id] >= _MOST_OF_ONE
 
     async def close(self) -> None:
         """End all streams."""
@@ -61,9 +68,11 @@ class Live:
         await self._tasks.close()
 
     async def _events(self, sign_in: SignIn) -> AsyncIterator[str]:
+        if self._is_full(sign_in):  # others have begun since this one was answered
+            return
         sent: dict[str, str] = {}
         silent = 0
-        self._looking += 1
+        self._open[sign_in.id] += 1
         try:
             if not self._looks:
                 self._looks = True
@@ -80,11 +89,12 @@ class Live:
                     del sent[name]
                 await self._round.wait()
         finally:
-            self._looking -= 1
+            self._open[sign_in.id] -= 1
+            self._open += Counter()  # drops sign-ins without streams
 
     async def _look(self) -> None:
         """Make the parts anew each second while a browser looks."""
-        while self._looking and not self._closed:
+        while self.looking and not self._closed:
             try:
                 self._now = await self._parts()
             except Exception:  # a stale page is better than none
