@@ -39,6 +39,8 @@ class Federation(DaemonsInMemory):
                 "household": np.minimum(np.arange(2 * PEOPLE), 500) // 250,
                 "weight": (np.arange(2 * PEOPLE) != 7).astype(int),
             }
+        if party == "telco":
+            columns["town"] = np.arange(2 * PEOPLE) % 3
         columns |= {f"x{column}": random.normal(size=2 * PEOPLE) for column in range(2)}
         rows = zip(*columns.values(), strict=True)
         text = [",".join(map(str, row)) for row in rows][people]
@@ -72,10 +74,12 @@ class Federation(DaemonsInMemory):
 @pytest.fixture
 async def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Federation]:
     engines = ("plain", "lattice")
+    telco = tmp_path / "telco" / "party.toml"
     ignored = 'label = "label"\nignore = ["churned", "household", "weight"]\n'
     federation = Federation(tmp_path, monkeypatch, AS_INIT_WRITES, engines=engines)
     path = tmp_path / "bank" / "party.toml"
     path.write_text(path.read_text().replace('label = "label"\n', ignored))
+    telco.write_text(telco.read_text().replace('id = "id"\n', 'id = "id"\nignore = ["town"]\n'))
     async with federation:
         yield federation
 
@@ -147,6 +151,31 @@ async def test_a_combination_of_four_trainings_is_refused(federation: Federation
     await hold(federation, b | d)
     with pytest.raises(DaemonError, match=r"by about 1 from a combination of .*;.*; session"):
         await federation.asked("m3")
+
+
+async def test_a_question_about_groups_is_compared_with_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AS_INIT_WRITES + 'groups = ["town"]\nallow_weak_keys = true\n'
+    federation = Federation(tmp_path, monkeypatch, settings)
+    path = tmp_path / "telco" / "party.toml"
+    path.write_text(path.read_text().replace('id = "id"\n', 'id = "id"\nignore = ["town"]\n'))
+    ids = [f"p{person:04}" for person in range(PEOPLE)]
+
+    async def ask(people: list[str]) -> Any:
+        figures = {name: [0] * len(people) for name in ("ones", "selected", "score")}
+        asked = {"model": "first", "party": "telco", "column": "town", "ids": people}
+        return await federation.ask("bank", "group_sums", **asked, **figures)
+
+    async with federation:
+        await federation.asked("first")
+        with pytest.raises(DaemonError, match="these people differ by about 1 from those of sess"):
+            await ask(ids[1:])
+        answer = await ask(ids[:300])
+        assert sum(group["people"] for group in answer) == 300
+        await federation.hold_people(slice(299))
+        with pytest.raises(DaemonError, match="the people who learn differ by about 1 from"):
+            await federation.asked("second")
 
 
 def test_four_questions_about_groups_leave_nobody_alone(tmp_path: Path) -> None:
@@ -241,9 +270,9 @@ async def test_ordinary_work_is_unhindered(federation: Federation) -> None:
     await federation.asked("five-folds", nfold=5)
     await federation.asked("all-people")
     await federation.asked("continued", continue_from="all-people")
-    await federation.asked("stopped", evaluation=0.2, early_stopping_rounds=2, num_boost_round=9)
-    await federation.asked("drawn", subsample=0.8, num_boost_round=12)
-    await federation.asked("drawn-by-gradients", goss=True, num_boost_round=6)
+    await federation.asked("stopped", evaluation=0.2, early_stopping_rounds=2, num_boost_round=5)
+    await federation.asked("drawn", subsample=0.8, num_boost_round=5)
+    await federation.asked("drawn-by-gradients", goss=True, num_boost_round=4)
     await federation.asked("hidden-rows", "lattice", evaluation=0.2)
     ids = [f"p{person:04}" for person in range(60)]
     assert len((await federation.ask("bank", "predict", model="first", ids=ids))["scores"]) == 60

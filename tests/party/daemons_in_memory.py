@@ -130,7 +130,7 @@ class DaemonsInMemory:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def ask(self, party: str, do: str, **request: Any) -> Any:
+    async def ask(self, party: str, do: str, /, **request: Any) -> Any:
         """What the daemon of ``party`` answers to its owner."""
         state = self.folder / party / "state"
         *_, last = [event async for event in send_request(state, {"do": do, **request})]

@@ -17,6 +17,7 @@ from fedmq.party.data.id_column import comparable
 from fedmq.party.data.table import read_text_column
 from fedmq.party.store.answered_people import (
     SECRET_BYTES,
+    EarlierPeople,
     GroupQuestion,
     GroupQuestions,
     combination,
@@ -24,7 +25,7 @@ from fedmq.party.store.answered_people import (
 )
 from fedmq.privacy.homomorphic.group_sums import add_by_group
 from fedmq.privacy.homomorphic.paillier import PublicKey
-from fedmq.protocol.session_records import hashed_ids
+from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
 
 __all__ = ["AddGroups", "check_new", "joined_groups"]
 
@@ -40,7 +41,8 @@ _LONGEST_NAME = 200  # characters of a group's name; the rest is left out
 class AddGroups:
     """Add ``ciphertexts`` (people, bytes) of ``ids`` by the groups of ``column``, at ``party``.
 
-    ``session`` names the question; ``questions`` stores it before the answer.
+    ``session`` names the question; ``questions`` stores it before the answer. ``earlier``: the
+    people of trainings, with whom these are compared; None if they are not.
     """
 
     label: ClassVar[str] = "AddGroups"
@@ -55,9 +57,12 @@ class AddGroups:
     smallest: int
     most_per_day: int
     shows_names: bool
+    earlier: EarlierPeople | None = None
 
-    def run(self) -> tuple[tuple[str, ...], NDArray[np.uint32], NDArray[np.uint8]]:
-        """By group: its name, how many people it has, and their sum as of the wire.
+    def run(
+        self,
+    ) -> tuple[tuple[str, ...], NDArray[np.uint32], NDArray[np.uint8], PeopleAnswered]:
+        """By group: its name, how many people it has, and their sum as of the wire; and all people.
 
         Raises:
             Refused: an id is repeated or unknown, people are too few, or too like those of an
@@ -90,11 +95,15 @@ class AddGroups:
         if len(names) > _MOST_GROUPS:
             raise Refused(f"{self.party} shows {_MOST_GROUPS} groups at most, not {len(names):,}")
         sums = add_by_group(self.public, self.ciphertexts, group_of)
+        people = hashed_ids(ids)
+        answered = PeopleAnswered(self.party, "question", people)
+        if self.earlier is not None:
+            self.earlier.check(answered)
         with self.questions.alone(self.column):
-            self._keep(hashed_ids(ids), by_id, names)
+            self._keep(people, by_id, names)
         shown = names if self.shows_names else tuple(f"group {n + 1}" for n in range(len(names)))
         counts = np.bincount(group_of).astype(np.uint32)
-        return tuple(name[:_LONGEST_NAME] for name in shown), counts, sums
+        return tuple(name[:_LONGEST_NAME] for name in shown), counts, sums, answered
 
     def _keep(
         self, people: NDArray[np.uint64], by_id: Mapping[str, str], names: Sequence[str]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,8 +44,13 @@ from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
-from fedmq.party.store.answered_people import GroupQuestions
+from fedmq.party.store.answered_people import (
+    AnsweredPeopleStore,
+    EarlierPeople,
+    GroupQuestions,
+)
 from fedmq.party.store.documents import check_unserved, delete_model, keep_column_names
+from fedmq.party.store.journal import PeopleJournal
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import decrypt_group_sums, encrypt_people, make_group_key
 from fedmq.privacy.homomorphic.paillier import PublicKey, check_public
@@ -221,7 +226,16 @@ class ModelRequestService(Service):
         question = QUESTIONS[type(body)]
         machine = PassiveModelRequest(header.sender, await self._decided(header, question, body))
         running = self.context.sessions.open(
-            header.session, header.attempt, "model request", body.model, machine
+            header.session,
+            header.attempt,
+            "model request",
+            body.model,
+            machine,
+            journal=PeopleJournal(
+                self.context.session_store.database,
+                header.session,
+                self.context.config.policy.smallest_difference,
+            ),
         )
         if question.end_recorded:
             self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
@@ -238,7 +252,7 @@ class ModelRequestService(Service):
             await context.consent.question(
                 header, question.policy, question.does.format_map(terms), terms, agreed
             )
-            return await asyncio.to_thread(question.answer, context, header, body)
+            return await question.answer(context, header, body)
         except Refused as error:
             return error
         except FedmqError as error:  # it may quote this party's files
@@ -246,7 +260,18 @@ class ModelRequestService(Service):
             return Refused(f"{context.party} could not carry the request out; its log says why")
 
 
-# The answers of the passive party; each function runs in a thread, after the policy has agreed.
+# The answers of the passive party, after the policy has agreed.
+
+
+def _in_thread(
+    act: Callable[[PartyContext, Header, Any], Answer],
+) -> Callable[[PartyContext, Header, Any], Awaitable[Answer]]:
+    """``act``, which waits for the disk, off the event loop."""
+
+    async def answer(context: PartyContext, header: Header, asked: Any) -> Answer:
+        return await asyncio.to_thread(act, context, header, asked)
+
+    return answer
 
 
 def _sign(context: PartyContext, _: Header, asked: ModelCardOffer) -> ModelCardSigned:
@@ -272,8 +297,18 @@ def _name_columns(context: PartyContext, _: Header, asked: ModelColumns) -> Mode
     return ModelColumnNames(columns=record_columns(disclosed))
 
 
-def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:
+async def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:
     """The addition, for when all ids and ciphertexts have arrived."""
+    smallest, earlier = context.config.policy.smallest_difference, None
+    if smallest:
+        store = AnsweredPeopleStore(context.session_store.database)
+        earlier = await store.earlier(asked.people, smallest)
+    return await asyncio.to_thread(_addition, context, header, asked, earlier)
+
+
+def _addition(
+    context: PartyContext, header: Header, asked: ModelGroups, earlier: EarlierPeople | None
+) -> GroupPieces:
     policy = context.config.policy
     _require_share(context, asked.model)
     smallest_key = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
@@ -292,6 +327,7 @@ def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> Gr
             policy.smallest_group,
             policy.most_group_questions_per_day,
             policy.group_names == "shared",
+            earlier,
         )
 
     return GroupPieces(asked.people, addition)
@@ -307,7 +343,7 @@ class Question:
     """The action that the party refuses without it; names in braces are fields of the question."""
     agreed: Mapping[str, str]
     """The audit log's entry for a yes: its names, and the fields that they show."""
-    answer: Callable[[PartyContext, Header, Any], Answer]
+    answer: Callable[[PartyContext, Header, Any], Awaitable[Answer]]
     """Act on the question. Raises Refused; text of other errors stays in this party's log."""
     end_recorded: bool = False
     """Whether the audit log also records how the session ended."""
@@ -319,19 +355,19 @@ QUESTIONS: Mapping[type[ModelQuestion], Question] = {
         does="sign cards by itself: pass the file on to its owner, who signs it with: "
         "fedmq models card --sign",
         agreed={"card": "model"},
-        answer=_sign,
+        answer=_in_thread(_sign),
     ),
     ModelDelete: Question(
         policy="delete_models",
         does="delete its share when others ask; its owner does with: fedmq models delete",
         agreed={"deleted": "model"},
-        answer=_delete,
+        answer=_in_thread(_delete),
     ),
     ModelColumns: Question(
         policy="column_names",
         does="share the names of its columns",
         agreed={"column_names": "model"},
-        answer=_name_columns,
+        answer=_in_thread(_name_columns),
     ),
     ModelGroups: Question(
         policy="groups",

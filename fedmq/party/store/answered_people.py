@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "SECRET_BYTES",
     "AnsweredPeopleStore",
     "Combination",
+    "EarlierPeople",
     "GroupQuestion",
     "GroupQuestions",
     "combination",
@@ -79,7 +81,7 @@ def people_in(sketch: NDArray[np.float64]) -> float:
     squared length (Alon, Matias and Szegedy, STOC 1996), less four standard deviations.
     """
     halves = np.abs(sketch).reshape(_HALVES, _NUMBERS).sum(axis=1)
-    spread = 4 * np.sqrt(2 / (_HALVES * _NUMBERS))
+    spread = 4 * math.sqrt(2 / (_HALVES * _NUMBERS))
     return max(float(halves.max()), float(sketch @ sketch) / _HALVES * (1 - spread))
 
 
@@ -158,11 +160,78 @@ _COMBINED = 500
 """Sets of which combinations are compared, the latest ones; pairs are compared with all."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answered:
+    """People about whom was answered before, in a ``part`` of ``session``."""
+
+    session: str
+    part: str
+    combines: int
+    sketch: NDArray[np.int32]
+
+    @property
+    def place(self) -> str:
+        """Where, for people to read."""
+        return f"session {self.session}" + f", {self.part}" * self.part.startswith("tree")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlierPeople:
+    """The people with whom others are compared: ``near`` in pairs, ``combined`` in combinations.
+
+    ``smallest``: by so many they differ, or by nobody.
+    """
+
+    secret: bytes
+    near: Sequence[_Answered]
+    combined: Sequence[_Answered]
+    smallest: int
+
+    def check(self, answered: PeopleAnswered) -> NDArray[np.int32] | None:
+        """The sketch of the people of ``answered``; None if the same were answered about before.
+
+        Raises:
+            Refused: they differ from earlier ones by few, or a combination leaves so few.
+        """
+        sketch = sketch_of(answered.people, self.secret)
+        differ = [people_in((sketch - other.sketch).astype(np.float64)) for other in self.near]
+        pairs = list(zip(differ, self.near, strict=True))
+        if any(not people and other.combines >= answered.combines for people, other in pairs):
+            return None
+        for people, other in pairs:
+            if 0 < people < _MISSED * self.smallest:
+                raise self._refused(answered, f"by about {people:.0f} from", [other])
+        earlier = np.array([other.sketch for other in self.combined], np.int32)
+        singled = combination(sketch, earlier.reshape(-1, len(sketch)), self.smallest)
+        if singled is not None:
+            others = [self.combined[number] for number in singled.earlier]
+            differ_by = f"by about {singled.people} from a combination of"
+            raise self._refused(answered, differ_by, others)
+        return sketch
+
+    def _refused(
+        self, answered: PeopleAnswered, differ: str, others: Sequence[_Answered]
+    ) -> Refused:
+        named = "; ".join(other.place for other in others[:5])
+        more = f" and {len(others) - 5} more" * (len(others) > 5)
+        own = {"rows": "the people who learn", "question": "these people"}
+        which = own.get(answered.part, f"those of {answered.part}")
+        return Refused(
+            f"{answered.party} answers about people who differ by {self.smallest} or nobody from "
+            f"those of earlier answers (smallest_difference): {which} differ {differ} those of "
+            f"{named}{more}"
+        )
+
+
 class AnsweredPeopleStore:
     """The people of all trainings, in a :class:`Database`; none are ever forgotten."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def earlier(self, people: int, smallest: int) -> EarlierPeople:
+        """With whom so many ``people`` are compared, who differ by ``smallest`` or by nobody."""
+        return await self._database.read(lambda found: _earlier(found, people, smallest))
 
     async def keep(self, session: str, answered: PeopleAnswered, smallest: int) -> None:
         """Keep the people of a ``session`` before anything is answered about them.
@@ -171,57 +240,36 @@ class AnsweredPeopleStore:
             Refused: they differ from those of an earlier answer by fewer than ``smallest`` people,
                 and not by nobody, or can be combined with several such that so few are left.
         """
-        await self._database.write(lambda found: _keep(found, session, answered, smallest))
+
+        def write(connection: sqlite3.Connection) -> None:
+            size = len(answered.people)
+            sketch = _earlier(connection, size, smallest).check(answered)
+            if sketch is not None:
+                data = sketch.astype("<i2").tobytes()
+                connection.execute(
+                    "INSERT INTO answered_people VALUES (?, ?, ?, ?, ?)",
+                    (session, answered.part, size, answered.combines, data),
+                )
+
+        await self._database.write(write)
 
 
-def _keep(
-    connection: sqlite3.Connection, session: str, answered: PeopleAnswered, smallest: int
-) -> None:
+def _earlier(connection: sqlite3.Connection, people: int, smallest: int) -> EarlierPeople:
+    def found(rest: str, *values: int) -> list[_Answered]:
+        query = f"SELECT session, part, combines, sketch FROM answered_people {rest}"
+        return [
+            _Answered(session, part, combines, np.frombuffer(data, "<i2").astype(np.int32))
+            for session, part, combines, data in connection.execute(query, values)
+        ]
+
     (secret,) = connection.execute("SELECT secret FROM people_secret").fetchone()
-    sketch, size = sketch_of(answered.people, secret), len(answered.people)
-    pairs = (
-        "SELECT session, part, combines, sketch FROM answered_people "
-        "WHERE people > ? AND people < ? ORDER BY rowid"
-    )
-    near = connection.execute(pairs, (size - smallest, size + smallest)).fetchall()
-    differ = [people_in((sketch - _unpacked(row[3])).astype(np.float64)) for row in near]
-    if any(not people and row[2] for people, row in zip(differ, near, strict=True)):
-        return
-    for people, (other, part, _, __) in zip(differ, near, strict=True):
-        if 0 < people < _MISSED * smallest:
-            raise _refused(answered, smallest, f"by about {people:.0f} from", [(other, part)])
-    combined = connection.execute(
-        "SELECT session, part, sketch FROM answered_people WHERE combines "
-        "ORDER BY rowid DESC LIMIT ?",
-        (_COMBINED,),
-    ).fetchall()
-    earlier = np.array([_unpacked(row[2]) for row in combined], np.int32)
-    singled = combination(sketch, earlier.reshape(-1, len(sketch)), smallest)
-    if singled is not None:
-        places = [combined[number][:2] for number in singled.earlier]
-        raise _refused(
-            answered, smallest, f"by about {singled.people} from a combination of", places
-        )
-    connection.execute(
-        "INSERT OR REPLACE INTO answered_people VALUES (?, ?, ?, ?, ?)",
-        (session, answered.part, size, answered.combines, sketch.astype("<i2").tobytes()),
-    )
-
-
-def _unpacked(data: bytes) -> NDArray[np.int32]:
-    return np.frombuffer(data, "<i2").astype(np.int32)
-
-
-def _refused(
-    answered: PeopleAnswered, smallest: int, differ: str, places: Sequence[tuple[str, str]]
-) -> Refused:
-    named = [f"session {session}" + f", {part}" * (part != "rows") for session, part in places[:5]]
-    more = f" and {len(places) - 5} more" * (len(places) > 5)
-    which = "the people who learn" if answered.part == "rows" else f"those of {answered.part}"
-    return Refused(
-        f"{answered.party} answers about people who differ by {smallest} or nobody from those of "
-        f"earlier answers (smallest_difference): {which} differ {differ} those of "
-        f"{'; '.join(named)}{more}"
+    return EarlierPeople(
+        secret,
+        found(
+            "WHERE people > ? AND people < ? ORDER BY rowid", people - smallest, people + smallest
+        ),
+        found("WHERE combines ORDER BY rowid DESC LIMIT ?", _COMBINED),
+        smallest,
     )
 
 

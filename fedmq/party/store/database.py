@@ -109,8 +109,7 @@ MIGRATIONS: Sequence[str] = (
         part TEXT NOT NULL,
         people INTEGER NOT NULL,
         combines INTEGER NOT NULL,
-        sketch BLOB NOT NULL,
-        PRIMARY KEY (session, part)
+        sketch BLOB NOT NULL
     ) STRICT;
     CREATE INDEX answered_people_by_number ON answered_people (people);
     """,

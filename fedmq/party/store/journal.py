@@ -58,6 +58,7 @@ __all__ = [
     "Lifecycle",
     "NullJournal",
     "OpenedSessions",
+    "PeopleJournal",
     "RequestState",
     "Row",
     "SessionStore",
@@ -106,6 +107,19 @@ class NullJournal:
 
 NULL_JOURNAL: Journal = NullJournal()
 """Keeps nothing: for sessions whose owner repeats the request after a crash."""
+
+
+class PeopleJournal(NullJournal):
+    """Keeps the people whom ``session`` is about, and nothing else, as `StoreJournal` does."""
+
+    def __init__(self, database: Database, session: str, smallest_difference: int) -> None:
+        self._people = AnsweredPeopleStore(database)
+        self._session = session
+        self._smallest_difference = smallest_difference
+
+    async def write(self, record: Record) -> None:
+        if isinstance(record, PeopleAnswered) and self._smallest_difference:
+            await self._people.keep(self._session, record, self._smallest_difference)
 
 
 class StoreJournal:

@@ -17,7 +17,7 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.model_request import ANSWERS, ModelGroupPiece, ModelGroupSums, ModelQuestion
 from fedmq.privacy.plan import single
-from fedmq.protocol.events import ComputationFailed, Finish
+from fedmq.protocol.events import ComputationFailed, Finish, Save
 from fedmq.protocol.machine import REFUSES, Machine, on_message
 from fedmq.protocol.model_request.states import (
     KNOWS,
@@ -25,13 +25,17 @@ from fedmq.protocol.model_request.states import (
     SUMS,
     PassiveModelRequestState,
 )
+from fedmq.protocol.session_records import PeopleAnswered
 
 __all__ = ["GroupPieces", "MakeAddition", "PassiveModelRequest"]
 
 _MOST_BYTES = 2**27  # of 100,000 people under a key of 5,000 bits
 
 MakeAddition = Callable[[tuple[str, ...], NDArray[np.uint8]], Computation]
-"""Of ids and their ciphertexts (ids, bytes): the computation of ModelGroupSums' three fields."""
+"""Of ids and their ciphertexts (ids, bytes): the computation of ModelGroupSums' three fields.
+
+Its fourth result are the people whom these sums are about, who are kept before the answer leaves.
+"""
 
 
 class GroupPieces:
@@ -91,9 +95,10 @@ class PassiveModelRequest(Machine):
             self._run(SUMS, single(addition), self._reply_sums)
 
     def _reply_sums(
-        self, sums: tuple[Sequence[str], NDArray[np.uint32], NDArray[np.uint8]]
+        self, sums: tuple[Sequence[str], NDArray[np.uint32], NDArray[np.uint8], PeopleAnswered]
     ) -> None:
-        names, counts, ciphertexts = sums
+        names, counts, ciphertexts, people = sums
+        self._emit(Save(people))
         self._reply(
             ModelGroupSums(
                 groups=tuple(names), counts=Array.of(counts), ciphertexts=Array.of(ciphertexts)

@@ -45,7 +45,7 @@ def ask(tmp_path: Path, key: PrivateKey) -> Ask:
         shows: bool = True,
     ) -> tuple[tuple[str, ...], list[int], list[int]]:
         modulus = key.public.modulus
-        names, counts, sums = AddGroups(
+        names, counts, sums, people = AddGroups(
             "telco",
             data,
             "gender",
@@ -58,6 +58,7 @@ def ask(tmp_path: Path, key: PrivateKey) -> Ask:
             most,
             shows,
         ).run()
+        np.testing.assert_array_equal(people.people, hashed_ids(ids))
         decrypted = decrypting(key).decrypt(from_wire(sums, modulus))
         return names, counts.tolist(), [int(s % key.public.n) % 64 for s in decrypted]
 

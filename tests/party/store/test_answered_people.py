@@ -156,6 +156,18 @@ async def test_what_trees_draw_is_compared_in_pairs_alone(database: Database) ->
         await store.keep("four", answered(people(1000, 1601), "tree 2", combines=False), SMALLEST)
 
 
+async def test_a_tree_that_grows_again_on_others_drops_nobody(database: Database) -> None:
+    store = AnsweredPeopleStore(database)
+    for _ in range(2):
+        for asked in (people(0, 300), people(1000, 1300)):
+            await store.keep("one", answered(asked, "tree 0", combines=False), SMALLEST)
+    query = "SELECT count(*) FROM answered_people"
+    assert await database.read(lambda found: found.execute(query).fetchone()) == (2,)
+    for asked in (people(1, 300), people(1001, 1300)):
+        with pytest.raises(Refused, match="session one, tree 0"):
+            await store.keep("two", answered(asked), SMALLEST)
+
+
 async def test_they_are_kept_when_the_daemon_stops(tmp_path: Path) -> None:
     for session in ("one", "two"):
         database = Database(tmp_path / "fedmq.sqlite")

@@ -19,6 +19,7 @@ from fedmq.privacy.homomorphic.group_sums import add_by_group, decrypt_group_sum
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
+from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
 from tests.protocol.inspection import Bits, Numbers, Texts, leaks
 from tests.simulator import Link, Simulation
 
@@ -38,7 +39,8 @@ class Added:
 
     def run(self) -> Any:
         sums = add_by_group(self.key.public, self.ciphertexts, GROUP_OF)
-        return ("f", "m"), np.bincount(GROUP_OF).astype(np.uint32), sums
+        counts = np.bincount(GROUP_OF).astype(np.uint32)
+        return ("f", "m"), counts, sums, PeopleAnswered("telco", "question", hashed_ids(IDS))
 
 
 @dataclass(frozen=True)
