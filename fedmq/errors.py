@@ -14,6 +14,7 @@ figures has its parent's::
     │   └── Oversized                         a message is larger than a transport carries
     ├── SessionError                 6        a session ended without a result
     │   ├── Refused                      403  a party declined to take part
+    │   │   ├── OldState                      its saved trees are older than a crash can leave them
     │   │   └── AnswerRefused            503  a party does not answer a question about a score
     │   │       ├── RateLimited               it was asked more than its owner allows
     │   │       └── RowsUnavailable           its rows cannot be read now
@@ -54,6 +55,7 @@ __all__ = [
     "LinkError",
     "MessageError",
     "OfferRefused",
+    "OldState",
     "Overloaded",
     "Oversized",
     "PeerAway",
@@ -132,6 +134,10 @@ class Refused(SessionError):
     """A party declined to take part; the message names it and gives its reason."""
 
     http_status = 403
+
+
+class OldState(Refused):
+    """A party's saved trees are older than a crash can leave them; the message names it."""
 
 
 class AnswerRefused(Refused):

@@ -141,7 +141,7 @@ class CrashSimulation:
     def play(self) -> None:
         """Run until nothing is left to happen."""
         for when, who, away in self.faults.crashes:
-            self._at(when, lambda who=who, away=away: self._crash(who, away))
+            self.at(when, lambda who=who, away=away: self._crash(who, away))
         self._attempt(self.active, 1)
         for _ in range(_MOST_EVENTS):
             if not self._queue:
@@ -159,7 +159,7 @@ class CrashSimulation:
         party.life += 1
         party.session = None
         party.away_until = self.now + away
-        self._at(party.away_until, lambda: self._come_back(name))
+        self.at(party.away_until, lambda: self._come_back(name))
 
     def _come_back(self, name: str) -> None:
         party = self.parties[name]
@@ -176,7 +176,7 @@ class CrashSimulation:
         party = self.parties[name]
         if party.life == life and not party.disk.ended and not party.disk.error:
             self._outside(name, self.active, party.disk.attempt, SessionUnknown())
-            self._at(self.now + _REMIND_SECONDS, lambda: self._remind(name, life))
+            self.at(self.now + _REMIND_SECONDS, lambda: self._remind(name, life))
 
     def _attempt(self, name: str, attempt: int) -> None:
         party = self.parties[name]
@@ -202,7 +202,7 @@ class CrashSimulation:
             if party.life == life:
                 change(party.disk)
 
-        self._at(party.written, write)
+        self.at(party.written, write)
 
     def _ended(self, disk: _Disk, result: Any) -> None:
         disk.result, disk.ended, self.ended = result, True, self.now
@@ -212,7 +212,7 @@ class CrashSimulation:
     def _arrive(self, name: str, data: bytes) -> None:
         party = self.parties[name]
         if self.now < party.away_until:
-            self._at(party.away_until + 0.001, lambda: self._arrive(name, data))
+            self.at(party.away_until + 0.001, lambda: self._arrive(name, data))
             return
         envelope = decode(data)
         header, body = envelope.header, envelope.body
@@ -268,7 +268,7 @@ class CrashSimulation:
                     if party.life == life and self._timers.get((name, timer)) == number:
                         self._feed(name, TimerFired(timer))
 
-                self._at(self.now + seconds, fire)
+                self.at(self.now + seconds, fire)
             case CancelTimer(timer):
                 self._timers.pop((name, timer), None)
             case RequestConsent():
@@ -296,7 +296,7 @@ class CrashSimulation:
                 self._attempt(name, attempt)
 
         # As the daemon does, which waits a little, and for its own store to be written.
-        self._at(max(self.now + 0.05, party.written + 0.001), again)
+        self.at(max(self.now + 0.05, party.written + 0.001), again)
 
     def _later(self, name: str, seconds: float, event: Any) -> None:
         party, life = self.parties[name], self.parties[name].life
@@ -305,7 +305,7 @@ class CrashSimulation:
             if party.life == life:
                 self._feed(name, event)
 
-        self._at(self.now + seconds, happen)
+        self.at(self.now + seconds, happen)
 
     # What it says
 
@@ -321,7 +321,7 @@ class CrashSimulation:
                 self._send(envelope.header.recipient, data)
 
         if party.written > self.now:
-            self._at(party.written + 1e-6, leave)
+            self.at(party.written + 1e-6, leave)
         else:
             leave()
 
@@ -343,9 +343,10 @@ class CrashSimulation:
         for _ in range(1 + (self._random.random() < self.faults.repeat)):
             if self._random.random() >= self.faults.drop:
                 delay = 0.001 + self._random.random() * self.faults.delay
-                self._at(self.now + delay, lambda: self._arrive(recipient, data))
+                self.at(self.now + delay, lambda: self._arrive(recipient, data))
 
-    def _at(self, when: float, happen: Callable[[], None]) -> None:
+    def at(self, when: float, happen: Callable[[], None]) -> None:
+        """Let something happen at that time."""
         self._number += 1
         heapq.heappush(self._queue, (when, self._number, happen))
 

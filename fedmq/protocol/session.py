@@ -24,7 +24,7 @@ from itertools import islice
 
 import numpy as np
 
-from fedmq.errors import FedmqError, MessageError, ProtocolError
+from fedmq.errors import FedmqError, MessageError, OldState, ProtocolError
 from fedmq.messages.body import MOST_RANGES, Abort, Acknowledge, Body, Probe, SessionUnknown
 from fedmq.messages.codec import pack, read_body
 from fedmq.messages.envelope import Envelope, Header
@@ -753,6 +753,8 @@ class Session:
             return self.machine.handle(Cancelled(story, disclosed))
         if isinstance(error, ProtocolError):
             raise error
+        if isinstance(error, OldState):  # everybody may know whose it is
+            return self.machine.handle(Cancelled(str(error)))
         ticket = event.ticket if isinstance(event, PlanReturned) else 0
         return self.machine.handle(ComputationFailed(ticket, error))
 

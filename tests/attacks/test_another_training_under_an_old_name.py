@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.model.tree import LookupTable
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import OldState, Refused
 from fedmq.messages.array import pack_payload
 from fedmq.messages.envelope import Header
 from fedmq.party.store.database import Database
@@ -83,6 +83,8 @@ async def test_no_tree_of_a_finished_session_grows_again(federation: DaemonsInMe
     state, reason = await went_on(federation, trees=2)
     assert state == "failed"
     assert "tree 2 grows again, though all parties have saved 3 trees" in reason
+    assert "the state of bank is old" in reason
+    assert "broke the protocol" not in reason
 
 
 def trees(count: int) -> tuple[PassiveTree, ...]:
@@ -91,17 +93,13 @@ def trees(count: int) -> tuple[PassiveTree, ...]:
 
 def test_a_crash_costs_one_tree_and_no_more_are_grown_again() -> None:
     saved = trees(4)
-    assert kept_before(4, saved, finished=True) == saved
-    assert kept_before(3, saved, finished=False) == saved[:3]
-    with pytest.raises(
-        ProtocolError, match="tree 2 grows again, though all parties have saved 4 trees"
-    ):
-        kept_before(2, saved, finished=False)
-    with pytest.raises(
-        ProtocolError, match="tree 3 grows again, though all parties have saved 4 trees"
-    ):
-        kept_before(3, saved, finished=True)
-    assert kept_before(0, (), finished=False) == ()
+    assert kept_before(4, saved, finished=True, active="bank") == saved
+    assert kept_before(3, saved, finished=False, active="bank") == saved[:3]
+    with pytest.raises(OldState, match="tree 2 grows again, though all parties have saved 4 trees"):
+        kept_before(2, saved, finished=False, active="bank")
+    with pytest.raises(OldState, match="tree 3 grows again, though all parties have saved 4 trees"):
+        kept_before(3, saved, finished=True, active="bank")
+    assert kept_before(0, (), finished=False, active="bank") == ()
 
 
 def test_terms_are_the_same_under_another_key() -> None:

@@ -119,6 +119,30 @@ VARIANTS: list[dict[str, object]] = [
 ]
 
 
+@pytest.mark.parametrize("old", PARTIES)
+def test_the_party_whose_state_is_old_is_named_to_everybody(old: str) -> None:
+    """As after its state folder was put back from a backup in the middle of a training."""
+    settings: dict[str, object] = {"num_boost_round": TREES, "max_depth": 3, "max_bin": 8}
+    calm = trained(0, Faults(), Plain())
+    away = 0.9 * calm.ended
+    simulation = CrashSimulation(
+        builds(TrainParams(**settings), Plain()), Faults(crashes=((away, old, 5.0),)), 0
+    )
+    put_back: list[tuple[int, int]] = []
+
+    def put_state_back() -> None:
+        disk = simulation.parties[old].disk
+        put_back.append((len(disk.rows), len(simulation.parties["bank"].disk.rows)))
+        disk.rows = disk.rows[:1]
+
+    simulation.at(away + 2.0, put_state_back)
+    simulation.play()
+    assert put_back[0][0] >= 3
+    for party in simulation.parties.values():
+        assert f"the state of {old} is old" in party.disk.error
+        assert "broke the protocol" not in party.disk.error
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @some_seeds(75, block=15)
 def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.continued import continued_passive, places_digest
 from fedmq.boosting.model.share import PassiveShare, Withheld
 from fedmq.computation import Computation
-from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
+from fedmq.errors import FedmqError, OldState, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Abort, Body, SessionRefuse
@@ -62,6 +62,7 @@ from fedmq.protocol.training.states import (
     PassiveTrainingState,
 )
 from fedmq.protocol.training.terms import (
+    REGROWN,
     PassiveTable,
     bin_table,
     category_places,
@@ -86,9 +87,6 @@ FindShare = Callable[[str], Computation]
 
 
 State = PassiveTrainingState
-
-_REGROWN = 1
-"""The most trees that two parties are apart: no crash needs more trees to grow again."""
 
 
 class EarlierDirections(Part):
@@ -403,7 +401,7 @@ class PassiveTraining(Machine):
         """Keep the saved trees of earlier attempts before ``tree``."""
         if self._saved is None:
             return
-        kept = kept_before(tree, self._saved, finished=self._finished)
+        kept = kept_before(tree, self._saved, finished=self._finished, active=self.active)
         self._splits = OwnSplits(all_records(self.table.features, kept), all_places(kept))
         self._next_tree = kept[-1].number + 1 if kept else 0
         self._saved = None
@@ -464,16 +462,18 @@ def check_sums_bytes(
 
 
 def kept_before(
-    tree: int, saved: Sequence[PassiveTree], *, finished: bool
+    tree: int, saved: Sequence[PassiveTree], *, finished: bool, active: str
 ) -> tuple[PassiveTree, ...]:
     """The trees of ``saved`` before ``tree``, from which the session continues.
 
     ``finished``: an earlier attempt has finished at this party, so all parties have all trees.
-    Raises ProtocolError if more trees would grow again than a crash can cost.
+    Raises OldState if more trees would grow again than a crash can cost.
     """
     kept = tuple(earlier for earlier in saved if earlier.number < tree)
-    if len(saved) - len(kept) > (0 if finished else _REGROWN):
-        raise ProtocolError(
-            f"tree {tree} grows again, though all parties have saved {saved[-1].number + 1} trees"
+    if len(saved) - len(kept) > (0 if finished else REGROWN):
+        raise OldState(
+            f"tree {tree} grows again, though all parties have saved {saved[-1].number + 1} trees: "
+            f"the state of {active} is old, as if put back from a backup, or that of a party that "
+            "it did not name"
         )
     return kept

@@ -27,7 +27,15 @@ from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import computation
-from fedmq.errors import ConfigError, DataError, Inconsistent, MessageError, ProtocolError, Refused
+from fedmq.errors import (
+    ConfigError,
+    DataError,
+    Inconsistent,
+    MessageError,
+    OldState,
+    ProtocolError,
+    Refused,
+)
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import MOST_ROWS, SessionAccept, TrainingOpen
@@ -526,6 +534,10 @@ class TrainingTerms:
         )
 
 
+REGROWN = 1
+"""The most trees that two parties are apart: no crash needs more trees to grow again."""
+
+
 class Acceptances:
     """The acceptances of ``peers``, with the pieces of their engines' setup."""
 
@@ -601,6 +613,27 @@ class Acceptances:
         It grew the first ``alone`` of them by itself.
         """
         return min([own, *(max(body.trees, alone) for body in self.of.values())])
+
+    def check_no_state_is_old(self, active: str, own: int, alone: int) -> None:
+        """OldState if a party holds fewer trees than any crash can leave it, as an old backup does.
+
+        The ``active`` party holds ``own`` trees, of which it grew the first ``alone`` by itself.
+        """
+        held = {active: own} | {peer: body.trees for peer, body in self.of.items()}
+        newest = max(held, key=held.__getitem__)
+        needless = dict.fromkeys(self.of, alone)  # trees that a peer need not have
+        old = [
+            party
+            for party, trees in held.items()
+            if held[newest] - max(trees, needless.get(party, 0)) > REGROWN
+        ]
+        if old:
+            stories = (f"{party} has {held[party]} saved trees" for party in old)
+            raise OldState(
+                f"{' and '.join(stories)} where {newest} has {held[newest]}, which no crash "
+                f"explains: the state of {' and '.join(old)} is old, as if put back from a backup; "
+                "train anew"
+            )
 
     @property
     def signed(self) -> tuple[str, ...]:
