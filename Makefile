@@ -126,7 +126,7 @@ bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, 
 	$(data)
 	@$(BIN)/python -m benchmarks.merged_cells "$(DATA)" --page docs/measured/merged-cells.md
 
-bench-disclosed-columns: $(VENV)/bench.stamp ## what sums and directions tell of another party's columns, by engine
+bench-disclosed-columns: $(VENV)/bench.stamp ## what the directions of splits tell of another party's columns
 	@$(BIN)/python -m benchmarks.disclosed_columns --page docs/measured/disclosed-columns.md
 
 bench-reading: $(VENV)/bench.stamp postgresql ## how long a million rows take to read, and ids to look up

@@ -1,12 +1,12 @@
-"""How much is disclosed to the active party of another party's columns, by sums and by directions?
+"""How much do the directions of splits tell the active party of another party's columns?
 
 ::
 
     python -m benchmarks.disclosed_columns [--page FILE]
 
-The same trees under each engine, or nearly: rounded gradients and merged cells change them. What
-sums tell is what the audit's attack *bins from sums* reads; where no sum is shown it finds nothing
-to begin with. Directions are those of rows in nodes that the other party has won.
+The same trees under each engine, or nearly: rounded gradients and merged cells change them.
+Directions are those of rows in nodes that the other party has won. What shown sums tell stands on
+the page of leaks (`benchmarks.papers`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.merged_cells import MADE_UP_ROWS, audited, made_up
+from benchmarks.merged_cells import MADE_UP_ROWS, made_up
 from benchmarks.page import write_page
-from fedmq import TrainParams
+from fedmq import TrainParams, simulate
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Tree
 from fedmq.boosting.params import OLDEST
 from fedmq.boosting.xgboost_comparison.pooled_tree import walk_pooled
@@ -34,12 +34,11 @@ CASES: dict[str, dict[str, Any]] = {
     '`lattice`, `sums = "hidden"`': {"engine": "lattice", "engine_options": {"sums": "hidden"}},
 }
 HEAD = (
-    "What is disclosed to an honest active party of another party's four columns in "
-    f"{TREES} trees of depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows. *Placed* and "
-    "*candidate bits* are as in [Merged cells](merged-cells.md), read from sums. *Directions*: of "
-    "how many splits of the other party a row's side is disclosed, in all trees together. What "
-    "sums tell is more: [exact sums show the columns]"
-    "(../privacy/attacks.md#exact-sums-solved-together)."
+    "What the directions of splits disclose to an honest active party of another party's four "
+    f"columns in {TREES} trees of depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows: of how "
+    "many splits of the other party a row's side is disclosed, in all trees together. The model "
+    "needs them, whatever else is hidden. Shown sums tell more: [they show the columns]"
+    "(leakage.md#columns-read-from-shown-sums)."
 )
 
 
@@ -52,7 +51,7 @@ def directions(tree: Tree, leaves: NDArray[np.int32]) -> float:
 
 
 def line_of(title: str, case: dict[str, Any]) -> str:
-    """A row of the table: train, audit and count."""
+    """A row of the table: train and count."""
     settings = dict(case)
     params = TrainParams(
         num_boost_round=TREES,
@@ -61,21 +60,15 @@ def line_of(title: str, case: dict[str, Any]) -> str:
         gradient_bits=settings.pop("gradient_bits", None),
         xgboost_arithmetic=OLDEST,
     )
-    model, found = audited(params, **settings)
+    active, passive, label = made_up()
+    model = simulate(
+        active=active, label=label, passive={"passive": passive}, params=params, **settings
+    )
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
-    values = made_up()[:2]
     disclosed = sum(
-        directions(tree, walk_pooled(tree, tables, values)) for tree in model.share.trees
+        directions(tree, walk_pooled(tree, tables, (active, passive))) for tree in model.share.trees
     )
-    placed = found.get("passive's cells between two cuts")
-    read = found.get("passive's candidate bits, all links known")
-    cells = (
-        f"{placed.value:.2%}" if placed else "no sum",
-        f"{read.value:.1%}" if read else "no sum",
-        f"{read.chance:.1%}" if read else "",
-        f"{disclosed:.1f}",
-    )
-    return f"| {title} | {' | '.join(cells)} |"
+    return f"| {title} | {disclosed:.1f} |"
 
 
 def main() -> None:
@@ -84,8 +77,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     lines = [
-        "| engine | placed | candidate bits | by guessing | directions of a row |",
-        "|---|---:|---:|---:|---:|",
+        "| engine | directions of a row |",
+        "|---|---:|",
     ]
     for title, case in CASES.items():
         lines.append(line_of(title, case))

@@ -36,8 +36,8 @@ MADE_UP_ROWS, MADE_UP_TREES = 6000, 10
 HEAD = (
     "What [`smallest_cell`](../how-to/consent.md#cells-of-few-rows) costs of a model, and how many "
     "people an honest active party still places between two cuts. With 0 models are XGBoost's. "
-    "What sums tell is more: [exact sums show the "
-    "columns](../privacy/attacks.md#exact-sums-solved-together)."
+    "All sums together tell more: [they show the "
+    "columns](leakage.md#columns-read-from-shown-sums)."
 )
 
 
@@ -112,6 +112,7 @@ def audited(params: TrainParams, **settings: Any) -> tuple[SimulatedModel, dict[
             passive=tables,
             label=label,
             leaf_weights=model.leaf_weights(active=active, passive=tables),
+            solve=False,
         )
     return model, {finding.target: finding for finding in report.findings}
 
@@ -119,9 +120,8 @@ def audited(params: TrainParams, **settings: Any) -> tuple[SimulatedModel, dict[
 def placed_lines() -> list[str]:
     """A table of what the audit's attack *bins from sums* reads."""
     lines = [
-        "| smallest cell | gradient bits | placed | beside a cut | candidate bits, links known | "
-        "by guessing | training loss |",
-        "|---:|---|---:|---:|---:|---:|---:|",
+        "| smallest cell | gradient bits | placed | beside a cut | training loss |",
+        "|---:|---|---:|---:|---:|",
     ]
     for smallest in SIZES:
         for bits in (None, 4):
@@ -131,11 +131,9 @@ def placed_lines() -> list[str]:
             model, found = audited(params, engine="plain", smallest_cell=smallest)
             placed = found["passive's cells between two cuts"].value
             beside = found["passive's cells beside a cut"].value
-            read = found["passive's candidate bits, all links known"]
             loss = model.evals_result["train"]["logloss"][-1]
             lines.append(
-                f"| {smallest} | {bits or 'off'} | {placed:.2%} | {beside:.2%} | {read.value:.1%} "
-                f"| {read.chance:.1%} | {loss:.5f} |"
+                f"| {smallest} | {bits or 'off'} | {placed:.2%} | {beside:.2%} | {loss:.5f} |"
             )
             print(lines[-1], flush=True)
     return lines
@@ -155,9 +153,7 @@ def main() -> None:
         "trees of depth 6, 256 bins. *Placed*: (row, column) pairs that a sum, or a difference of "
         "two, names as one of 1, 2 or 3 rows between two cuts; sums of a node that follow from "
         "its parent's and its sibling's count as seen. *Beside a cut*: pairs whose side of some "
-        "cut is read by trying all sets of rows in nodes of up to 32. *Candidate bits*: who goes "
-        "left of a cut, by least squares over all sums, if cuts are linked rightly from tree to "
-        "tree.\n",
+        "cut is read by trying all sets of rows in nodes of up to 32.\n",
         *placed_lines(),
     ]
     if options.page:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.audit import audit as mount_attacks
 from fedmq.leakage.view import SessionView
@@ -25,6 +26,7 @@ from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 __all__ = ["audit"]
 
 _File = click.Path(path_type=Path)
+_SHOWN_STEPS = 100
 
 
 @click.command()
@@ -45,6 +47,9 @@ _File = click.Path(path_type=Path)
     "order it holds.",
 )
 @click.option("--known", default=0.01, show_default=True, help="Share of labels known before.")
+@click.option(
+    "--quick", is_flag=True, help="Do not solve all sums together, which may take minutes."
+)
 @click.option("--plot", type=_File, help="Draw the table into this image file.")
 @json_option
 def audit(
@@ -55,6 +60,7 @@ def audit(
     features: tuple[str, ...],
     state: Path | None,
     known: float,
+    quick: bool,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -66,7 +72,15 @@ def audit(
     truth = _Truth(id_column, _alignment(SessionView(recorded).terms, state))
     label = None if labels is None else truth.labels(labels, label_column)
     tables = dict(truth.features(given) for given in features)
-    report = mount_attacks(recorded, label=label, passive=tables, known=known)
+    with ProgressBar("solving sums, steps", "step", quiet=as_json) as bar:
+
+        def show(done: int, total: int) -> None:
+            if done % _SHOWN_STEPS == 0 or done == total:
+                bar.show(done, total)
+
+        report = mount_attacks(
+            recorded, label=label, passive=tables, known=known, solve=not quick, on_progress=show
+        )
     if plot is not None:
         report.plot(plot)
     print_result(report.as_dict(), as_json, lambda _: report.table())

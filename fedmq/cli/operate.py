@@ -137,9 +137,10 @@ def _notes(result: Any) -> list[str]:
         lines.append(f"waiting for your consent: {result['asked']}; see: fedmq inbox")
     if result["answered"]:
         answered = result["answered"]
+        most = "" if answered["most"] is None else f" of {answered['most']:,g}"
         lines.append(
             f"answered about the {answered['rows']:,} most queried rows: "
-            f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row"
+            f"{answered['sums_per_row']:,}{most} sums per row"
         )
     drift = result["drift"]
     lines += [

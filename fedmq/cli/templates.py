@@ -70,10 +70,6 @@ most_trees = 1000
 most_depth = 10
 most_bins = 256
 most_trainings_per_day = 100
-# Sums that it answers about the same people in all trainings together, divided by
-# these people (fedmq status shows how many were). What is answered adds up: the
-# fewer, the less can be worked out about anyone.
-most_equations_per_row = 10000
 # Cells of a column with fewer rows of a node are merged before the active party sees
 # sums of them; the model is then not quite XGBoost's, though rarely worse. 0: every cut
 # is shown. It hides no columns: take exact sums that are shown as showing them. Engine
@@ -85,6 +81,8 @@ smallest_cell = 10
 smallest_difference = 50
 # Folds of a cross-validation.
 most_folds = 10
+# Engines that give data away are refused: smm1, smm2, and lattice where it shows sums.
+allow_leaky_engines = false
 """
 
 _ALIGN = """\

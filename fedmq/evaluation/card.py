@@ -111,7 +111,7 @@ def _training(record: TrainingRecord) -> CardTraining:
             exact=engine.traits.exact,
             active_learns=engine.disclosed.active,
             passive_learns=engine.disclosed.passive,
-            known_leak=engine.known_leak,
+            known_leak=engine.leak,
         ),
     )
 

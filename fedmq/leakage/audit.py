@@ -37,7 +37,7 @@ from fedmq.leakage.attacks.row_order import (
     pairs_judged,
 )
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.shown_sums import bins_from_sums
+from fedmq.leakage.shown_sums import OnProgress, bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
 from fedmq.party.sessions.observe import Recording
@@ -117,6 +117,8 @@ def audit(
     lookup_tables: Mapping[str, LookupTable] | None = None,
     known: float = _KNOWN_SHARE,
     seed: int = 0,
+    solve: bool = True,
+    on_progress: OnProgress = lambda _done, _total: None,
 ) -> AuditReport:
     """Mount the known attacks on what one party saw in a training, and score them by the truth.
 
@@ -137,6 +139,9 @@ def audit(
             what more if these parties show which splits share a column (``explain = "column"``).
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
+        solve: whether *bins from sums* solves all sums together, which may take minutes.
+        on_progress: called with the steps of that which are done, and their number, for each
+            passive party.
 
     Raises:
         DataError: the recording is none, or the truth does not fit it.
@@ -173,7 +178,9 @@ def audit(
         found = itertools.chain(
             _active_attacks(view, tables),
             *(
-                bins_from_sums(view, party, values, own, leaf_weights, counts)
+                bins_from_sums(
+                    view, party, values, own, leaf_weights, counts, on_progress if solve else None
+                )
                 for party, values in tables.items()
             ),
             *(

@@ -6,7 +6,7 @@ gradients: the columns, the labels, and each tree's part of the margins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,26 +18,41 @@ from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.splits import ROOT, CandidateTable, children, parent, sibling
 from fedmq.leakage.attacks.bins_from_sums import (
     MOST_ROWS,
+    Equations,
     NodeSums,
     SubsetSums,
     fingerprints,
     followed,
-    left_shares,
     linked,
     named_rows,
+    ordered_by_counts,
+    shares_left,
 )
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking import splitting_matrix
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.training.candidates import OwnColumns, count_cells, kept_candidates
+from fedmq.protocol.training.candidates import (
+    OwnColumns,
+    count_cells,
+    kept_candidates,
+    shown_order,
+)
 
-__all__ = ["bins_from_sums"]
+__all__ = ["OnProgress", "bins_from_sums"]
 
 ATTACK = "bins from sums"
-# Most candidates whose bits least squares looks for: an even selection of all.
-_MOST_CELLS = 20_000_000
+# What is read of long trainings and wide tables: minutes of one core.
+_MOST_EQUATIONS = 2000
+_MOST_CANDIDATES = 400
+_MOST_WORK = 5e11  # operations of all readings
+_STEPS_ALONE = 300  # in which each candidate is read by itself
+_STEPS_TOGETHER = 100  # in which the cuts of a column are
+_MOST_BEFORE = 240  # equations from which the sums of the next root are forecast
+
+OnProgress = Callable[[int, int], None]
+"""Called with the steps of the longest attack that are done, and their number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +74,14 @@ def bins_from_sums(
     labels: NDArray[np.float32] | None,
     weights: LeafWeights | None,
     counts: NDArray[np.float32] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[Finding]:
     """Findings from the candidates' sums of ``party``, whose table is ``values``.
 
     Nothing where sums are hidden, or the gradients are not known: in the recording under ``plain``
     and ``ldp``, else from the ``labels`` and the ``weights`` of leaves with the training's
-    parameters. Rows counted ``counts`` (rows,) times; once without.
+    parameters. Rows counted ``counts`` (rows,) times; once without. Sums are solved together if
+    somebody looks ``on_progress``.
     """
     if view.terms.sums == "hidden":
         return
@@ -72,6 +89,10 @@ def bins_from_sums(
         return
     training = ~view.terms.evaluation.numpy()
     bins = BinMatrix.of(values, Cuts.of(values[training], view.terms.max_bin))
+    if weights is not None and weights.leaves is not None:
+        for number, leaves in enumerate(weights.leaves.T):
+            if number in view.trees:
+                view.trees[number].place(leaves)
     trees = {
         number: shown
         for number, tree in sorted(view.trees.items())
@@ -83,7 +104,10 @@ def bins_from_sums(
     yield from _named(trees, party, bins, training)
     yield from _tried(trees, party, bins, training)
     yield from _followed(trees, party)
-    yield from _read(trees, party, bins)
+    if on_progress is None:
+        return
+    keeps_numbers = ENGINES[view.terms.engine].traits.keeps_numbers
+    yield from _read(trees, party, bins, keeps_numbers, on_progress)
 
 
 def _pairs(
@@ -134,7 +158,7 @@ def _shown(
     declined = {sibling(node) for node in asked if node != ROOT} - set(asked)
     known |= dict.fromkeys(declined, np.zeros(len(candidates), dtype=np.bool_))
     _derive(known)
-    # Recordings hold neither oblivious directions nor the rows of the nodes below them.
+    # Under `lattice` recordings do not tell the rows of nodes; leaves may have told them.
     told = sorted(node for node, shown in known.items() if shown.any() and tree.knows(node))
     rows = [tree.carrying(node) for node in told]
     nodes = {
@@ -280,62 +304,205 @@ def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
         yield Finding(ATTACK, target, where, "share", value, chance)
 
 
-def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator[Finding]:
-    """Columns linked from tree to tree by their root sums, and read by least squares."""
+def _read(
+    trees: dict[int, _ShownTree],
+    party: str,
+    bins: BinMatrix,
+    keeps_numbers: bool,
+    on_progress: OnProgress,
+) -> Iterator[Finding]:
+    """Columns read from the sums of all trees together."""
     first = next(iter(trees.values()))
     if ROOT not in first.nodes:
         return
-    shown = np.flatnonzero(first.known[ROOT])
-    # Columns drawn anew for each tree cannot link the trees.
-    alike = [
-        tree
-        for tree in trees.values()
-        if ROOT in tree.nodes and np.array_equal(tree.known[ROOT], first.known[ROOT])
-    ]
     rows = len(bins.codes)
-    limit = max(1, _MOST_CELLS // rows)
-    chosen = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), limit)).astype(int))]
+    alike = _alike(trees)
+    chosen, columns = _chosen(first, alike, rows)
     root = first.nodes[ROOT]
     expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
-    nodes: list[NodeSums] = []
-    known: list[NDArray[np.bool_]] = []
-    links = []
-    for tree in alike:
-        root = tree.nodes[ROOT]
-        match = np.arange(len(chosen))
-        if nodes:
-            shares = left_shares(rows, nodes, expected, np.stack(known))[root.rows]
-            predicted = shares.T @ root.pairs.astype(np.float64)
-            match = linked(predicted, root.left[chosen].astype(np.float64))
-            links.append(float((match == np.arange(len(chosen))).mean()))
-        for number, node in tree.nodes.items():
-            nodes.append(NodeSums(node.rows, node.pairs, node.left[chosen][match]))
-            known.append(tree.known[number][chosen][match])
-    where = f"{len(alike)} trees, {len(nodes)} nodes, {len(chosen)} candidates"
-    if links:
-        target = f"{party}'s candidates linked across trees"
-        yield Finding(ATTACK, target, where, "share", float(np.mean(links)), 1 / len(chosen))
+    numbered = [np.arange(len(chosen))] * len(alike)
+    ticks = _Ticks(on_progress, 0 if keeps_numbers else len(alike))
+    where = f"{len(alike)} trees, {len(chosen)} candidates"
+    if not keeps_numbers:
+        numbered, counted = _own_links(alike, chosen, expected, rows, ticks)
+        if len(alike) > 1:
+            value = float(np.mean([match == numbered[0] for match in numbered[1:]]))
+            target = f"{party}'s candidates linked across trees"
+            how = f"{where}, by counts of people" if counted else where
+            yield Finding(ATTACK, target, how, "share", value, 1 / len(chosen))
+    nodes, known = _in_order(alike, chosen, numbered)
     seen = np.unique(np.concatenate([node.rows for node in nodes]))
     truth = splitting_matrix(bins, seen, first.candidates, chosen) == 1
-    shares = truth.mean(axis=0)
-    chance = float(np.maximum(shares, 1 - shares).mean())
-    target = f"{party}'s candidate bits"
-    # Upper bound: all links are known, as more than the root sums may give them.
-    rightly = _linked_rightly(alike, chosen)
-    for how, held, seen_of in (("", nodes, known), (", all links known", *rightly)):
-        guess = left_shares(rows, held, expected, np.stack(seen_of))[seen] > 0.5
-        value = float((guess == truth).mean())
-        yield Finding(ATTACK, target + how, where, "accuracy", value, chance)
+    equations = Equations.of(rows, nodes, known)
+    where = f"{where}, {len(equations.weights) / len(seen):.2g} equations a row"
+    chance = float(np.maximum(truth.mean(axis=0), 1 - truth.mean(axis=0)).mean())
+    alone = shares_left(
+        equations, np.tile(expected, (rows, 1)), steps=_STEPS_ALONE, on_step=ticks.step
+    )
+    ticks.read(_STEPS_ALONE)
+    chains = [chain for chains in columns for chain in chains]
+    guess = shares_left(equations, alone, chains, steps=_STEPS_TOGETHER, on_step=ticks.step)
+    ticks.read(_STEPS_TOGETHER)
+    # Numbers that are kept show columns and the order of their cuts.
+    told = guess if keeps_numbers else alone
+    value = float(((told[seen] > 0.5) == truth).mean())
+    yield Finding(ATTACK, f"{party}'s candidate bits", where, "accuracy", value, chance)
+    target = f"{party}'s cells of columns" + ", if columns are known" * (not keeps_numbers)
+    right, largest = [], []
+    for of_column in (np.concatenate(chains) for chains in columns):
+        cells = truth[:, of_column]
+        right.append(((guess[np.ix_(seen, of_column)] > 0.5) == cells).all(axis=1).mean())
+        largest.append(np.unique(cells, axis=0, return_counts=True)[1].max() / len(seen))
+    yield Finding(ATTACK, target, where, "share", float(np.mean(right)), float(np.mean(largest)))
 
 
-def _linked_rightly(
-    trees: Sequence[_ShownTree], chosen: NDArray[np.intp]
+class _Ticks:
+    """Tells ``on_progress`` what is done of ``links`` and of both readings."""
+
+    def __init__(self, on_progress: OnProgress, links: int) -> None:
+        self._on_progress = on_progress
+        self._done, self._until = 0, links
+        self._total = links + _STEPS_ALONE + _STEPS_TOGETHER
+
+    def step(self) -> None:
+        """A tree is linked, or a step of a reading is done."""
+        self._done += 1
+        self._on_progress(self._done, self._total)
+
+    def read(self, steps: int) -> None:
+        """A reading of at most so many steps is done."""
+        self._until += steps
+        if self._done < self._until:
+            self._done = self._until - 1
+            self.step()
+
+
+def _alike(trees: dict[int, _ShownTree]) -> list[_ShownTree]:
+    """Trees whose roots show the same candidates, as far as there is time for their equations.
+
+    Columns drawn anew for each tree cannot link the trees.
+    """
+    first = next(iter(trees.values()))
+    found: list[_ShownTree] = []
+    equations = 0
+    for tree in trees.values():
+        if ROOT not in tree.nodes or not np.array_equal(tree.known[ROOT], first.known[ROOT]):
+            continue
+        equations += 2 * len(tree.nodes)
+        if found and equations > _MOST_EQUATIONS:
+            break
+        found.append(tree)
+    return found
+
+
+def _chosen(
+    first: _ShownTree, alike: Sequence[_ShownTree], rows: int
+) -> tuple[NDArray[np.intp], list[list[NDArray[np.intp]]]]:
+    """The candidates to read, as many as there is time for: of an even selection of columns.
+
+    And of each column the places among them of one or two chains of candidates, each of which
+    leaves the rows of the one before on its left.
+    """
+    candidates, shown = first.candidates, np.flatnonzero(first.known[ROOT])
+    equations = 2 * sum(len(tree.nodes) for tree in alike)
+    work = 4.0 * (_STEPS_ALONE + _STEPS_TOGETHER) * rows * equations
+    if any((tree.known[node] != first.known[ROOT]).any() for tree in alike for node in tree.nodes):
+        work += 10.0 * equations**3  # the directions of each candidate by itself
+    most = max(1, min(_MOST_CANDIDATES, int(_MOST_WORK / work)))
+    features = np.unique(candidates.feature[shown])
+    number = min(len(features), max(1, most * len(features) // len(shown)))
+    features = features[np.linspace(0, len(features) - 1, number).astype(int)]
+    shown = shown[np.isin(candidates.feature[shown], features)]
+    shown = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), most)).astype(int))]
+    columns = []
+    for feature in features:
+        chains = []
+        for default_left in (False, True):
+            held = (candidates.feature == feature) & (candidates.default_left == default_left)
+            places = np.flatnonzero(held[shown])
+            if len(places):
+                chains.append(places[np.argsort(candidates.bin[shown[places]])])
+        if chains:
+            columns.append(chains)
+    return shown, columns
+
+
+def _own_links(
+    alike: Sequence[_ShownTree],
+    chosen: NDArray[np.intp],
+    expected: NDArray[np.float64],
+    rows: int,
+    ticks: _Ticks,
+) -> tuple[list[NDArray[np.intp]], bool]:
+    """By tree, which root candidate is taken for each of the first tree's; and if by counts alone.
+
+    Candidates are linked by counts where these tell, else by a forecast from the sums of the first
+    tree and of the last ones, as these were linked.
+    """
+    random = np.random.default_rng(0)
+    first = alike[0].nodes[ROOT]
+    matches: list[NDArray[np.intp]] = []
+    counted = 0
+    before: list[tuple[list[NodeSums], list[NDArray[np.bool_]]]] = []
+    for tree in alike:
+        root = tree.nodes[ROOT]
+        order = _ordered_by_counts(root, chosen, random)
+        start = _ordered_by_counts(first, chosen, random)
+        if not matches:
+            match = np.arange(len(chosen))
+        elif order is not None and start is not None and np.array_equal(root.rows, first.rows):
+            match = np.empty(len(chosen), dtype=np.intp)
+            match[start] = order
+            counted += 1
+        else:
+            latest, held = len(before), 2 * len(before[0][0])
+            while latest > 1 and (
+                latest == len(before) or held + 2 * len(before[latest - 1][0]) <= _MOST_BEFORE
+            ):
+                latest -= 1
+                held += 2 * len(before[latest][0])
+            used = [before[0], *before[max(latest, 1) :]]
+            equations = Equations.of(
+                rows,
+                [node for nodes, _ in used for node in nodes],
+                [shown for _, known in used for shown in known],
+            )
+            weights = np.zeros((2, rows))
+            weights[:, root.rows] = root.pairs.T
+            shown = random.permutation(len(chosen))
+            sums = root.left[chosen][shown].astype(np.float64)
+            match = shown[linked(equations, expected, weights, sums)]
+        matches.append(match)
+        before.append(_in_order([tree], chosen, [match]))
+        ticks.step()
+    return matches, counted == len(alike) - 1
+
+
+def _ordered_by_counts(
+    root: NodeSums, chosen: NDArray[np.intp], random: np.random.Generator
+) -> NDArray[np.intp] | None:
+    """The ``chosen`` in an order that is the same in all trees, if counts tell it.
+
+    The order in which the owner showed them is drawn anew by its own rule.
+    """
+    weight = max(1, int(root.pairs[0, 1]))
+    shown = shown_order(root.left[chosen, 1] // weight, len(root.rows), random)
+    order = ordered_by_counts(NodeSums(root.rows, root.pairs, root.left[chosen][shown]))
+    return None if order is None else shown[order]
+
+
+def _in_order(
+    trees: Sequence[_ShownTree],
+    chosen: NDArray[np.intp],
+    matches: Sequence[NDArray[np.intp]],
 ) -> tuple[list[NodeSums], list[NDArray[np.bool_]]]:
-    """The sums of the ``chosen`` candidates in all nodes, and which of them are known."""
-    nodes = [
-        NodeSums(node.rows, node.pairs, node.left[chosen])
-        for tree in trees
-        for node in tree.nodes.values()
-    ]
-    known = [tree.known[number][chosen] for tree in trees for number in tree.nodes]
+    """The sums of the ``chosen`` candidates in all nodes as ``matches`` has them by tree.
+
+    And which of them are known.
+    """
+    nodes, known = [], []
+    for tree, match in zip(trees, matches, strict=True):
+        for number, node in tree.nodes.items():
+            nodes.append(NodeSums(node.rows, node.pairs, node.left[chosen[match]]))
+            known.append(tree.known[number][chosen[match]])
     return nodes, known

@@ -67,6 +67,18 @@ class TreeView:
         """Whether the rows of ``node`` are known."""
         return node in self.inner or node in self.spaces
 
+    def place(self, leaves: NDArray[np.int64]) -> None:
+        """Add the rows of nodes that the recording does not tell, by each row's leaf (rows,)."""
+        found: defaultdict[int, list[NDArray[np.intp]]] = defaultdict(list)
+        rows, above = np.arange(len(leaves)), leaves
+        while len(rows):
+            for node in np.unique(above).tolist():
+                found[node].append(rows[above == node])
+            rows, above = rows[above > ROOT], above[above > ROOT] // 2
+        for node, parts in found.items():
+            if not self.knows(node):
+                self.inner[node] = np.sort(np.concatenate(parts)).astype(np.int32)
+
     def carrying(self, node: int) -> NDArray[np.int32]:
         """The rows of ``node`` that carry gradients, ascending."""
         mask = np.zeros(self.rows, dtype=np.bool_)

@@ -182,6 +182,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
             *online.troubles,
             *clock_warnings(counters.clocks),
             *filter(None, [too_many_files()]),
+            *(() if context.is_active else context.config.policy.warnings()),
         ),
     )
     owner = OwnerCommands(
@@ -261,7 +262,7 @@ def _context(
 
 def _owner_consent(party: str, consent: PolicyConsent, database: Database) -> OwnerConsent:
     async def spent() -> dict[str, Any]:
-        most = consent.policy.most_equations_per_row
+        most = consent.policy.sums_bound
         return {**consent.used_today, "answered": await spent_sums(database, most)}
 
     store = ConsentRequestStore(database)

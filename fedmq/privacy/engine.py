@@ -470,6 +470,8 @@ class Engine(ABC):
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
+    leak_of_sums: ClassVar[str] = ""
+    """The same, of an engine that may hide sums, where it shows them."""
 
     sums: SumsShown = "shown"
     """An option of engines that can hide sums. A passive party set to ``hidden`` refuses to show
@@ -488,6 +490,11 @@ class Engine(ABC):
             passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
             "which nodes do not fit the filter",
         )
+
+    @property
+    def leak(self) -> str:
+        """The grave leak that these options have; empty if there is none."""
+        return self.known_leak or ("" if self.hides_sums else self.leak_of_sums)
 
     @property
     def hides_sums(self) -> bool:

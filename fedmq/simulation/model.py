@@ -238,12 +238,26 @@ class SimulatedModel:
         if isinstance(score, tuple):
             raise ConfigError("leaf_weights: the attacks know one number a row, not classes")
         tables, (values, _) = self._tables(), self._values(active, passive)
-        weights = [tree.weight[walk_pooled(tree, tables, values)] for tree in self.share.used_trees]
+        trees, rows = self.share.used_trees, len(values[0])
+        per_tree = np.empty((rows, len(trees)), np.float32)
+        leaves = np.empty((rows, len(trees)), np.int64)
+        shallow = True
+        for number, tree in enumerate(trees):
+            leaf = walk_pooled(tree, tables, values)
+            per_tree[:, number] = tree.weight[leaf]
+            heap = tree.heap_numbers()
+            shallow &= max(heap) < 1 << 62
+            if shallow:
+                leaves[:, number] = np.array(heap)[leaf]
         params = self.share.params
-        per_tree = (
-            np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
+        return LeafWeights(
+            per_tree,
+            float(params.leaf_eta),
+            params.reg_lambda,
+            score,
+            params,
+            leaves if shallow else None,
         )
-        return LeafWeights(per_tree, float(params.leaf_eta), params.reg_lambda, score, params)
 
     def get_score(self, importance_type: str = "weight") -> dict[str, float]:
         """The importance of each column that splits a node, as XGBoost has it of `to_xgboost`.

@@ -40,6 +40,7 @@ def learned(
         passive=passive,
         label=LABEL,
         leaf_weights=model.leaf_weights(active=TABLE[:, :2], passive=passive),
+        solve=False,
         weight=weight,
     )
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -285,7 +286,16 @@ async def test_a_second_attempt_is_about_the_rows_of_the_first(sessions: Session
         await store.keep("one", 2, 0, 10, others, 10.0)
 
 
-def test_the_default_is_eighteen_trainings_as_xgboost_makes_them() -> None:
-    rows, candidates = 30_000, 10 * 255
-    one = 100 * most_sums(6, rows, candidates) / rows
-    assert 18 < PolicySection().most_equations_per_row / one < 19
+def test_no_bound_that_protects_nobody_is_the_default() -> None:
+    assert math.isinf(PolicySection().sums_bound)
+    assert PolicySection(most_equations_per_row=10_000).sums_bound == 10_000
+
+
+async def test_what_was_answered_is_counted_without_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with DaemonsInMemory(tmp_path, monkeypatch, "") as daemons:
+        await daemons.train("first", 20)
+        status = await daemons.ask("telco", "status")
+    assert status["answered"]["sums_per_row"] > 20
+    assert status["answered"]["most"] is None

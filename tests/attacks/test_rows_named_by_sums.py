@@ -37,6 +37,7 @@ def placed(folder: Path, smallest_cell: int, bits: int | None = None) -> tuple[f
         passive=passive,
         label=LABEL,
         leaf_weights=model.leaf_weights(active=TABLE[:, :2], passive=passive),
+        solve=False,
     )
     [share] = [
         finding.value

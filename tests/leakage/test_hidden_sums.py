@@ -17,7 +17,12 @@ from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable
-from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
+from fedmq.leakage.attacks.bins_from_sums import (
+    Equations,
+    NodeSums,
+    named_rows,
+    shares_left,
+)
 from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.masking import splitting_matrix
 from tests.privacy.hidden_sums.drawn_level import LOGISTIC, DrawnLevel, gradients
@@ -33,6 +38,7 @@ VALUES = np.random.default_rng(4).normal(size=(ROWS, 2)).astype(np.float32)
 BINS = BinMatrix.of(VALUES, Cuts.of(VALUES, 12))
 CANDIDATES = CandidateTable.of(BINS.cuts)
 COUNT = len(CANDIDATES)
+COLUMNS = [np.flatnonzero(CANDIDATES.feature == feature) for feature in range(2)]
 NEIGHBOURS = np.array([(right, left) for right in range(COUNT) for left in range(right)])
 GOES_LEFT = (
     splitting_matrix(BINS, np.arange(ROWS, dtype=np.int32), CANDIDATES, np.arange(COUNT)) == 1
@@ -128,8 +134,9 @@ def bits_told(sums: Sums) -> float:
     """How much better than by guessing it is known who goes left of which candidate."""
     shares = GOES_LEFT.mean(axis=0)
     nodes = nodes_of(sums)
-    known = np.ones((len(nodes), COUNT), np.bool_)
-    guess = left_shares(ROWS, nodes, shares, known) > 0.5
+    equations = Equations.of(ROWS, nodes, [np.ones(COUNT, np.bool_)] * len(nodes))
+    alone = shares_left(equations, np.tile(shares, (ROWS, 1)))
+    guess = shares_left(equations, alone, COLUMNS) > 0.5
     return float((guess == GOES_LEFT).mean() - np.maximum(shares, 1 - shares).mean())
 
 

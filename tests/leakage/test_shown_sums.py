@@ -10,8 +10,9 @@ import pytest
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.shown_sums import _derive, _pairs, _shown
-from fedmq.leakage.view import SessionView
+from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.sessions.observe import Recording
 
 RANDOM = np.random.default_rng(2)
@@ -52,6 +53,71 @@ def test_the_sums_are_those_that_were_shown(
             assert "colsample_bynode" in params or len(known) == len(np.unique(seen, axis=0))
             nodes += len(seen) > 0
     assert nodes > 10
+
+
+def solved(folder: Path, engine: str = "plain", **params: Any) -> dict[str, Finding]:
+    """What an active party reads that solves all sums together, by target."""
+    random = np.random.default_rng(1)
+    table = random.normal(size=(160, 4)).astype(np.float32)
+    label = (table.sum(axis=1) + random.normal(size=160) > 0).astype(int)
+    tables = {"active": table[:, :2], "passive": {"telco": table[:, 2:]}}
+    model = fedmq.simulate(
+        **tables,
+        label=label,
+        params={"max_depth": 4, "max_bin": 8, **params},
+        engine=engine,
+        workers=1,
+        record=folder,
+    )
+    report = fedmq.audit(
+        folder / "active.recording",
+        passive=tables["passive"],
+        label=label,
+        leaf_weights=model.leaf_weights(**tables),
+    )
+    return {finding.target.removeprefix("telco's "): finding for finding in report.findings}
+
+
+def test_columns_are_read_from_the_sums_of_a_few_trees(tmp_path: Path) -> None:
+    found = solved(tmp_path, num_boost_round=8)
+    assert found["candidates linked across trees"].value > 0.9
+    assert found["candidate bits"].value > 0.97
+    cells = found["cells of columns, if columns are known"]
+    assert cells.value > 0.8
+    assert cells.chance < 0.15
+
+
+def test_counts_link_candidates_where_h_is_one_for_all(tmp_path: Path) -> None:
+    linked = solved(tmp_path, num_boost_round=3, objective="reg:squarederror")[
+        "candidates linked across trees"
+    ]
+    assert linked.where.endswith("by counts of people")
+    assert linked.value == 1
+
+
+def test_one_small_tree_tells_little(tmp_path: Path) -> None:
+    found = solved(tmp_path, num_boost_round=1, max_depth=1)
+    assert not found["candidate bits"].succeeds
+    assert "candidates linked across trees" not in found
+
+
+@pytest.mark.long
+def test_under_a_lattice_nothing_needs_to_be_linked(tmp_path: Path) -> None:
+    found = solved(tmp_path, "lattice", num_boost_round=8)
+    assert found["cells of columns"].value > 0.97
+    assert "candidates linked across trees" not in found
+
+
+def test_leaves_tell_the_rows_of_the_nodes_above_them() -> None:
+    tree = TreeView(6)
+    tree.place(np.array([4, 5, 3, 5, 4, 3]))
+    assert {node: rows.tolist() for node, rows in tree.inner.items()} == {
+        1: [0, 1, 2, 3, 4, 5],
+        2: [0, 1, 3, 4],
+        3: [2, 5],
+        4: [0, 4],
+        5: [1, 3],
+    }
 
 
 def test_of_a_node_and_its_children_two_tell_the_third() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.registry import ENGINES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,6 +32,17 @@ def test_the_figures_of_a_known_leak_stand_next_to_the_engine(name: str) -> None
     assert figures
     section = PAGE.read_text().split(f"**`{name}`:")[1].split("\n\n")[0]
     assert all(figure in section for figure in figures)
+
+
+def test_the_figures_of_shown_sums_stand_next_to_the_engine_and_on_the_page_of_leaks() -> None:
+    figures = re.findall(r"\d+\.\d+ %", Lattice.leak_of_sums)
+    assert len(figures) == 2
+    section = PAGE.read_text().split("**`lattice`:")[1].split("\n\n")[0]
+    measured = (DOCS / "measured" / "leakage.md").read_text()
+    [line] = [line for line in measured.splitlines() if "400 people | `lattice`" in line]
+    for figure in figures:
+        assert figure in section
+        assert f"{float(figure.removesuffix(' %')) / 100:.3f}" in line
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedmq.party.configuration.policy import PolicySection
+from fedmq.privacy.engines.lattice import Lattice
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,39 @@ def test_a_leaky_engine_is_refused_with_its_measured_leak(engine: str, leak: str
 @pytest.mark.parametrize("engine", ["smm1", "smm2"])
 def test_an_owner_may_accept_the_leak(engine: str) -> None:
     assert PolicySection(allow_leaky_engines=True).refusal("telco", engine) is None
+
+
+def test_shown_sums_of_a_lattice_are_refused_with_what_was_measured() -> None:
+    policy = PolicySection(engines=("lattice",), allow_leaky_engines=False)
+    refusal = policy.refusal("telco", "lattice", "shown")
+    assert refusal is not None
+    assert "where it shows sums" in refusal
+    assert "99.8 % of the cells" in refusal
+    assert "allow_leaky_engines" in refusal
+    assert policy.refusal("telco", "lattice", "hidden") is None
+    assert not list(policy.warnings())
+
+
+def test_an_owner_may_accept_shown_sums_of_a_lattice() -> None:
+    policy = PolicySection(engines=("lattice",), allow_leaky_engines=True)
+    assert policy.refusal("telco", "lattice", "shown") is None
+    assert not list(policy.warnings())
+
+
+def test_a_file_of_before_takes_part_as_it_did_and_its_owner_is_told() -> None:
+    policy = PolicySection(engines=("paillier", "lattice"))
+    assert policy.refusal("telco", "lattice", "shown") is None
+    [warning] = policy.warnings()
+    assert "lets engine 'lattice' show sums" in warning
+    assert 'engine_options = { lattice = { sums = "hidden" } }' in warning
+    hidden = PolicySection(engines=("lattice",), engine_options={"lattice": {"sums": "hidden"}})
+    assert not list(hidden.warnings())
+    assert not list(PolicySection().warnings())
+
+
+def test_a_lattice_that_hides_sums_has_no_known_leak() -> None:
+    assert Lattice(sums="hidden").leak == ""
+    assert Lattice().leak == Lattice.leak_of_sums
 
 
 def test_accepting_leaks_lets_no_other_engine_in() -> None:

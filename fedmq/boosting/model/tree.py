@@ -422,6 +422,14 @@ class Tree(BaseModel):
         """Which nodes are leaves; bool (nodes,)."""
         return np.equal(self.owner, LEAF)
 
+    def heap_numbers(self) -> list[int]:
+        """The number of each node in a heap, the root's is 1: that by which sessions name it."""
+        numbers = [1] * len(self)
+        for node in np.flatnonzero(~self.is_leaf).tolist():  # a parent stands before its children
+            numbers[self.left[node]] = 2 * numbers[node]
+            numbers[self.right[node]] = 2 * numbers[node] + 1
+        return numbers
+
 
 class TreeArrays:
     """A tree under construction: every node is made a split or a leaf, once.

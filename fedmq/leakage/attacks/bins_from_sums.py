@@ -2,12 +2,14 @@
 
 It follows the protocol. Gradients of many bits are distinct, so a small sum, or a difference of
 two, identifies particular rows. Sums of children add up to their parent's, which links candidates
-through a tree in any order. All sums together are equations about the rows left of each candidate.
+through a tree in any order; a forecast of each sum, with its uncertainty, links them from tree to
+tree. All sums together are equations about the rows left of each candidate, and each row is wholly
+left or wholly right: a third of as many equations as rows, or fewer, is enough to solve them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +17,16 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MOST_ROWS",
+    "Equations",
     "NodeSums",
     "Placed",
     "SubsetSums",
     "fingerprints",
     "followed",
-    "left_shares",
     "linked",
     "named_rows",
+    "ordered_by_counts",
+    "shares_left",
 ]
 
 # A pair as one number modulo 2^64, such that sums of pairs are sums of numbers.
@@ -30,10 +34,13 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
 # A node of more rows has more sets of 2 than are worth a table; sets of 3 grow with the cube.
 _MOST_ROWS = 1200
 _MOST_ROWS_OF_THREES = 160
-# Directions whose share of the strongest equation is below these limits are left out.
+# Directions whose share of the strongest equation is below this limit are left out.
 _SMALLEST_EIGENVALUE = 1e-10
-_SMALLEST_REST = 1e-7
-_MOST_STEPS = 300
+_LEAST_VARIANCE = 1e-4  # of a row's side, where nearly all stand on one
+_LEAST_REST = 1e-12
+_MOST_SURPRISE = 1e9
+_SOLVED = 1e-6
+_LOOKS = 25  # steps between two looks at whether whole shares solve the equations
 MOST_ROWS = 32
 
 
@@ -131,79 +138,232 @@ def followed(
     return np.where(unique[:, None], places, -1)
 
 
-def linked(predicted: NDArray[np.float64], shown: NDArray[np.float64]) -> NDArray[np.intp]:
-    """By predicted root sum (candidates, 2), the sum shown (candidates, 2) that is taken for it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Equations:
+    """What the sums of nodes say of the rows left of each candidate; an equation for each g and h.
 
-    The nearest pair first, then the nearest of the rest.
+    ``weights`` float64 (equations, rows), each of length 1: what a row adds. ``sums`` (equations,
+    candidates), and which of them are ``shown``, bool of the same shape.
     """
-    spread = np.maximum(shown.std(axis=0), np.finfo(float).tiny)
-    distance = (((predicted[:, None] - shown[None]) / spread) ** 2).sum(axis=2)
-    match = np.full(len(predicted), -1)
-    taken = np.zeros(len(shown), dtype=np.bool_)
-    for pair in np.argsort(distance, axis=None, kind="stable").tolist():
-        one, other = divmod(pair, len(shown))
-        if match[one] < 0 and not taken[other]:
-            match[one], taken[other] = other, True
+
+    weights: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    shown: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, rows: int, nodes: Sequence[NodeSums], shown: Sequence[NDArray[np.bool_]]
+    ) -> Equations:
+        """Of ``nodes`` of a table of ``rows``, and the candidates that each has ``shown``.
+
+        All nodes have their candidates in one order.
+        """
+        candidates = len(nodes[0].left)
+        weights = np.zeros((2 * len(nodes), rows))
+        sums = np.zeros((2 * len(nodes), candidates))
+        for number, node in enumerate(nodes):
+            for channel in range(2):
+                held = node.pairs[:, channel].astype(np.float64)
+                length = max(float(np.linalg.norm(held)), 1.0)
+                weights[2 * number + channel, node.rows] = held / length
+                sums[2 * number + channel] = node.left[:, channel] / length
+        return cls(weights, sums, np.repeat(np.stack(shown), 2, axis=0))
+
+    def alike(self) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
+        """Candidates that the same equations are about: these (equations,), and the candidates."""
+        kinds, kind = np.unique(self.shown, axis=1, return_inverse=True)
+        for number, held in enumerate(kinds.T):
+            yield held, np.flatnonzero(kind.ravel() == number)
+
+
+def linked(
+    before: Equations,
+    expected: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    shown: NDArray[np.float64],
+) -> NDArray[np.intp]:
+    """By candidate, which of the sums ``shown`` (candidates, 2) of a new node is taken for its own.
+
+    ``weights`` (2, rows): g and h of the node's rows, else 0. Rows are taken as independent, left
+    of a candidate with the probability ``expected`` (candidates,); given the equations ``before``,
+    a sum then has a mean and a covariance (conditioning of a normal distribution). A tree changes
+    g by the weight of a leaf times h, so one direction of (g, h) is forecast to a few rows. The
+    likeliest assignment of all is taken.
+    """
+    among = weights @ weights.T
+    own = weights @ before.weights.T
+    products = before.weights @ before.weights.T
+    spread = np.maximum(expected * (1 - expected), _LEAST_VARIANCE)
+    surprise = np.empty((len(expected), len(shown)))
+    for held, candidates in before.alike():
+        values, vectors = _directions(products[np.ix_(held, held)])
+        seen = own[:, held] @ vectors
+        likely = expected[candidates]
+        whole = before.weights[held].sum(axis=1)
+        missing = before.sums[np.ix_(held, candidates)] - whole[:, None] * likely
+        mean = weights.sum(axis=1)[:, None] * likely + (seen / values) @ (vectors.T @ missing)
+        rest = among - (seen / values) @ seen.T
+        rest = (rest + rest.T) / 2 + _LEAST_REST * np.diag(np.maximum(np.diag(among), 1.0))
+        apart = shown[None] - mean.T[:, None]
+        distance = np.einsum("abi,ij,abj->ab", apart, np.linalg.inv(rest), apart)
+        doubt = np.log(max(float(np.linalg.det(rest)), np.finfo(float).tiny))
+        variance = spread[candidates, None]
+        surprise[candidates] = distance / variance + 2 * np.log(variance) + doubt
+    return _assigned(np.nan_to_num(surprise, nan=_MOST_SURPRISE, posinf=_MOST_SURPRISE))
+
+
+def _assigned(cost: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The cheapest assignment of columns to lines: (lines,), by shortest paths (Kuhn and Munkres).
+
+    ``cost`` (lines, columns) has as many columns as lines.
+    """
+    size = len(cost)
+    of_line, of_column = np.zeros(size), np.zeros(size + 1)
+    line_at = np.full(size + 1, -1)
+    for line in range(size):
+        line_at[size] = line  # begins at a column that does not exist
+        column = size
+        least = np.full(size, np.inf)
+        came_from = np.full(size, size)
+        used = np.zeros(size + 1, dtype=np.bool_)
+        while line_at[column] >= 0:
+            used[column] = True
+            at = line_at[column]
+            open_ = ~used[:size]
+            reduced = cost[at] - of_line[at] - of_column[:size]
+            better = open_ & (reduced < least)
+            least[better], came_from[better] = reduced[better], column
+            step = float(least[open_].min())
+            of_line[line_at[used]] += step
+            of_column[used] -= step
+            least[open_] -= step
+            column = int(np.flatnonzero(open_)[np.argmin(least[open_])])
+        while column != size:
+            line_at[column] = line_at[came_from[column]]
+            column = int(came_from[column])
+    match = np.empty(size, dtype=np.intp)
+    match[line_at[:size]] = np.arange(size)
     return match
 
 
-def left_shares(
-    rows: int,
-    nodes: Sequence[NodeSums],
-    expected: NDArray[np.float64],
-    shown: NDArray[np.bool_],
-) -> NDArray[np.float64]:
-    """By least squares, how likely each row goes left of each candidate: (rows, candidates).
+def ordered_by_counts(node: NodeSums) -> NDArray[np.intp] | None:
+    """The candidates of ``node`` in one order for all nodes of the same rows; None if h varies.
 
-    The sums of each node are two equations about every candidate that it has ``shown``, bool
-    (nodes, candidates), in the same order in all ``nodes``; ``expected`` (candidates,) is the share
-    of the rows that goes left where they say nothing.
+    Where h is the same for all rows, sums of h are counts. Owners show candidates that part the
+    rows into the same two counts in XGBoost's order, whatever else is drawn.
     """
-    equations = np.zeros((2 * len(nodes), rows))
-    sums = np.zeros((2 * len(nodes), len(expected)))
-    for number, node in enumerate(nodes):
-        for channel in range(2):
-            held = node.pairs[:, channel].astype(np.float64)
-            length = max(float(np.linalg.norm(held)), 1.0)
-            equations[2 * number + channel, node.rows] = held / length
-            sums[2 * number + channel] = node.left[:, channel] / length
-    products = equations @ equations.T
-    missing = sums - equations.sum(axis=1)[:, None] * expected
-    known = np.repeat(shown, 2, axis=0)
-    weights = _solved(products, missing, known)
-    shares: NDArray[np.float64] = expected + equations.T @ weights
-    return shares
+    weight = node.pairs[:, 1]
+    if not len(weight) or weight[0] <= 0 or (weight != weight[0]).any():
+        return None
+    left = node.left[:, 1] // weight[0]
+    return np.argsort(np.minimum(left, len(node.rows) - left), kind="stable")
 
 
-def _solved(
-    products: NDArray[np.float64], missing: NDArray[np.float64], known: NDArray[np.bool_]
+def shares_left(
+    equations: Equations,
+    start: NDArray[np.float64],
+    columns: Sequence[NDArray[np.intp]] = (),
+    *,
+    steps: int = 300,
+    on_step: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float64]:
-    """Weights (equations, candidates) of the ``known`` equations of each, the others 0.
+    """How much of each row goes left of each candidate, 0 to 1: float64 (rows, candidates).
 
-    By eigenvectors where all are known, else by conjugate gradients (Hestenes and Stiefel, 1952),
-    which stop before weakly determined directions count.
+    A point where all equations hold and no share is beyond 0 and 1, by Douglas and Rachford's
+    method of two projections, from ``start`` (rows, candidates) on. ``columns``: candidates of a
+    column from left to right, if they are known; a row left of a cut is then left of all later
+    ones. It ends early where the nearest whole shares solve the equations, or stay as they are.
+    ``on_step`` is called once a step.
     """
-    if known.all():
-        values, vectors = np.linalg.eigh(products)
-        kept = values > _SMALLEST_EIGENVALUE * max(values.max(initial=0.0), np.finfo(float).tiny)
-        solved: NDArray[np.float64] = (vectors[:, kept].T @ missing) / values[kept, None]
-        return vectors[:, kept] @ solved
-    weights = np.zeros_like(missing)
-    rest = np.where(known, missing, 0.0)
-    direction, squares = rest.copy(), (rest**2).sum(axis=0)
-    enough = _SMALLEST_REST**2 * np.maximum(squares, np.finfo(float).tiny)
-    for _ in range(_MOST_STEPS):
-        moved = np.where(known, products @ direction, 0.0)
-        curvature = (direction * moved).sum(axis=0)
-        open_ = (squares > enough) & (curvature > 0)
-        if not open_.any():
-            break
-        step = np.where(open_, squares / np.where(open_, curvature, 1.0), 0.0)
-        weights += step * direction
-        rest -= step * moved
-        before, squares = squares, np.where(open_, (rest**2).sum(axis=0), squares)
-        direction = rest + np.where(open_, squares / np.where(open_, before, 1.0), 0.0) * direction
-    return weights
+    solved = [
+        (held, candidates, *_directions(_products(equations.weights[held])))
+        for held, candidates in equations.alike()
+    ]
+
+    def solution(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        missing = equations.sums - equations.weights @ point
+        weights = np.zeros_like(missing)
+        for held, candidates, values, vectors in solved:
+            part = np.ix_(held, candidates)
+            weights[part] = vectors @ ((vectors.T @ missing[part]) / values[:, None])
+        nearest: NDArray[np.float64] = point + equations.weights.T @ weights
+        return nearest
+
+    def possible(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        if columns:
+            point = _nested(point, columns)
+        return point.clip(0, 1)
+
+    point = solution(start)
+    before = np.zeros_like(point, dtype=np.bool_)
+    for step in range(1, steps + 1):
+        inside = possible(point)
+        on_step()
+        if step % _LOOKS == 0:
+            whole = inside > 0.5
+            missing = equations.sums - equations.weights @ whole
+            if (
+                np.abs(missing[equations.shown]).max(initial=0.0) < _SOLVED
+                or (whole == before).all()
+            ):
+                break
+            before = whole
+        point += solution(2 * inside - point) - inside
+    return possible(point)
+
+
+def _products(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return weights @ weights.T
+
+
+def _directions(
+    products: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues and eigenvectors of the directions that equations determine."""
+    values, vectors = np.linalg.eigh(products)
+    kept = values > _SMALLEST_EIGENVALUE * max(values.max(initial=0.0), np.finfo(float).tiny)
+    return values[kept], vectors[:, kept]
+
+
+def _nested(point: NDArray[np.float64], columns: Sequence[NDArray[np.intp]]) -> NDArray[np.float64]:
+    """The nearest shares (rows, candidates) that never fall within a column."""
+    most = max(map(len, columns))
+    values = np.full((len(columns), len(point), most), np.inf)
+    for number, column in enumerate(columns):
+        values[number, :, : len(column)] = point[:, column]
+    rising = _never_falling(values.reshape(-1, most)).reshape(values.shape)
+    nested = point.copy()
+    for number, column in enumerate(columns):
+        nested[:, column] = rising[number, :, : len(column)]
+    return nested
+
+
+def _never_falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest values (rows, cuts) that never fall from cut to cut: isotonic regression.
+
+    Neighbours that fall are pooled until none do, in all rows at once.
+    """
+    rows, cuts = values.shape
+    everyone = np.arange(rows)
+    sums, counts = np.zeros((rows, cuts)), np.zeros((rows, cuts), dtype=np.intp)
+    last = np.full(rows, -1)  # pool of each row
+    for cut in range(cuts):
+        last += 1
+        sums[everyone, last], counts[everyone, last] = values[:, cut], 1
+        falling = everyone[last > 0]
+        while len(falling):
+            pool = last[falling]
+            one, other = sums[falling, pool - 1], sums[falling, pool]
+            falls = one * counts[falling, pool] > other * counts[falling, pool - 1]
+            falling, pool = falling[falls], pool[falls]
+            for held in (sums, counts):
+                held[falling, pool - 1] += held[falling, pool]
+                held[falling, pool] = 0
+            last[falling] -= 1
+            falling = falling[last[falling] > 0]
+    means = sums / np.maximum(counts, 1)
+    nearest: NDArray[np.float64] = np.repeat(means.ravel(), counts.ravel()).reshape(rows, cuts)
+    return nearest
 
 
 class SubsetSums:

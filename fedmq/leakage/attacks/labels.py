@@ -83,7 +83,8 @@ def bare_rows(vectors: NDArray[np.float64]) -> NDArray[np.bool_]:
 class LeafWeights:
     """``values`` (rows, trees): what each tree adds to each row's margin; and the parameters.
 
-    ``params``: all of them, from which gradients follow.
+    ``params``: all of them, from which gradients follow. ``leaves`` int64 (rows, trees): the heap
+    numbers of the leaves; None where a tree is too deep for them.
     """
 
     values: NDArray[np.float32]
@@ -91,6 +92,7 @@ class LeafWeights:
     reg_lambda: float
     base_score: float
     params: TrainParams | None = None
+    leaves: NDArray[np.int64] | None = None
 
 
 def positives_from_weight(

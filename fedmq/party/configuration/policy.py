@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -11,6 +12,9 @@ from fedmq.errors import ConfigError
 from fedmq.messages.fields import LONGEST_CONSENT, PartyName
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
+
+if TYPE_CHECKING:
+    from fedmq.privacy.engine import SumsShown
 
 __all__ = ["AllowedSession", "AskedSession", "Particular", "PolicySection", "StandingConsent"]
 
@@ -185,9 +189,10 @@ class PolicySection(Section):
     most_idle_days: Annotated[float, Field(gt=0)] = 30
     """A training with which the active party has not gone on for so many days is given up, and what
     it reserved of `most_equations_per_row` is free again. Days count while the daemon runs."""
-    most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
+    most_equations_per_row: Annotated[float, Field(gt=0)] | None = None
     """Sums that it answers about the same rows in all trainings together, divided by these rows; a
-    candidate's g and h in one node count as one sum."""
+    candidate's g and h in one node count as one sum. No bound when left out: shown sums tell the
+    columns before there are enough of them for a model."""
     most_gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     """It joins a training only with `gradient_bits` of at most so many; it sees what is announced,
     and cannot verify what is encrypted."""
@@ -223,20 +228,53 @@ class PolicySection(Section):
     """Whether this party's share of a model is deleted when the active party asks for it."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
-    allow_leaky_engines: bool = False
-    """Also take part with engines that are known to give data away, smm1 and smm2."""
+    allow_leaky_engines: bool | None = None
+    """Whether it also takes part with engines that are known to give data away: smm1, smm2, and
+    lattice where it shows sums. When left out, as in files of earlier versions, lattice shows sums
+    if ``engines`` names it."""
 
-    def refusal(self, party: str, engine: str) -> str | None:
-        """Why ``party`` does not take part with the engine of this name; None if it does."""
+    @property
+    def sums_bound(self) -> float:
+        """`most_equations_per_row`, without one infinite."""
+        return math.inf if self.most_equations_per_row is None else self.most_equations_per_row
+
+    def refusal(self, party: str, engine: str, sums: SumsShown = "shown") -> str | None:
+        """Why ``party`` does not take part with the engine of this name; None if it does.
+
+        ``sums``: whether the training shows them.
+        """
         known = ENGINES.get(engine)
         if known is not None and known.known_leak:
             if self.allow_leaky_engines:
                 return None
-            return (
-                f"{party} does not take part with engine {engine!r}: {known.known_leak}; "
-                "allow_leaky_engines = true in its [policy] accepts that"
-            )
+            return _not_with(party, f"engine {engine!r}", known.known_leak)
         if engine not in self.engines:
             allowed = ", ".join(self.engines)
             return f"{party} does not take part with engine {engine!r}, only {allowed}"
+        assert known is not None
+        leak = known.leak_of_sums if sums == "shown" else ""
+        if leak and self.allow_leaky_engines is False and not self._hides_sums(engine):
+            return _not_with(party, f"engine {engine!r} where it shows sums", leak)
         return None
+
+    def warnings(self) -> Iterator[str]:
+        """What an owner should know who wrote this before the leak was measured."""
+        for engine in self.engines:
+            leak = ENGINES[engine].leak_of_sums
+            if leak and self.allow_leaky_engines is None and not self._hides_sums(engine):
+                yield (
+                    f"the [policy] lets engine {engine!r} show sums: {leak}; write "
+                    f'engine_options = {{ {engine} = {{ sums = "hidden" }} }} to hide them, or '
+                    "allow_leaky_engines = true to accept that"
+                )
+
+    def _hides_sums(self, engine: str) -> bool:
+        """Whether this party shows no sums under ``engine``."""
+        return self.engine_options.get(engine, {}).get("sums") == "hidden"
+
+
+def _not_with(party: str, engine: str, leak: str) -> str:
+    return (
+        f"{party} does not take part with {engine}: {leak}; "
+        "allow_leaky_engines = true in its [policy] accepts that"
+    )

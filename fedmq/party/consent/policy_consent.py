@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -118,12 +119,12 @@ class PolicyConsent:
             header,
             sums_per_row=round(budget.expected, 1),
             before=round(budget.answered, 1),
-            most=budget.limit,
+            **({} if math.isinf(budget.limit) else {"most": budget.limit}),
         )
 
     def _engine(self, terms: TrainingOpen) -> Engine:
         policy = self._policy
-        refusal = policy.refusal(self._party, terms.engine)
+        refusal = policy.refusal(self._party, terms.engine, terms.sums)
         if refusal is not None:
             raise Refused(refusal)
         options = dict(policy.engine_options.get(terms.engine, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,7 +82,7 @@ class RequestedTerms:
             "particulars": list(_particulars(opening)),
             "label_holder_learns": learned.active,
             "this_party_learns": learned.passive,
-            "known_leak": engine.known_leak,
+            "known_leak": engine.leak,
             "measured": [leak.described() for leak in measured_leaks(engine)],
             "measured_in": PAGE,
         }
@@ -204,10 +205,14 @@ def _spent(kind: str, spent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             "sums answered so far",
             (
-                f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row, about the "
+                f"{answered['sums_per_row']:,}{_of(answered['most'])} sums per row, about the "
                 f"{answered['rows']:,} most queried rows"
             ),
         )
+
+
+def _of(limit: float | None) -> str:
+    return "" if limit is None else f" of {limit:,g}"
 
 
 def _rows(rows: int) -> str:
@@ -215,7 +220,7 @@ def _rows(rows: int) -> str:
 
 
 async def spent_sums(database: Database, limit: float) -> dict[str, Any] | None:
-    """The number of answered sums about the most queried rows, and the limit.
+    """The number of answered sums about the most queried rows, and the limit, None if infinite.
 
     None before the first answer.
     """
@@ -226,4 +231,5 @@ async def spent_sums(database: Database, limit: float) -> dict[str, Any] | None:
     answered = EarlierSums.of("", 0, limit, trainings)
     row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
     sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
-    return {"sums_per_row": round(sums, 1), "rows": rows, "most": limit}
+    most = None if math.isinf(limit) else limit
+    return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}

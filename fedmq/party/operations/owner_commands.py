@@ -118,7 +118,7 @@ class OwnerCommands(Service):
 
     async def _answered(self) -> dict[str, Any] | None:
         context = self.context
-        limit = context.config.policy.most_equations_per_row
+        limit = context.config.policy.sums_bound
         return await spent_sums(context.session_store.database, limit)
 
     async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class TrainingService(Service):
             earlier_sums=EarlierSums.of(
                 header.session,
                 header.attempt,
-                config.policy.most_equations_per_row,
+                config.policy.sums_bound,
                 await AnsweredSumsStore(self.context.session_store.database).trainings(),
             ),
             signing=self._signing(header.session, header.attempt) if most_bytes else None,

@@ -50,6 +50,10 @@ class Lattice(Engine):
         "session",
         passive="how many nodes are asked about; which of its candidates split which node",
     )
+    leak_of_sums = (
+        "the active party solves all sums together, and reads 99.8 % of the cells of 400 people "
+        "from 14 trees, where guessing reaches 6.2 %"
+    )
 
     def __post_init__(self) -> None:
         for name, allowed in (

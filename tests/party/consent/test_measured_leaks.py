@@ -34,6 +34,9 @@ def test_a_figure_stands_on_the_page(leak: MeasuredLeak) -> None:
     assert f"{leak.value:.3f}" in cells
     if leak.measure in cells:  # the line has what guessing reaches beside it
         assert f"{leak.guessing:.3f}" == cells[-1]
+    if leak.by_sums:
+        value = cells.index(f"{leak.value:.3f}")
+        assert f"{leak.guessing:.3f}" == cells[value + 1]
 
 
 def test_every_engine_says_what_it_leaks() -> None:
