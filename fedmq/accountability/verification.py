@@ -57,7 +57,8 @@ def verify(
 
     Raises:
         Inconsistent: the first dishonest answer, by tree and node, or a missing message.
-        DataError, ConfigError: the files are damaged, of other sessions, or swapped.
+        DataError: the files are damaged, or the active party has signed nothing of them.
+        ConfigError: the files are of other sessions, or swapped.
     """
     return _Verification(shown, federation, held).verdict()
 
@@ -89,6 +90,7 @@ class _Verification:
             self._check_signed(attempt, statements, verdict)
             self._replay(attempt, verdict)
         self._check_lots()
+        self._check_bound(verdict)
         return verdict
 
     # The files
@@ -256,6 +258,19 @@ class _Verification:
                     lots[tree in thin].append(lot)
         if max(lots[False], default=-1) > min(lots[True], default=2**32):
             raise self._lie("it left out gradients of a tree with a lower lot than others", 0)
+
+    def _check_bound(self, verdict: Verdict) -> None:
+        """Raise DataError if nothing binds the file: a party can make up a whole training.
+
+        An attempt may break off between a tree and the signature under it.
+        """
+        active = self.federation.active
+        if self.federation.keys and not verdict.signed and verdict.trees > verdict.attempts:
+            raise DataError(
+                f"{verdict.party}: {active} has signed none of its {verdict.trees} trees: a party "
+                f"can make up such a transcript as a whole; ask {active} for its file (--signed), "
+                "and for the federation file of that time if keys have changed"
+            )
 
     def _lie(self, what: str, attempt: int) -> Inconsistent:
         place: dict[str, int | str] = {"session": self.shown.session, "attempt": attempt}
