@@ -117,6 +117,15 @@ class TestTraining:
         assert await party.training(HEADER, asked) == Lattice(hint_bytes=5000, directions="all")
         assert await consent(tmp_path, engines=["lattice"]).training(HEADER, asked) == Lattice()
 
+    async def test_a_lattice_that_shows_sums_is_refused_where_no_leaky_engine_is_allowed(
+        self, tmp_path: Path
+    ) -> None:
+        party = consent(tmp_path, engines=["lattice"], allow_leaky_engines=False)
+        with pytest.raises(Refused, match=r"where it shows sums: .*allow_leaky_engines = true"):
+            await party.training(HEADER, terms(engine="lattice"))
+        hidden = terms(engine="lattice", sums="hidden")
+        assert (await party.training(HEADER, hidden)).on_terms("hidden").hides_sums
+
     async def test_an_engine_that_hides_rows_and_declining_of_small_nodes_exclude_each_other(
         self, tmp_path: Path
     ) -> None:
