@@ -43,8 +43,9 @@ from fedmq.protocol.training.candidates import (
 __all__ = ["OnProgress", "bins_from_sums"]
 
 ATTACK = "bins from sums"
-# What is read of long trainings and wide tables: minutes of one core.
+# What is read of long trainings and wide tables: minutes of one core, and 1 GB.
 _MOST_EQUATIONS = 2000
+_MOST_WEIGHTS = 100_000_000  # of rows in equations
 _MOST_CANDIDATES = 400
 _MOST_WORK = 5e11  # operations of all readings
 _STEPS_ALONE = 300  # in which each candidate is read by itself
@@ -313,10 +314,10 @@ def _read(
 ) -> Iterator[Finding]:
     """Columns read from the sums of all trees together."""
     first = next(iter(trees.values()))
-    if ROOT not in first.nodes:
+    if ROOT not in first.nodes:  # nor where a party shows no candidate of a root
         return
     rows = len(bins.codes)
-    alike = _alike(trees)
+    alike = _alike(trees, rows)
     chosen, columns = _chosen(first, alike, rows)
     root = first.nodes[ROOT]
     expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
@@ -377,8 +378,8 @@ class _Ticks:
             self.step()
 
 
-def _alike(trees: dict[int, _ShownTree]) -> list[_ShownTree]:
-    """Trees whose roots show the same candidates, as far as there is time for their equations.
+def _alike(trees: dict[int, _ShownTree], rows: int) -> list[_ShownTree]:
+    """Trees whose roots show the same candidates, as far as their equations can be solved.
 
     Columns drawn anew for each tree cannot link the trees.
     """
@@ -389,7 +390,7 @@ def _alike(trees: dict[int, _ShownTree]) -> list[_ShownTree]:
         if ROOT not in tree.nodes or not np.array_equal(tree.known[ROOT], first.known[ROOT]):
             continue
         equations += 2 * len(tree.nodes)
-        if found and equations > _MOST_EQUATIONS:
+        if found and equations > min(_MOST_EQUATIONS, _MOST_WEIGHTS // rows):
             break
         found.append(tree)
     return found

@@ -55,7 +55,9 @@ def test_the_sums_are_those_that_were_shown(
     assert nodes > 10
 
 
-def solved(folder: Path, engine: str = "plain", **params: Any) -> dict[str, Finding]:
+def solved(
+    folder: Path, engine: str = "plain", smallest_cell: int = 0, **params: Any
+) -> dict[str, Finding]:
     """What an active party reads that solves all sums together, by target."""
     random = np.random.default_rng(1)
     table = random.normal(size=(160, 4)).astype(np.float32)
@@ -68,6 +70,7 @@ def solved(folder: Path, engine: str = "plain", **params: Any) -> dict[str, Find
         engine=engine,
         workers=1,
         record=folder,
+        smallest_cell=smallest_cell,
     )
     report = fedmq.audit(
         folder / "active.recording",
@@ -99,6 +102,10 @@ def test_one_small_tree_tells_little(tmp_path: Path) -> None:
     found = solved(tmp_path, num_boost_round=1, max_depth=1)
     assert not found["candidate bits"].succeeds
     assert "candidates linked across trees" not in found
+
+
+def test_where_no_candidate_is_shown_there_is_nothing_to_solve(tmp_path: Path) -> None:
+    assert not solved(tmp_path, num_boost_round=2, smallest_cell=150)
 
 
 @pytest.mark.long
