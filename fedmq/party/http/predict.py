@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -36,6 +37,7 @@ _ERRORS = {
     504: "no score in time",
 }
 _HEADER, _BUFFERS, _COMPRESSION, _DICTIONARY_DATA = 2, 2, 3, 1  # places of fields in their tables
+_CELL_BYTES = 8
 _RECORD_BATCH = "record batch"
 _DICTIONARY = "dictionary"
 
@@ -117,7 +119,7 @@ def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) 
             raise RequestError(
                 413, f"body: unpacked it is longer than {most_bytes} bytes (http.body_bytes)"
             )
-        table = _read_table(arrow, body, most_rows)
+        table = _read_table(arrow, body, most_rows, most_bytes)
         ids = [None if cell is None else str(cell) for cell in table.column("id").to_pylist()]
     except (arrow.ArrowException, OSError, ValueError):
         raise RequestError(400, "body: no Arrow stream") from None
@@ -139,10 +141,10 @@ def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) 
         raise RequestError.field(error) from None
 
 
-def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
+def _read_table(arrow: Any, body: bytes, most_rows: int, most_bytes: int) -> Any:
     reader = arrow.ipc.open_stream(body)
     names = reader.schema.names
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, found in Counter(names).items() if found > 1), None)
     if twice is not None:
         raise RequestError(422, f"{twice}: the column appears more than once")
     if "id" not in names:
@@ -160,6 +162,12 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
         rows += batch.num_rows
         if rows > most_rows:  # before any cell becomes a Python object
             raise RequestError(413, f"id: more than {most_rows} rows in one request")
+        if rows * len(names) * _CELL_BYTES > most_bytes:  # a cell may take one bit of the body
+            raise RequestError(
+                413, f"body: {rows} rows of {len(names)} columns are too many (http.body_bytes)"
+            )
+        # Where texts begin and end is the caller's word: pyarrow would read beyond the body.
+        batch.validate(full=True)
         batches.append(batch)
     return arrow.Table.from_batches(batches, reader.schema)
 
