@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks.hidden_sums ACTIVE.csv PASSIVE.csv [--trees 5] [--depth 3] [--max-bin 32]
-        [--json]
+        [--arithmetic 3.4] [--json]
 
 Trees are boosted over both tables, as the two parties would; the first column is an id, and the
 active party's second one the label. Of each level both halves run in this process, on shares as the
@@ -25,7 +25,7 @@ import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
-from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.params import NEWEST, OLDEST, TrainParams
 from fedmq.boosting.splits import (
     UNCONSTRAINED,
     CandidateTable,
@@ -265,9 +265,10 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--max-bin", type=int, default=32)
     parser.add_argument("--whole-trees", type=int, default=1, help="trees without the filter")
+    parser.add_argument("--arithmetic", choices=(OLDEST, NEWEST), default=OLDEST)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    params = TrainParams(xgboost_arithmetic=OLDEST)
+    params = TrainParams(xgboost_arithmetic=options.arithmetic)
     active, passive = table(options.active), table(options.passive)
     session, totals = Session(), {"filter": Measured(), "all": Measured()}
     # The first level makes schedules, which a session needs once.
@@ -289,6 +290,8 @@ def main() -> None:
     figures = {}
     for name, measured in totals.items():
         trees = options.trees if name == "filter" else min(options.trees, options.whole_trees)
+        if not trees:
+            continue
         figures[name] = {
             "MB a tree": (measured.up + measured.down) / trees / 1e6,
             "MB up": measured.up / trees / 1e6,
