@@ -56,6 +56,10 @@ OnProgress = Callable[[int, int], None]
 """Called with the steps of the longest attack that are done, and their number."""
 
 
+_Nodes = tuple[list[NodeSums], list[NDArray[np.bool_]]]
+"""Nodes, and the candidates that each has shown: bool (candidates,)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShownTree:
     """The sums of one tree by node, of all its candidates in canonical order.
@@ -444,7 +448,7 @@ def _own_links(
     first = alike[0].nodes[ROOT]
     matches: list[NDArray[np.intp]] = []
     counted = 0
-    before: list[tuple[list[NodeSums], list[NDArray[np.bool_]]]] = []
+    before: list[_Nodes] = []
     for tree in alike:
         root = tree.nodes[ROOT]
         order = _ordered_by_counts(root, chosen, random)
@@ -456,18 +460,8 @@ def _own_links(
             match[start] = order
             counted += 1
         else:
-            latest, held = len(before), 2 * len(before[0][0])
-            while latest > 1 and (
-                latest == len(before) or held + 2 * len(before[latest - 1][0]) <= _MOST_BEFORE
-            ):
-                latest -= 1
-                held += 2 * len(before[latest][0])
-            used = [before[0], *before[max(latest, 1) :]]
-            equations = Equations.of(
-                rows,
-                [node for nodes, _ in used for node in nodes],
-                [shown for _, known in used for shown in known],
-            )
+            nodes, known = _recent(before)
+            equations = Equations.of(rows, nodes, known)
             weights = np.zeros((2, rows))
             weights[:, root.rows] = root.pairs.T
             shown = random.permutation(len(chosen))
@@ -477,6 +471,19 @@ def _own_links(
         before.append(_in_order([tree], chosen, [match]))
         ticks.step()
     return matches, counted == len(alike) - 1
+
+
+def _recent(before: Sequence[_Nodes]) -> _Nodes:
+    """The nodes of the first tree, and of as many of the last ones as a forecast takes."""
+    used = list(before[-1:])
+    for tree in reversed(before[1:-1]):
+        if 2 * sum(len(nodes) for nodes, _ in (before[0], *used, tree)) > _MOST_BEFORE:
+            break
+        used.insert(0, tree)
+    used[:0] = before[: len(before) > 1]
+    return [node for nodes, _ in used for node in nodes], [
+        own for _, known in used for own in known
+    ]
 
 
 def _ordered_by_counts(
@@ -496,7 +503,7 @@ def _in_order(
     trees: Sequence[_ShownTree],
     chosen: NDArray[np.intp],
     matches: Sequence[NDArray[np.intp]],
-) -> tuple[list[NodeSums], list[NDArray[np.bool_]]]:
+) -> _Nodes:
     """The sums of the ``chosen`` candidates in all nodes as ``matches`` has them by tree.
 
     And which of them are known.
