@@ -5,6 +5,10 @@ Needs the extra ``fedmq[client]``.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import random
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +51,12 @@ class ScoreList:
     reasons: tuple[tuple[ScoreReason, ...], ...] = ()
 
 
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0  # seconds between two tries
+_LONGEST_DEADLINE = 60_000  # milliseconds that the service takes
+_SHORTEST = 0.02  # seconds that a try must have
+_PASSING = (429, 503)  # too much is asked at once, or a party is away: it may soon be otherwise
+
+
 def _httpx() -> ModuleType:
     try:
         import httpx
@@ -65,10 +75,12 @@ class _BaseClient(ABC):
         *,
         model: str = "production",
         seconds: float = 10.0,
+        retries: int = 0,
     ) -> None:
         self._url = url.rstrip("/")
         self._model = model
         self._seconds = seconds
+        self._retries = retries
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._httpx = _httpx()
         self._http = self._new_http_client()
@@ -109,7 +121,25 @@ class _BaseClient(ABC):
             "timeout": (seconds or self._seconds) + 1.0,
         }
 
+    def _again(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """``request`` with the ``seconds`` that are left of its deadline."""
+        body = request["json"] | {"deadline_ms": min(max(1.0, seconds * 1000), _LONGEST_DEADLINE)}
+        return request | {"json": body, "timeout": seconds + 1.0}
+
+    def _wait(self, outcome: Any, tried: int, until: float) -> float | None:
+        """Seconds before request number ``tried`` + 1; None if ``outcome`` is the last.
+
+        ``outcome``: a response, or the error instead. ``until``: the deadline by `time.monotonic`.
+        """
+        if not isinstance(outcome, DaemonError) and outcome.status_code not in _PASSING:
+            return None
+        wait = min(_FIRST_WAIT * 2 ** (tried - 1), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
+        late = time.monotonic() + wait + _SHORTEST >= until
+        return None if late or tried > self._retries else wait
+
     def _scores(self, response: Any) -> ScoreList:
+        if isinstance(response, DaemonError):
+            raise response
         if response.status_code != 200:
             raise _error(response)
         answer = response.json()
@@ -147,8 +177,10 @@ def _error(response: Any) -> FedmqError:
 class Client(_BaseClient):
     """Asks the daemon at ``url``, such as ``http://127.0.0.1:8470``, with an API ``token``.
 
-    ``model`` is a model's id or a name. ``seconds`` is the default time to wait for an answer. Safe
-    to use from several threads.
+    ``model`` is a model's id or a name. ``seconds`` is the default time to wait for an answer.
+    Within this time it asks up to ``retries`` times more where nobody answers, as while the daemon
+    restarts, where too much is asked at once, or where a party is away. Each request for scores
+    counts towards the limits of their owners. Safe to use from several threads.
     """
 
     def _new_http_client(self) -> Any:
@@ -178,11 +210,17 @@ class Client(_BaseClient):
             DaemonError: no service, or the token is wrong.
         """
         request = self._request(ids, features, model, output, seconds, explain, base_margin)
-        try:
-            response = self._http.post(**request)
-        except self._httpx.TransportError as error:
-            raise self._unreachable(error) from None
-        return self._scores(response)
+        until = time.monotonic() + (seconds or self._seconds)
+        for tried in itertools.count(1):
+            try:
+                outcome = self._http.post(**request)
+            except self._httpx.TransportError as error:
+                outcome = self._unreachable(error)
+            if (wait := self._wait(outcome, tried, until)) is None:
+                return self._scores(outcome)
+            time.sleep(wait)
+            request = self._again(request, until - time.monotonic())
+        raise AssertionError("the tries have no end")
 
     def close(self) -> None:
         """Close the connections."""
@@ -214,11 +252,17 @@ class AsyncClient(_BaseClient):
     ) -> ScoreList:
         """As ``Client.predict``."""
         request = self._request(ids, features, model, output, seconds, explain, base_margin)
-        try:
-            response = await self._http.post(**request)
-        except self._httpx.TransportError as error:
-            raise self._unreachable(error) from None
-        return self._scores(response)
+        until = time.monotonic() + (seconds or self._seconds)
+        for tried in itertools.count(1):
+            try:
+                outcome = await self._http.post(**request)
+            except self._httpx.TransportError as error:
+                outcome = self._unreachable(error)
+            if (wait := self._wait(outcome, tried, until)) is None:
+                return self._scores(outcome)
+            await asyncio.sleep(wait)
+            request = self._again(request, until - time.monotonic())
+        raise AssertionError("the tries have no end")
 
     async def close(self) -> None:
         """Close the connections."""

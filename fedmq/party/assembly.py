@@ -171,7 +171,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     # Set late: these services open sessions, to which the inbox delivers.
     inbox.on_unexpected, inbox.on_online = unexpected_messages.take, online.receive
-    reload = FileReload(files, context, access.ssl_context)
+    reload = FileReload(files, context, online.scorer, access.ssl_context)
     file_check = FileCheck(lambda: context.config, stale=reload.stale)
     probe = Probe(
         link,

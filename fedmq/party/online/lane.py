@@ -79,6 +79,7 @@ class OnlineLane:
             self._gate,
             self.drift,
         )
+        self.scorer.members = federation.parties
         self.predictions = PredictionService(
             self.scorer,
             config.party,

@@ -12,7 +12,16 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +33,15 @@ from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.contributions import Explainer, Player
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.tree import Agreed
-from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, ProtocolError, TooManyRows
+from fedmq.errors import (
+    DataError,
+    FedmqError,
+    Overloaded,
+    PeerSilent,
+    ProtocolError,
+    Refused,
+    TooManyRows,
+)
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlinePing, OnlineRefusal
@@ -163,6 +180,8 @@ class Scorer:
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
+        self.members: Collection[str] | None = None
+        """The parties of the federation; None: all that a model asks are."""
         self.counts = RequestCounts()
         self.session = f"online-{secrets.token_hex(6)}"
         self._party = party
@@ -193,6 +212,7 @@ class Scorer:
             DataError: the model is not served or not explained, a feature is none of its own, or
                 margins do not fit.
             Overloaded: too many rows, at once or in this request.
+            Refused: the model needs a party that has left the federation.
             AnswerRefused, PeerSilent: a party does not answer, and guessing is not allowed; or this
                 party's own rows cannot be looked up.
         """
@@ -200,6 +220,13 @@ class Scorer:
         if model is None:
             served = ", ".join(sorted(self.models)) or "none"
             raise DataError(f"model: {name!r} is not served; there are: {served}")
+        if self.members is not None:
+            gone = [party for party in model.forest.asked.values() if party not in self.members]
+            if gone:
+                raise Refused(
+                    f"model {model.id} cannot be used without {', '.join(gone)}, which has left "
+                    "the federation; activate another model"
+                )
         if explain and model.explainer is None:
             raise DataError(f"explain: {name}: {model.unexplained}")
         first = None
@@ -244,7 +271,12 @@ class Scorer:
                 self._drift.put_aside_scores(model.id, scores.margins)
         if scores.bitmaps is None or model.explainer is None:
             return ScoredRequest(model.id, model.mode, scores)
-        found = await _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
+        explained = _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
+        try:
+            async with asyncio.timeout_at(deadline):
+                found = await explained
+        except TimeoutError:
+            raise PeerSilent(f"no reasons within {seconds:g} s; ask for fewer rows") from None
         return ScoredRequest(model.id, model.mode, scores, model.explainer.players, found[:, 0])
 
     async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:

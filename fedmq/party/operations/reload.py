@@ -12,6 +12,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog, AuditSearch
 from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.online.scoring import Scorer
 from fedmq.party.operations.broker import BrokerAccess
 from fedmq.party.services.service import PartyContext
 
@@ -24,10 +25,15 @@ class FileReload:
     """Reads a party's ``files`` again, and applies them to its daemon."""
 
     def __init__(
-        self, files: PartyFiles, context: PartyContext, ssl_context: ssl.SSLContext | None = None
+        self,
+        files: PartyFiles,
+        context: PartyContext,
+        scorer: Scorer,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._files = files
         self._context = context
+        self._scorer = scorer
         self._ssl_context = ssl_context
         self._reading = asyncio.Lock()
         self._recording = asyncio.Lock()
@@ -63,6 +69,7 @@ class FileReload:
         left = set(self._context.federation.parties) - set(self._files.federation.parties)
         self._context.config = self._files.config
         self._context.federation = self._files.federation
+        self._scorer.members = self._files.federation.parties
         for party in left:
             self._context.sessions.cancel_with(party, f"{party} has left the federation")
         self._renew_certificate()

@@ -140,3 +140,19 @@ async def test_a_guess_has_no_reasons(world: World) -> None:
         answer = (await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})).json()
         assert answer["degraded"].keys() == {"telco"}
         assert answer["scores"][0]["reasons"] is None
+
+
+async def test_reasons_that_take_too_long_do_not_outlast_the_deadline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(*_: object) -> None:
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr("fedmq.party.online.scoring._contributions", slow)
+    harness = ServingHarness(world, mode="bitmap", agreed=agreed(world))
+    async with serving(harness, guesses_unknown=False) as served:
+        asked = {"ids": ["P5"], "explain": 2, "deadline_ms": 300}
+        async with asyncio.timeout(5):
+            answer = await served.post(PREDICT, json=asked)
+        assert answer.status_code == 504
+        assert "no reasons within 0.3 s" in answer.json()["error"]

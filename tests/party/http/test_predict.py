@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, PredictRequest, RequestError
 from fedmq.party.online.rows import Rows, ServedRows
+from tests.free_port import free_port
 from tests.party.http.serving import PREDICT, TOKEN, arrow_stream, serving
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
@@ -370,6 +372,69 @@ async def test_the_clients_speak_to_the_service(
             client.predict("P1")
 
     await asyncio.to_thread(from_a_thread)
+
+
+async def test_a_client_asks_again_within_its_deadline_while_the_daemon_restarts(
+    world: World,
+) -> None:
+    harness = ServingHarness(world)
+    router = predict_router(PredictionService(harness.scorer, ACTIVE, False))
+    port = free_port()
+    async with AsyncClient(f"http://127.0.0.1:{port}", retries=100, seconds=10) as client:
+        asking = asyncio.create_task(client.predict("P1", output="margin"))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        server = HttpServer(HttpSection(port=port), [router])
+        await server.start()
+        assert (await asking).scores == (float(world.margins[1]),)
+        await server.close()
+
+
+async def test_a_client_asks_again_while_a_party_is_away(
+    served: httpx.AsyncClient, world: World, harness: ServingHarness
+) -> None:
+    harness.away = {"telco"}
+    url = str(served.base_url)
+    async with AsyncClient(url, TOKEN, retries=100) as client, AsyncClient(url, TOKEN) as once:
+        for _ in range(2):  # so that nobody waits for it any more
+            with pytest.raises(PeerSilent):
+                await once.predict("P1", seconds=0.1)
+        asking = asyncio.create_task(client.predict("P1", output="margin", seconds=10))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        harness.away.clear()
+        began = time.monotonic()
+        assert (await asking).scores == (float(world.margins[1]),)
+        assert time.monotonic() - began < 2
+
+
+async def test_a_client_gives_up_at_its_deadline_and_after_its_retries() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    began = time.monotonic()
+    async with AsyncClient(url, retries=100) as client:
+        with pytest.raises(DaemonError, match="does not answer"):
+            await client.predict("P1", seconds=0.5)
+    assert 0.2 < time.monotonic() - began < 1.5
+    async with AsyncClient(url, retries=1) as client:
+        with pytest.raises(DaemonError, match="does not answer"):
+            await client.predict("P1", seconds=60)
+    assert time.monotonic() - began < 10
+
+
+async def test_what_a_request_says_wrong_is_not_asked_again(served: httpx.AsyncClient) -> None:
+    async with AsyncClient(str(served.base_url), TOKEN, retries=100) as client:
+        with pytest.raises(DataError, match=r"ids\.0"):
+            await client.predict("nobody")
+
+
+async def test_scores_that_need_a_party_that_has_left_say_so_at_once(
+    served: httpx.AsyncClient, harness: ServingHarness
+) -> None:
+    harness.scorer.members = ("active", "retail")
+    async with AsyncClient(str(served.base_url), TOKEN, retries=100) as client:
+        with pytest.raises(DaemonError, match="without telco, which has left the federation"):
+            await client.predict("P1")
 
 
 def test_without_httpx_the_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
