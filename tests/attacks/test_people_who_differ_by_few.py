@@ -100,7 +100,9 @@ async def test_another_training_about_one_person_less_is_refused_and_names_the_f
     federation: Federation,
 ) -> None:
     await federation.asked("first", evaluation=0.2)
-    with pytest.raises(DaemonError, match=r"differ by about \d from those of session") as refused:
+    with pytest.raises(
+        DaemonError, match=r"telco refused the session: .* about 1 from those of"
+    ) as refused:
         await federation.asked("second", evaluation=0.208)
     assert await session_of(federation, "first") in str(refused.value)
 

@@ -46,6 +46,7 @@ from fedmq.party.sessions.sessions import (
     attempt_after_restart,
 )
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.answered_people import AnsweredPeopleStore, compare_people
 from fedmq.party.store.documents import cross_validations, keep_result, keep_share
 from fedmq.party.store.journal import AnsweredSumsStore, StoredSession, StoreJournal
 from fedmq.party.store.transcripts import TranscriptWriter
@@ -56,7 +57,7 @@ from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.session_records import ActiveTree, EarlierSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
-from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.passive import ComparePeople, PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, terms_digest
 
 __all__ = ["TrainingService", "result_of"]
@@ -142,6 +143,7 @@ class TrainingService(Service):
             find_share=partial(load_passive_share.bind, self.context.model_store),
             consent_within=0 if agreed.exception() else agreed.result()[1],
             others=self._others(terms),
+            compare=await self._comparison(terms),
         )
         session = StoredSession(
             header.session, terms.model, header.attempt, terms=terms_digest(terms)
@@ -187,6 +189,15 @@ class TrainingService(Service):
         )
         requested = RequestedTerms.of_training(header.sender, terms, engine)
         return engine, await context.owner_consent.seconds_left(header, requested)
+
+    async def _comparison(self, terms: TrainingOpen) -> ComparePeople | None:
+        """How the people of a training are compared at its opening; the journal does it again."""
+        smallest = self.context.config.policy.smallest_difference
+        if not smallest:
+            return None
+        learning = int((~terms.evaluation.numpy()).sum())
+        store = AnsweredPeopleStore(self.context.session_store.database)
+        return partial(compare_people.bind, await store.earlier(learning, smallest))
 
     def _others(self, terms: TrainingOpen) -> tuple[str, ...]:
         """The passive parties with which this one finds winners; only those that it knows."""

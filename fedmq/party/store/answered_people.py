@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.store.database import Database
@@ -39,6 +40,7 @@ __all__ = [
     "GroupQuestion",
     "GroupQuestions",
     "combination",
+    "compare_people",
     "people_in",
     "sketch_of",
 ]
@@ -221,6 +223,12 @@ class EarlierPeople:
             f"those of earlier answers (smallest_difference): {which} differ {differ} those of "
             f"{named}{more}"
         )
+
+
+@computation("ComparePeople")
+def compare_people(earlier: EarlierPeople, answered: PeopleAnswered) -> None:
+    """Raise Refused unless ``answered`` may follow the ``earlier`` people."""
+    earlier.check(answered)
 
 
 class AnsweredPeopleStore:

@@ -39,6 +39,7 @@ from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part,
 from fedmq.protocol.session_records import (
     EarlierSums,
     PassiveTree,
+    PeopleAnswered,
     RowPeople,
     Signing,
     SumLedger,
@@ -73,6 +74,7 @@ from fedmq.protocol.training.transcripts import Transcripts, committed, noise_se
 from fedmq.protocol.tree_walk import answer_hop
 
 __all__ = [
+    "ComparePeople",
     "EarlierDirections",
     "FindShare",
     "PassiveTraining",
@@ -84,6 +86,9 @@ __all__ = [
 
 FindShare = Callable[[str], Computation]
 """Finds this party's share of a model by its name; None if there is none."""
+
+ComparePeople = Callable[[PeopleAnswered], Computation]
+"""Compares people with those of other sessions; the computation raises Refused."""
 
 
 State = PassiveTrainingState
@@ -173,8 +178,9 @@ class PassiveTraining(Machine):
     ``most_sums_bytes``: the most bytes for the sums of a tree. With ``signing`` the party commits
     to its table, and signs. ``find_share`` finds the share of a continued model.
     ``consent_within``: seconds that this party's owner has to answer, before any data is read; 0:
-    the owner is not asked. ``others``: the passive parties that find winners with it, if sums are
-    hidden.
+    the owner is not asked. ``compare`` compares the people who learn with those of other sessions,
+    or raises Refused; None: they are not compared. ``others``: the passive parties that find
+    winners with it, if sums are hidden.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -221,6 +227,7 @@ class PassiveTraining(Machine):
         find_share: FindShare | None = None,
         consent_within: int = 0,
         others: Sequence[str] = (),
+        compare: ComparePeople | None = None,
     ) -> None:
         super().__init__(State.READY, (peer, *others), active=peer)
         if signing is not None:
@@ -236,6 +243,7 @@ class PassiveTraining(Machine):
         self._finished = finished
         self._earlier_sums = earlier_sums
         self._most_sums_bytes = most_sums_bytes
+        self._compare = compare
         self._withheld = Withheld(smallest_node=smallest_node, smallest_cell=smallest_cell)
         """The withheld sums of all trees: an earlier attempt may have had another policy."""
         for tree in saved:
@@ -320,6 +328,8 @@ class PassiveTraining(Machine):
             if table.people is None
             else RowPeople(self._party, table.people, learning, asked.folds)
         )
+        if people is not None and self._compare is not None:
+            yield from single(self._compare(people.of_session()))
         setup = yield from engine.setup()
         root = RootCells(int(np.count_nonzero(learning)))
         rules = DisclosureRules(bins, self._secret, self._smallest_cell, learning, root)
