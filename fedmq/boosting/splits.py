@@ -452,7 +452,8 @@ def leaf_weights(
     Equation 5 of XGBoost (arXiv 1603.02754); in 3.2 zero for nodes lighter than min_child_weight.
     ``bounds``: those of the leaf's parent.
     """
-    return node_weights(total, params, bounds) * params.leaf_eta
+    weights = gain_in_the_clear(params, bounds).leaf(total[..., 0], total[..., 1])
+    return weights * params.leaf_eta
 
 
 def node_weights(
