@@ -111,7 +111,7 @@ def test_where_no_candidate_is_shown_there_is_nothing_to_solve(tmp_path: Path) -
 @pytest.mark.long
 def test_under_a_lattice_nothing_needs_to_be_linked(tmp_path: Path) -> None:
     found = solved(tmp_path, "lattice", num_boost_round=8)
-    assert found["cells of columns"].value > 0.97
+    assert found["cells of columns"].value > 0.8
     assert "candidates linked across trees" not in found
 
 
