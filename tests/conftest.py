@@ -13,7 +13,8 @@ from xdist.remote import Producer
 
 from tests.kept_processes import kept_processes
 from tests.left_behind import watch
-from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+from tests.party.daemons import PARTIES, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 from tests.schedule import LongestFirst, Stopwatch
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _is_long(config: pytest.Config) -> bool:
     return bool(config.option.markexpr == "long")
 
 
-STARTS_A_NODE = {"broker", "node", "own_node"}
+STARTS_A_NODE = {"node", "own_node"}
 """The fixtures that do."""
 
 
@@ -86,12 +87,17 @@ def processes_handed_on() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleBroker]:
-    """A private RabbitMQ node with the project's own files."""
-    node = ExampleBroker(tmp_path_factory.mktemp("broker"))
-    node.start()
-    yield node
-    node.discard()
+def started_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    """The private RabbitMQ node of this process; to start one takes eight seconds of a core."""
+    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def node(started_node: RabbitNode) -> RabbitNode:
+    """A RabbitMQ node whose queues are empty. A test may stop it that starts it again."""
+    started_node.empty()
+    return started_node
 
 
 @pytest.fixture
@@ -106,11 +112,9 @@ async def federation(
 
 
 @pytest.fixture(scope="module")
-def demo(
-    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
-) -> Iterator[ExampleFederation]:
+def demo(tmp_path_factory: pytest.TempPathFactory, node: RabbitNode) -> Iterator[ExampleFederation]:
     """The example federation with its three daemons running."""
-    federation = ExampleFederation(tmp_path_factory.mktemp("federation"), broker)
+    federation = ExampleFederation(tmp_path_factory.mktemp("federation"), node)
     try:
         federation.start(*PARTIES)
         yield federation

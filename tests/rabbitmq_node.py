@@ -8,13 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 import aio_pika
 
-from fedmq.transport.rabbitmq.definitions import definitions
 from fedmq.transport.rabbitmq.topology import topology
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
@@ -23,38 +22,29 @@ COMMANDS = Path(os.environ.get("FEDMQ_RABBITMQ") or "/usr/lib/rabbitmq/bin")
 
 
 class RabbitNode:
-    """One node with the federation ``demo``, whose users' passwords are their names.
+    """One node with the project's own files, whose federation ``demo`` is the example's.
 
     The user ``admin`` has all rights. Tests that need RabbitMQ do not skip without it: starting
     fails with the line that says how to install it.
     """
 
-    ADMIN = "admin"
+    FEDERATION = "demo"
+    PARTIES = ("bank", "telco", "retail")
 
-    def __init__(
-        self, directory: Path, federation: str = "demo", parties: Iterable[str] = ("bank", "telco")
-    ) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.federation = federation
-        self._parties = names = list(parties)
-        shutil.copy(BROKER / "rabbitmq.conf", directory)
+        for name in ("rabbitmq.conf", "definitions.json"):
+            shutil.copy(BROKER / name, directory)
         # The management page takes a second to start, and no test looks at it.
         (directory / "enabled_plugins").write_text("[].\n")
-        (directory / "definitions.json").write_text(
-            json.dumps(
-                definitions(
-                    federation, names, {name: name for name in names}, admin_password=self.ADMIN
-                )
-            )
-        )
 
     @property
     def port(self) -> int:
         return int(self._record["port"])
 
-    def url(self, user: str = ADMIN, password: str | None = None, vhost: str = "") -> str:
-        """The AMQP URL of a user."""
-        return f"amqp://{user}:{password or user}@127.0.0.1:{self.port}/{vhost}"
+    def url(self, user: str = "admin", password: str | None = None, vhost: str = "") -> str:
+        """The AMQP URL of a user, with the example's password."""
+        return f"amqp://{user}:{password or f'{user}-example'}@127.0.0.1:{self.port}/{vhost}"
 
     def start(self) -> None:
         """Start the node, with the data it had before, and wait until it serves."""
@@ -82,16 +72,18 @@ class RabbitNode:
         os.killpg(self._record["server_pid"], signal.SIGCONT)
 
     def empty(self) -> None:
-        """Drop what lies in the queues: the daemons for which it was meant are gone."""
+        """Drop what lies in the queues: the parties for which it was meant are gone."""
 
         async def purge() -> None:
-            async with await aio_pika.connect(self.url()) as connection:
-                channel = await connection.channel()
-                for each in topology(self.federation, self._parties).queues:
+            connection = await aio_pika.connect(self.url())
+            async with connection, connection.channel() as channel:
+                for each in topology(self.FEDERATION, self.PARTIES).queues:
                     queue = await channel.get_queue(each.name, ensure=False)
                     await queue.purge()
 
-        asyncio.run(purge())
+        # Not in this thread, which may have an event loop of its own.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, purge()).result()
 
     def discard(self) -> None:
         """End the node at once, for its data will not be needed again."""

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from fedmq.party.configuration.party import BROKER_VARIABLE
-from tests.party.daemons import PARTIES, ExampleBroker
+from tests.party.daemons import PARTIES
+from tests.rabbitmq_node import RabbitNode
 
 ROOT = Path(__file__).parent.parent
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -86,15 +87,15 @@ def entrypoint(service: str) -> list[str]:
     return SERVICES[service].get("entrypoint", default)
 
 
-def at(broker: ExampleBroker, url: str) -> str:
+def at(node: RabbitNode, url: str) -> str:
     """The address of a service named ``broker``, as the private node has it."""
     assert "@broker:5672" in url
-    return url.replace("@broker:5672", f"@127.0.0.1:{broker.port}")
+    return url.replace("@broker:5672", f"@127.0.0.1:{node.port}")
 
 
 @pytest.fixture(scope="module")
 def containers(
-    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
+    tmp_path_factory: pytest.TempPathFactory, node: RabbitNode
 ) -> Iterator[dict[str, Container]]:
     """All services but the broker, running as the file says."""
     folder = tmp_path_factory.mktemp("compose")
@@ -110,7 +111,7 @@ def containers(
     daemons = []
     try:
         for party in PARTIES:
-            url = at(broker, SERVICES[party]["environment"][BROKER_VARIABLE])
+            url = at(node, SERVICES[party]["environment"][BROKER_VARIABLE])
             command = entrypoint(party) + SERVICES[party]["command"]
             daemons.append(found[party].popen(command, **{BROKER_VARIABLE: url}))
         for party, daemon in zip(PARTIES, daemons, strict=True):

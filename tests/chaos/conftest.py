@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.federation import PARTIES, ChaosFederation
+from tests.chaos.federation import ChaosFederation
 from tests.rabbitmq_node import RabbitNode
-
-
-@pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNode(tmp_path_factory.mktemp("rabbitmq"), parties=PARTIES) as node:
-        yield node
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class DaemonProcess:
         label = 'label = "label"\n' if party == "bank" else ""
         self.file.write_text(
             f'party = "{party}"\nfederation = "../federation.toml"\n'
-            f'broker = "amqp://{party}:{party}@127.0.0.1:{self.proxy.port}/"\n'
+            f'broker = "amqp://{party}:{party}-example@127.0.0.1:{self.proxy.port}/"\n'
             f'wait_for_broker = true\n[data]\npath = "data.csv"\nid = "id"\n{label}'
             "[compute]\nworkers = 1\n[policy]\n"
             'engines = ["plain", "paillier", "ou", "ldp", "lattice"]\n'

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.federation import ChaosFederation
 from tests.chaos.storm import PLAIN, EngineOfTraining, Storm
 
-FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "9"))
+FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "5"))
 SEED = int(os.environ.get("FEDMQ_CHAOS_SEED", "0"))
 
 LATTICE: EngineOfTraining = ("lattice", {})

@@ -124,6 +124,7 @@ def test_an_unknown_engine_is_refused_by_the_demo() -> None:
     )
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_ends_with_130() -> None:
     process = subprocess.Popen(
         # a shell's background job ignores interrupts, and so would the tests that run in it

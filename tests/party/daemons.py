@@ -14,25 +14,11 @@ from pathlib import Path
 from examples.demo import make_tables
 from fedmq.party.configuration.party import BROKER_VARIABLE
 from tests.forked_command import ForkedProcess, forks
-from tests.rabbitmq_node import BROKER, RabbitNode
+from tests.rabbitmq_node import RabbitNode
 
 EXAMPLE = Path(make_tables.__file__).parent
 ACTIVE, *PASSIVE = PARTIES = make_tables.PARTIES
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
-
-
-class ExampleBroker(RabbitNode):
-    """A node with the project's own files, whose users have the example's passwords."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.federation = "demo"
-        shutil.copytree(BROKER, directory, dirs_exist_ok=True)
-
-    def url(
-        self, user: str = RabbitNode.ADMIN, password: str | None = None, vhost: str = ""
-    ) -> str:
-        return super().url(user, password or f"{user}-example", vhost)
 
 
 class Daemon:
@@ -93,7 +79,7 @@ class Daemon:
 class ExampleFederation:
     """A copy of ``examples/demo`` with its tables, whose parties accept short keys."""
 
-    def __init__(self, folder: Path, broker: ExampleBroker) -> None:
+    def __init__(self, folder: Path, broker: RabbitNode) -> None:
         self.folder = folder
         self.broker = broker
         self.daemons: dict[str, Daemon] = {}

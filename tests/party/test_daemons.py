@@ -25,8 +25,9 @@ from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.store.documents import ModelStore
 from tests.cli.command import Outcome
 from tests.cli.command import fedmq as command
-from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
 from tests.protocol.inspection import leaks, secrets_of
+from tests.rabbitmq_node import RabbitNode
 
 PARAMS = """
 [params]
@@ -193,9 +194,9 @@ def test_models_and_status_show_what_happened(
 # What travels
 
 
-async def listen(broker: ExampleBroker, declare: bool) -> list[bytes]:
+async def listen(node: RabbitNode, declare: bool) -> list[bytes]:
     """Put a queue behind every message of the federation; then take what lies there."""
-    connection = await aio_pika.connect(broker.url())
+    connection = await aio_pika.connect(node.url())
     async with connection, connection.channel() as channel:
         if declare:
             queue = await channel.declare_queue("tap", durable=True)
@@ -210,22 +211,22 @@ async def listen(broker: ExampleBroker, declare: bool) -> list[bytes]:
 
 
 @contextmanager
-def tapped(broker: ExampleBroker) -> Iterator[list[Envelope]]:
+def tapped(node: RabbitNode) -> Iterator[list[Envelope]]:
     heard: list[Envelope] = []
-    asyncio.run(listen(broker, declare=True))
+    asyncio.run(listen(node, declare=True))
     try:
         yield heard
     finally:
-        heard += [decode(body) for body in asyncio.run(listen(broker, declare=False))]
+        heard += [decode(body) for body in asyncio.run(listen(node, declare=False))]
 
 
 @pytest.mark.long
 def test_no_message_over_the_broker_tells_a_secret(
-    demo: ExampleFederation, broker: ExampleBroker
+    demo: ExampleFederation, node: RabbitNode
 ) -> None:
     # From another first margin a split parts this table's labels: other parties see that.
     job = demo.job(f'model = "tapped"\n{WEAK}{PARAMS}base_score = 0.5\n')
-    with tapped(broker) as heard:
+    with tapped(node) as heard:
         assert command("train", job, "--json").result["trees"] == 4
     kinds = {envelope.header.kind for envelope in heard}
     assert {"gradient broadcast", "histogram reply", "split outcome"} <= kinds
@@ -456,7 +457,7 @@ def test_a_share_that_a_party_lost_is_named_by_the_party_alone(
 
 
 def test_a_second_daemon_of_a_party_is_refused(demo: ExampleFederation) -> None:
-    outcome = command("run", demo.config("telco"), FEDMQ_BROKER=demo.broker.url("telco"))
+    outcome = command("run", demo.config("telco"), FEDMQ_BROKER=demo.node.url("telco"))
     assert outcome.code == 3
     assert outcome.error.endswith("another daemon of this party runs already; stop it first")
     assert command("status", demo.config("telco"), "--json").result["connected"]
@@ -466,7 +467,7 @@ def test_a_wrong_password_is_one_line(demo: ExampleFederation, tmp_path: Path) -
     text = demo.config("telco").read_text().replace('state = "state"', f'state = "{tmp_path}"')
     config = demo.config("telco").with_name("copy.toml")
     config.write_text(text)
-    url = demo.broker.url("telco", "guess")
+    url = demo.node.url("telco", "guess")
     outcome = command("run", config, FEDMQ_BROKER=url)
     assert outcome.code == 5
     assert "refuses user 'telco'; check the user's name and password" in outcome.error

@@ -11,7 +11,8 @@ import pytest
 from fedmq.messages.training import BestSoFar, CircuitPiece
 from fedmq.party.sessions.observe import Recording
 from tests.cli.command import fedmq as command
-from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 pytestmark = pytest.mark.xdist_group("broker")
 
@@ -26,11 +27,9 @@ xgboost_arithmetic = "3.2"
 
 
 @pytest.fixture(scope="module")
-def bold(
-    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
-) -> Iterator[ExampleFederation]:
+def bold(tmp_path_factory: pytest.TempPathFactory, node: RabbitNode) -> Iterator[ExampleFederation]:
     """Three daemons that take part in everything, and record it."""
-    federation = ExampleFederation(tmp_path_factory.mktemp("bold"), broker)
+    federation = ExampleFederation(tmp_path_factory.mktemp("bold"), node)
     for party in PARTIES:
         config = federation.config(party)
         text = config.read_text().replace(
@@ -94,6 +93,7 @@ def test_several_parties_find_winners_of_hidden_sums_and_record_no_share(
         assert not kinds & {CircuitPiece.kind, BestSoFar.kind}
 
 
+@pytest.mark.long
 def test_hidden_sums_train_the_plain_model_of_two_parties_and_no_circuit_is_recorded(
     bold: ExampleFederation,
 ) -> None:

@@ -72,6 +72,7 @@ def test_with_any_parameters(params: dict[str, Any]) -> None:
     assert shares(hidden(**params).train()) == shares(plain(**params).train())
 
 
+@pytest.mark.long
 def test_columns_that_are_the_same_are_split_by_the_first_party_that_has_them() -> None:
     dealt = plain(counts=(1, 2, 2, 2), max_depth=3)
     copied = {**dealt.columns, "shop": dealt.columns["telco"], "clinic": dealt.columns["telco"]}

@@ -13,7 +13,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF, Tree
 from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from tests.boosting.tables import Table, scattered
-from tests.how_often import seldom
+from tests.how_often import seldom, seldom_several
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link
 
@@ -95,7 +95,7 @@ def batches(last: float) -> Table:
     return Table(bits.astype(np.float32), y.astype(np.float32))
 
 
-@pytest.mark.parametrize(("last", "depth"), [(0.1, 10), (1.0, 11)])
+@pytest.mark.parametrize(("last", "depth"), [(0.1, 10), *seldom_several((1.0, 11))])
 def test_a_tree_ends_where_xgboosts_batches_of_nodes_end_it(last: float, depth: int) -> None:
     table = batches(last)
     model = trained(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,13 +12,6 @@ from tests.rabbitmq_node import RabbitNode
 from tests.transport.federations import PARTIES, Federation, MemoryFederation, RabbitFederation
 
 numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    """A broker of our own, with the federation ``demo`` of bank and telco."""
-    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
-        yield node
 
 
 @pytest.fixture

@@ -39,12 +39,6 @@ def fedmq(*words: object, code: int = 0) -> Any:
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
-        yield node
-
-
 @pytest.fixture
 def rings() -> dict[str, KeyRing]:
     return {party: KeyRing(party, PrivateKeys.generate()) for party in ("bank", "telco")}

@@ -36,14 +36,6 @@ PARAMS = {"num_boost_round": 3, "max_depth": 3, "max_bin": 16}
 RETRY = "[retry]\nfirst = 0.2\nfactor = 1.0\nresends = 100\nprobe = 1.0\n"
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNode(
-        tmp_path_factory.mktemp("rabbitmq"), parties=("bank", "telco", "retail")
-    ) as node:
-        yield node
-
-
 class Parties:
     """Daemons in processes of their own, and their owners' command line."""
 
@@ -316,6 +308,7 @@ def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
     assert parties.train().returncode == 0
 
 
+@pytest.mark.long
 def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
     parties: Parties,
 ) -> None:

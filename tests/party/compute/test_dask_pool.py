@@ -69,6 +69,7 @@ def as_text(model: SimulatedModel) -> tuple[str, str]:
     return model.share.model_dump_json(), model.passive_shares["telco"].model_dump_json()
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_mid_tree_changes_nothing_of_the_model(cluster: Any) -> None:
     killed: list[int] = []
 

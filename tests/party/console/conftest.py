@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.party.console.chromium import chromium
 from tests.party.console.shown_federation import start_with_consoles
-from tests.party.daemons import ExampleBroker, ExampleFederation
+from tests.party.daemons import ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +22,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def consoles(
-    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
+    tmp_path_factory: pytest.TempPathFactory, node: RabbitNode
 ) -> Iterator[ExampleFederation]:
     """The example federation, whose daemons serve consoles."""
-    federation = start_with_consoles(tmp_path_factory.mktemp("federation"), broker)
+    federation = start_with_consoles(tmp_path_factory.mktemp("federation"), node)
     yield federation
     federation.discard()

@@ -25,7 +25,8 @@ from tests.party.console.shown_federation import (
     start_with_consoles,
     train_and_serve,
 )
-from tests.party.daemons import ACTIVE, PASSIVE, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 __all__ = ["ASKED", "LOOKS", "PAGES", "open_page"]
 
@@ -102,9 +103,9 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made, chromium() as browser:
         place = Path(made)
-        broker = ExampleBroker(place / "broker")
-        broker.start()
-        federation = start_with_consoles(place / "federation", broker)
+        node = RabbitNode(place / "broker")
+        node.start()
+        federation = start_with_consoles(place / "federation", node)
         try:
             train_and_serve(federation, place)
             training = begin_training(federation, "credit-2027", 900)
@@ -114,7 +115,7 @@ def main(folder: Path) -> None:
             training.terminate()
         finally:
             federation.discard()
-            broker.discard()
+            node.discard()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.command import fedmq
-from tests.party.daemons import ACTIVE, FEDMQ, PARTIES, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, FEDMQ, PARTIES, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 __all__ = [
     "ASKS",
@@ -39,9 +40,9 @@ eval_metric = ["logloss", "auc"]
 """
 
 
-def start_with_consoles(folder: Path, broker: ExampleBroker) -> ExampleFederation:
+def start_with_consoles(folder: Path, node: RabbitNode) -> ExampleFederation:
     """The example federation, whose daemons run and serve consoles."""
-    federation = ExampleFederation(folder, broker)
+    federation = ExampleFederation(folder, node)
     for party in PARTIES:
         config = federation.config(party)
         config.write_text(f"{config.read_text()}[http]\nport = 0\nconsole = true\n")

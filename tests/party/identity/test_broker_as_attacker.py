@@ -160,13 +160,6 @@ async def test_without_seals_the_same_forger_would_succeed() -> None:
         await training.run(Forger(0).links())
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    """A real node, whose user ``admin`` may do all that a broker's operator may."""
-    with RabbitNode(tmp_path_factory.mktemp("attacked"), parties=PARTIES) as node:
-        yield node
-
-
 @pytest.fixture
 async def admin(node: RabbitNode) -> AsyncIterator[BrokerConnection]:
     connection = await BrokerConnection.open(BrokerAddress.parse(node.url()), "admin")
@@ -179,7 +172,8 @@ async def test_a_training_on_rabbitmq_under_attack_ends_right(
 ) -> None:
     exchange = exchange_name("demo")
     tap = Queue("tap", {"x-queue-type": "quorum"})
-    await admin.declare(Topology((), (tap,), (Binding(exchange, "tap", "#"),)))
+    tapping = Topology((), (tap,), (Binding(exchange, "tap", "#"),))
+    await admin.declare(tapping)
     recorded: list[Attack] = []
     forged = 0
     random = Random(5)
@@ -202,6 +196,7 @@ async def test_a_training_on_rabbitmq_under_attack_ends_right(
     links = {party: RabbitMQLink(node.url(party), "demo", party) for party in PARTIES}
 
     share = await training.run(links, before_close=lambda: training.refused == forged)
+    await admin.delete(tapping)
 
     assert share.dumps() == undisturbed[1]
     assert forged > 20

@@ -19,9 +19,11 @@ import xgboost
 from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
+from fedmq.party.configuration.party import BROKER_VARIABLE
 from fedmq.party.store.documents import ModelStore
 from tests.forked_command import ForkedProcess, forks
 from tests.free_port import free_port
+from tests.rabbitmq_node import RabbitNode
 
 PARTIES = ("bank", "telco", "retail")
 TOKEN = "token-of-the-tests"
@@ -36,7 +38,10 @@ def fedmq(*arguments: str | Path, check: bool = True) -> subprocess.CompletedPro
 
 
 class ServingFederation:
-    """Columns of ``table`` dealt out to bank, telco and retail; ``models`` by id."""
+    """Columns of ``table`` dealt out to bank, telco and retail; ``models`` by id.
+
+    The broker is ``node``, or one of its own, with which the parties speak TLS.
+    """
 
     def __init__(
         self,
@@ -46,13 +51,14 @@ class ServingFederation:
         params: Sequence[TrainParams],
         online: str = "",
         unknown_at_telco: int = 0,
+        node: RabbitNode | None = None,
     ) -> None:
         self.folder = folder
+        self.broker = node
         port = free_port()
         passives = [argument for party in PARTIES[1:] for argument in ("--passive", party)]
-        fedmq(
-            "init", folder, "--active", "bank", *passives, "--broker", f"127.0.0.1:{port}"
-        )  # fmt: skip
+        address = ("--no-tls",) if node else ("--broker", f"127.0.0.1:{port}")
+        fedmq("init", folder, "--active", "bank", *passives, *address)
         self.broker_port = port
         self.http_port = free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
@@ -121,6 +127,7 @@ class ServingFederation:
     # Processes.
 
     def start_broker(self) -> None:
+        """Start its own."""
         self._node("start", "--port", str(self.broker_port))
 
     def restart_broker(self) -> None:
@@ -148,7 +155,10 @@ class ServingFederation:
         for party in chosen:
             with (self.folder / f"{party}.log").open("ab") as log:
                 command = ["run", self.folder / party / "party.toml"]
-                self.processes[party] = forks().start(command, log, log)
+                environment = dict(os.environ)
+                if self.broker is not None:
+                    environment[BROKER_VARIABLE] = self.broker.url(party)
+                self.processes[party] = forks().start(command, log, log, environment=environment)
         for party in chosen:
             self._wait_ready(party)
 

@@ -33,7 +33,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
         table,
         label,
         [
-            TrainParams(num_boost_round=50, max_depth=4, max_bin=16),
+            TrainParams(num_boost_round=20, max_depth=4, max_bin=16),
             TrainParams(num_boost_round=5, max_depth=3, max_bin=16),
         ],
         online=f'degrade = "partial"\ndeadline = {SECONDS}\naway = 1.5\n',
@@ -186,6 +186,7 @@ async def test_a_killed_party_degrades_scores_and_its_return_heals_them(
     assert await caller.ask(list(range(200))) == (200, False, True)
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_restarted_causes_no_wrong_score_and_no_lost_request(
     caller: Caller,
 ) -> None:

@@ -19,12 +19,15 @@ from fedmq import TrainParams
 from fedmq.party.store.documents import ModelStore, TrainedCounts, keep_trained_counts
 from tests.cli.command import fedmq
 from tests.party.online.serving_federation import TOKEN, ServingFederation
+from tests.rabbitmq_node import RabbitNode
 
 ROWS = 400
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFederation]:
+def federation(
+    tmp_path_factory: pytest.TempPathFactory, node: RabbitNode
+) -> Iterator[ServingFederation]:
     random = np.random.default_rng(5)
     table = random.normal(size=(ROWS, 6)).astype(np.float32)
     label = (table[:, 1] + table[:, 3] * table[:, 5] > random.normal(size=ROWS)).astype(np.int64)
@@ -34,6 +37,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
         label,
         [TrainParams(num_boost_round=4, max_depth=4, max_bin=8)],
         online="drift = { least_rows = 20 }\n",
+        node=node,
     )
     for party, shift in (("bank", 0), ("telco", 100), ("retail", 0)):
         values = made.columns[party] + np.float32(shift)
@@ -42,7 +46,6 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
             made.folder / party / "state", "model-1", TrainedCounts.of(names, values)
         )
     try:
-        made.start_broker()
         made.start()
         made.activate("model-1")
         yield made

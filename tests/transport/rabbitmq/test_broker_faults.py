@@ -162,7 +162,7 @@ async def test_a_link_may_wait_for_a_broker_that_is_down(node: RabbitNode) -> No
     observer, inbox = Observer(), Inbox()
     node.stop()
     link = RabbitMQLink(
-        f"amqp://bank:bank@127.0.0.1:{node.port}/",
+        node.url("bank"),
         "demo",
         "bank",
         on_state=observer,

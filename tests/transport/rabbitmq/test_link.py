@@ -136,7 +136,7 @@ class TestIsolation:
 
         assert (await inbox.acked()).sender == "bank"
         with pytest.raises(Unroutable):
-            await bank.publish("retail", "training", b"", message_id="2")
+            await bank.publish("insurer", "training", b"", message_id="2")
         await bank.close()
         await telco.close()
 
@@ -447,6 +447,7 @@ async def test_no_log_line_shows_a_password(
     assert not any("s3cret" in line for line in ours)
 
 
+@pytest.mark.long
 async def test_a_broker_that_restarts_has_forgotten_the_bulk_and_takes_more(
     node: RabbitNode,
 ) -> None:

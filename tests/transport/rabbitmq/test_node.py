@@ -73,10 +73,11 @@ def test_a_stopped_node_leaves_no_process_and_starts_on_the_same_port(node: Rabb
 @pytest.fixture
 def own_node(tmp_path: Path) -> Iterator[RabbitNode]:
     """A node that a test may take parties from."""
-    with RabbitNode(tmp_path, parties=("bank", "telco", "retail")) as node:
+    with RabbitNode(tmp_path) as node:
         yield node
 
 
+@pytest.mark.long
 async def test_who_is_no_longer_in_the_definitions_loses_login_and_queues(
     own_node: RabbitNode,
 ) -> None:

@@ -18,6 +18,7 @@ from tests.free_port import free_port
 from tests.how_often import seldom
 from tests.party.online.serving_federation import TOKEN, ServingFederation
 from tests.postgres_server import PostgresServer
+from tests.rabbitmq_node import RabbitNode
 
 ROWS = 1_000
 
@@ -75,7 +76,7 @@ class ServingHarness:
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingHarness]:
+def harness(tmp_path_factory: pytest.TempPathFactory, node: RabbitNode) -> Iterator[ServingHarness]:
     random = np.random.default_rng(4)
     table = random.normal(size=(ROWS, 6)).astype(np.float32)
     label = (table[:, 0] + table[:, 2] * table[:, 5] > 0).astype(np.int64)
@@ -87,6 +88,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingHarness
         [TrainParams(num_boost_round=8, max_depth=4, max_bin=16)],
         online='degrade = "partial"\ndeadline = 10\naway = 4\nmax_age = 0.2\n'
         "lookup = { timeout = 2 }\n",
+        node=node,
     )
     postgres = PostgresServer()
     postgres.start()
@@ -99,7 +101,6 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingHarness
         f'query = "SELECT * FROM people"\n\n[http]\nport = {port}\n'
     )
     try:
-        federation.start_broker()
         federation.start()
         yield harness
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import aio_pika
@@ -25,12 +25,6 @@ QUEUE = "scores"
 @pytest.fixture(scope="module")
 def world() -> World:
     return World()
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNode(tmp_path_factory.mktemp("rabbitmq")) as node:
-        yield node
 
 
 async def until(holds: Callable[[], bool]) -> None:
