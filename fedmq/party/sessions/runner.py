@@ -304,8 +304,8 @@ class SessionRunner:
     def stop(self) -> None:
         """Drop everything: no message, timer or computation remains, and none begins."""
         self._stopped = True
-        self._due.clear()
-        self._let_timers_go()
+        for timer in self._timers.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
         if not self.outcome.done():
@@ -396,7 +396,8 @@ class SessionRunner:
             self.closed.set_result(None)
 
     def _tell_closed(self, _: asyncio.Future[None]) -> None:
-        self._let_timers_go()
+        for key in self._timers.keys() - self._due.keys():  # those that were cancelled
+            self._timers.pop(key).cancel()
         for see in self._seen.closed:
             see(self.outcome)
 
@@ -441,11 +442,6 @@ class SessionRunner:
         else:
             del self._due[key]
             self._feed(TimerFired(key))
-
-    def _let_timers_go(self) -> None:
-        """Take what was cancelled from the event loop."""
-        for key in self._timers.keys() - self._due.keys():
-            self._timers.pop(key).cancel()
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do ``work`` after all earlier writes."""
