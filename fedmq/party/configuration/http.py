@@ -59,8 +59,8 @@ class HttpSection(Section):
     """Connections at once. One more takes the place of the one whose request has been awaited for
     longest."""
     request_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Seconds until the head of a request is here, and as many for its body; then its connection is
-    closed."""
+    """Seconds until the head of a request is here, as many for its body, and six times as many in
+    which nothing of an answer is read; then its connection is closed."""
     certificate: FilePath | None = None
     """The server's own certificate; turns TLS on."""
     key: FilePath | None = None

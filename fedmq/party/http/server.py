@@ -30,6 +30,9 @@ __all__ = ["ConnectionLimits", "HttpServer", "limited"]
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 2
+_UNREAD_TIMES = 6
+"""An answer may lie unread for so many times as a request may take: the system tells of what a slow
+caller reads in steps of a megabyte."""
 
 
 class HttpServer:
@@ -183,9 +186,10 @@ async def _http_error_as_json(_: Request, error: Exception) -> JSONResponse:
 class ConnectionLimits:
     """Closes connections whose request takes longer than ``seconds``, or that are too many.
 
-    At ``limit`` connections, a new one replaces the connection whose request has been awaited
-    longest. If all are being answered, the new one is closed. So idle connections take places
-    from other idle ones, not from callers that ask.
+    So are those whose caller reads nothing of its answers for six times as long. At ``limit``
+    connections, a new one replaces the connection whose request has been awaited longest, or the
+    one whose answers lie unread for longest. If all are being answered, the new one is closed. So
+    idle connections take places from other idle ones, not from callers that ask.
 
     ``clock`` gives seconds.
     """
@@ -199,13 +203,17 @@ class ConnectionLimits:
         self._open: set[Any] = set()
         self._awaited: dict[Any, float] = {}
         """By connection, the start of the wait for a request, the longest first."""
+        self._unread: dict[Any, tuple[float, int]] = {}
+        """Connections with more than the system buffers: since when nothing was read, and bytes."""
 
     def opened(self, connection: Any) -> None:
         """Add a connection; its first request is awaited."""
         self._open.add(connection)
         if len(self._open) > self._limit:
             # The new connection is not in line yet.
-            self._close(next(iter(self._awaited), connection), "too many are open")
+            silent = (held for held in self._awaited if held not in self._unread)
+            stuck = min(self._unread, key=lambda held: self._unread[held][0], default=connection)
+            self._close(next(silent, stuck), "too many are open")
         if connection in self._open:
             self._awaited[connection] = self._clock()
 
@@ -219,10 +227,22 @@ class ConnectionLimits:
         """Stop awaiting: the whole request is here."""
         self._awaited.pop(connection, None)
 
+    def unread(self, connection: Any) -> None:
+        """Await that the caller reads its answers."""
+        if connection in self._open:
+            self._unread[connection] = self._clock(), connection.transport.get_write_buffer_size()
+
+    def read(self, connection: Any) -> None:
+        """Stop awaiting: nearly all is read."""
+        self._unread.pop(connection, None)
+        if connection in self._awaited:
+            self.awaits(connection)
+
     def lost(self, connection: Any) -> None:
         """Remove a connection that has ended."""
         self._open.discard(connection)
         self._awaited.pop(connection, None)
+        self._unread.pop(connection, None)
 
     def sweep(self) -> None:
         """Close the connections that were silent for too long."""
@@ -230,7 +250,15 @@ class ConnectionLimits:
         for connection, since in list(self._awaited.items()):
             if since > last:
                 break
-            self._close(connection, f"no whole request in {self.seconds:g} s")
+            if connection not in self._unread:  # else its next request follows when it has read
+                self._close(connection, f"no whole request in {self.seconds:g} s")
+        for connection, (since, before) in list(self._unread.items()):
+            left = connection.transport.get_write_buffer_size()
+            if left < before:
+                self._unread[connection] = self._clock(), left
+            elif since <= self._clock() - _UNREAD_TIMES * self.seconds:
+                seconds = _UNREAD_TIMES * self.seconds
+                self._close(connection, f"its answers are not read for {seconds:g} s")
 
     def _close(self, connection: Any, why: str) -> None:
         self.closed += 1
@@ -256,6 +284,14 @@ def limited(protocol: type[Any], limits: ConnectionLimits) -> type[asyncio.Proto
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             self._look()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            limits.unread(self)
+
+        def resume_writing(self) -> None:
+            limits.read(self)
+            super().resume_writing()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
