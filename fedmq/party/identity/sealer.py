@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from random import Random
 
 import msgpack
@@ -40,7 +42,7 @@ from fedmq.transport.link import Link
 from fedmq.transport.sealing.connection import Connection, Seal
 from fedmq.transport.sealing.keys import PublicKeys
 
-__all__ = ["Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
+__all__ = ["RELEASE", "Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,13 @@ _RENEWED_SECONDS = 24 * 3600.0
 _OLD_SEAL_BYTES = 136
 _HANDSHAKE = bytes([0])  # in place of the seal of other messages
 _OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
+RELEASE = version("fedmq")
+"""Of this installation."""
+
+_SAYS = f" fedmq/{RELEASE}"
+"""Ends the ids of offers and answers: this party's release. A header is bound to its handshake, and
+older parties overread it."""
+_SAID = re.compile(r" fedmq/([0-9A-Za-z.+-]{1,40})$")
 _SELDOM_SECONDS = 1.0  # between two of the messages that a stranger can cause
 _OFFERS_AGAIN = Backoff(first=0.2, limit=30.0)
 _HANDSHAKE_SECONDS = 30.0
@@ -124,6 +133,11 @@ class Sealer(ABC):
         """Whether ``party`` signed ``data`` with a key that is pinned; true without keys."""
 
     @property
+    def releases(self) -> Mapping[str, str]:
+        """By party that keys are agreed on with, its release of fedmq; empty if it says none."""
+        return {}
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         """By party, why nothing is sealed to it now, or why its last message was not opened."""
         return {}
@@ -189,6 +203,7 @@ class EndToEnd(Sealer):
         self._numbers = itertools.count(1)
         self._refusals: dict[str, str] = {}
         self._said: dict[tuple[str, str], float] = {}
+        self._releases: dict[str, str] = {}
         self._changes = _Changes()
         self._offering: set[str] = set()
         self._tasks = BackgroundTasks()
@@ -197,6 +212,10 @@ class EndToEnd(Sealer):
     def party(self) -> str:
         """The party that this sealer belongs to."""
         return self._ring.party
+
+    @property
+    def releases(self) -> Mapping[str, str]:
+        return dict(self._releases)
 
     @property
     def refusals(self) -> Mapping[str, str]:
@@ -317,6 +336,7 @@ class EndToEnd(Sealer):
                 self._answer(peer, header, parts)
             elif header.kind == _ANSWER:
                 connection = peer.finish(parts.header, parts.body, self._clock())
+                self._learn(header)
                 self._refusals.pop(sender, None)
                 self._changes.announce(sender)
                 confirm, packed = self._header(header.federation, sender, _CONFIRM)
@@ -349,7 +369,13 @@ class EndToEnd(Sealer):
             answer_header=packed,
             now=self._clock(),
         )
+        self._learn(header)
         self._post(header.sender, frame(Parts(packed, body, _HANDSHAKE)))
+
+    def _learn(self, header: Header) -> None:
+        """Note what the sender of a proved offer or answer says of itself."""
+        said = _SAID.search(header.id)
+        self._releases[header.sender] = said[1] if said else ""
 
     def _renew(self, header: Header) -> None:
         """Offer a new handshake to a party that seals under lost keys."""
@@ -363,8 +389,9 @@ class EndToEnd(Sealer):
         return frame(Parts(packed, sealed, seal))
 
     def _header(self, federation: str, recipient: str, kind: str) -> tuple[Header, bytes]:
+        says = _SAYS if kind in (_OFFER, _ANSWER) else ""
         header = Header.unsequenced(
-            f"{kind}/{self._ring.party}/{recipient}/{next(self._numbers)}",
+            f"{kind}/{self._ring.party}/{recipient}/{next(self._numbers)}{says}",
             federation=federation,
             session="seals",
             attempt=1,

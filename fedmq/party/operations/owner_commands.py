@@ -12,7 +12,7 @@ from fedmq.party.configuration.federation import add_party
 from fedmq.party.consent.terms import spent_sums
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.identity.joining import JoinRequest
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import RELEASE, Sealer
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.operations.dead_letters import Redelivery
 from fedmq.party.operations.health import FileCheck, Probe, certificate_expiry
@@ -158,6 +158,7 @@ class PartyCommands(Service):
     async def _parties(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
         """All parties, the active party first."""
         federation, refusals = self.context.federation, self.context.sealer.refusals
+        releases = {**self.context.sealer.releases, self.context.party: RELEASE}
         return [
             {
                 "party": name,
@@ -166,6 +167,7 @@ class PartyCommands(Service):
                 "fingerprints": [keys.fingerprint for keys in federation.pinned(name)],
                 "heard": self._heard(name),
                 "refusal": refusals.get(name, ""),
+                "release": releases.get(name, ""),
             }
             for name in federation.parties
         ]

@@ -25,7 +25,7 @@ import numpy as np
 from fedmq.errors import DaemonError, FedmqError, PeerSilent
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import RELEASE, Sealer
 from fedmq.party.sessions.observe import Observation, Observer
 from fedmq.party.sessions.runner import NOBODY_ASKED, Inbox, Owner, SessionLane, SessionRunner
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
@@ -118,7 +118,8 @@ class EndedSession:
 class Status(Observer):
     """The view for people of one attempt of ``party`` at ``session``.
 
-    ``progress`` covers all attempts; ``on_change`` is called after each change.
+    ``progress`` covers all attempts; ``on_change`` is called after each change. ``releases``: what
+    each peer says of its fedmq, as `Sealer.releases`.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Status(Observer):
         party: str,
         progress: Progress | None = None,
         on_change: Callable[[], None] = lambda: None,
+        releases: Callable[[], Mapping[str, str]] = lambda: {},
     ) -> None:
         self.sent, self.received = Traffic(), Traffic()
         self.progress = progress or Progress()
@@ -138,6 +140,7 @@ class Status(Observer):
         """By peer whose owner is asked: the deadline of the answer."""
         self._session = session
         self._on_change = on_change
+        self._releases = releases
         self._last_seen: dict[str, float] = {}
         """When each peer was last heard, in seconds since the epoch."""
 
@@ -188,6 +191,12 @@ class Status(Observer):
         if seen is not None:
             last = f"last seen {datetime.fromtimestamp(seen):%H:%M:%S}"
         line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
+        release = self._releases().get(waiting.peer, RELEASE)
+        if release != RELEASE:  # it may refuse all that it gets, and say so in its log alone
+            line += (
+                f"; {waiting.peer} runs {f'fedmq {release}' if release else 'an older fedmq'}, "
+                f"this party fedmq {RELEASE}: bring both to the same release"
+            )
         return f"{line}: {trouble}" if trouble else line
 
 
@@ -323,6 +332,7 @@ class Sessions:
         self._pool = pool
         self._retry = retry
         self._sealer = sealer
+        self._releases = lambda: sealer.releases if sealer is not None else {}
         self._observation = observation or Observation()
         self._on_idle = on_idle
         self._tasks = BackgroundTasks()
@@ -354,7 +364,7 @@ class Sessions:
         if before is not None:
             progress = before.seen.progress
             progress.begin_attempt()
-        seen = Status(session, address.party, progress, lambda: on_change(running))
+        seen = Status(session, address.party, progress, lambda: on_change(running), self._releases)
         timeline = timeline or self._observation.timeline()
         watching = self._observation.observers(address, purpose, model, timeline)
         kind = SESSION_KINDS[purpose]

@@ -21,6 +21,7 @@ TELCO = {
     "fingerprints": [SCRIPT],
     "heard": "2026-11-22T16:00:00+00:00",
     "refusal": SCRIPT,
+    "release": SCRIPT,
 }
 ANSWERS: dict[str, Any] = {"parties": [TELCO], "admit": {"party": "clinic"}}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmq import __version__
 from fedmq.errors import ConfigError, LinkError, MessageError, Replayed, Stale, Untrusted
 from fedmq.messages.codec import Parts, decode, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
@@ -482,3 +483,19 @@ class TestOpenings:
         assert not await opened_sessions.record_opening(header)
         now += _KEPT - 3600
         assert not await OpenedSessions(tmp_path, lambda: now).record_opening(header)
+
+
+def test_parties_tell_each_other_their_release_with_their_keys() -> None:
+    both = sealers(["bank", "telco"])
+    assert both["bank"].releases == {}
+    connect(both)
+    for party, other in (("bank", "telco"), ("telco", "bank")):
+        assert both[party].releases == {other: __version__}
+
+
+def test_a_party_of_a_release_that_says_none_is_known_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.party.identity.sealer._SAYS", "")
+    both = connect(sealers(["bank", "telco"]))
+    assert both["bank"].releases == {"telco": ""}

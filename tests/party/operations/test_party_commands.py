@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmq import __version__
 from fedmq.errors import DaemonError
 from fedmq.party.identity.joining import JoinRequest
 from fedmq.transport.rabbitmq.certificates import new_request
@@ -49,3 +50,11 @@ async def test_parties_are_heard_when_they_send_something(federation: DaemonsInM
     bank, telco, retail = await federation.ask("telco", "parties")
     assert bank["heard"] is not None
     assert (telco["own"], telco["heard"], retail["heard"]) == (True, None, None)
+
+
+async def test_parties_are_listed_with_the_release_that_each_says_it_runs(
+    federation: DaemonsInMemory,
+) -> None:
+    await federation.train("m", 1)
+    parties = await federation.ask("bank", "parties")
+    assert [party["release"] for party in parties] == [__version__] * 3

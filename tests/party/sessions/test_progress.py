@@ -1,9 +1,12 @@
-"""How long a session still takes, and the curve that it came along."""
+"""How long a session still takes, the curve that it came along, and for which party it waits."""
 
 from __future__ import annotations
 
-from fedmq.party.sessions.sessions import Progress
-from fedmq.protocol.events import Report
+import pytest
+
+from fedmq import __version__
+from fedmq.party.sessions.sessions import Progress, Status
+from fedmq.protocol.events import Report, Waiting
 
 
 class Clock:
@@ -45,3 +48,22 @@ def test_a_new_attempt_measures_its_own_pace_and_keeps_the_curve() -> None:
         "logloss": [0.6, 0.5, 0.4],
         "auc": [None, None, 0.9],
     }
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("0.0.9", f"; telco runs fedmq 0.0.9, this party fedmq {__version__}: bring both"),
+        ("", f"; telco runs an older fedmq, this party fedmq {__version__}: bring both"),
+    ],
+)
+def test_a_wait_for_a_party_of_another_release_names_both(release: str, words: str) -> None:
+    status = Status("0123", "bank", releases=lambda: {"telco": release})
+    assert words in status.wait(Waiting("telco", 3, 2880), "")
+
+
+@pytest.mark.parametrize("releases", [{}, {"telco": __version__}, {"retail": "0.0.9"}])
+def test_a_wait_for_a_party_of_the_same_release_names_none(releases: dict[str, str]) -> None:
+    status = Status("0123", "bank", releases=lambda: releases)
+    line = status.wait(Waiting("telco", 3, 2880), "")
+    assert line == "waiting for telco (not seen yet, retry 3 of 2880)"
