@@ -5,8 +5,7 @@ Evans, Eurocrypt 2015), over many instances of a circuit at once, against partie
 protocol. Inputs of the evaluator come by `fedmq.privacy.oblivious_transfer`.
 
 ==================  ==========================================================================
-``circuit``         gates, and words of bits as integers
-``floating``        words as float32 and float64, rounded as IEEE 754 says
+``circuit``         gates, and words of bits as integers, float32 and float64
 ``schedule``        in which order gates are computed, and where their results lie; results on
                     inputs that anybody may see
 ``half_gates``      garbling, and evaluation of what was garbled
