@@ -37,7 +37,8 @@ from tests.party.console.shown_federation import (
     start_with_consoles,
     train_and_serve,
 )
-from tests.party.daemons import ACTIVE, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 _PEOPLE = 100
 
@@ -167,15 +168,15 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
-        broker = ExampleBroker(place / "broker")
-        broker.start()
-        federation = start_with_consoles(place / "federation", broker)
+        node = RabbitNode(place / "broker")
+        node.start()
+        federation = start_with_consoles(place / "federation", node)
         try:
             train_and_serve(federation, place)
             result = asyncio.run(_measured(federation, arguments))
         finally:
             federation.discard()
-            broker.discard()
+            node.discard()
     if arguments.json:
         print(json.dumps(result))
     else:

@@ -38,7 +38,8 @@ from tests.party.console.shown_federation import (
     start_with_consoles,
     train_and_serve,
 )
-from tests.party.daemons import ACTIVE, PASSIVE, ExampleBroker, ExampleFederation
+from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
+from tests.rabbitmq_node import RabbitNode
 
 _TREES = 3
 _PAGES = (
@@ -154,16 +155,16 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
-        broker = ExampleBroker(place / "broker")
-        broker.start()
-        federation = start_with_consoles(place / "federation", broker)
+        node = RabbitNode(place / "broker")
+        node.start()
+        federation = start_with_consoles(place / "federation", node)
         try:
             add_to_policy(federation, "most_trainings_per_day = 100_000", *PASSIVE)
             train_and_serve(federation, place)
             result = asyncio.run(_measured(federation, 60 * arguments.minutes))
         finally:
             federation.discard()
-            broker.discard()
+            node.discard()
     if arguments.json:
         print(json.dumps(result))
     else:

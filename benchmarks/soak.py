@@ -82,7 +82,7 @@ def started(rows: int, policy: str = "") -> Iterator[ChaosFederation]:
     with tempfile.TemporaryDirectory() as folder:
         (broker := Path(folder) / "broker").mkdir()
         (parties := Path(folder) / "parties").mkdir()
-        node = RabbitNode(broker, parties=PARTIES)
+        node = RabbitNode(broker)
         node.start()
         federation = ChaosFederation(parties, node, rows)
         for daemon in federation.daemons.values():

@@ -216,6 +216,23 @@ class _Peer:
     """Sequences of unacknowledged messages whose bodies this attempt no longer sends."""
     round_trip: RoundTrip = field(default_factory=RoundTrip)
 
+    def take(self, envelope: Envelope) -> list[Body]:
+        """Take ``envelope`` and the early ones behind it if it is next; otherwise keep it."""
+        header = envelope.header
+        if header.sequence > self.taken + 1:
+            body = pack(envelope).body
+            if self.early_bytes + len(body) <= _EARLY_BYTES:
+                self.early[header.sequence] = header, body
+                self.early_bytes += len(body)
+            return []
+        bodies = [envelope.body]
+        self.taken += 1
+        while (early := self.early.pop(self.taken + 1, None)) is not None:
+            bodies.append(read_body(*early))
+            self.early_bytes -= len(early[1])
+            self.taken += 1
+        return bodies
+
 
 class Mailbox:
     """One party's mail in one attempt at one session: bodies in, envelopes out, and back.
@@ -316,7 +333,7 @@ class Mailbox:
             bodies = [envelope.body]
             peer.taken += 1
         else:
-            bodies = [] if repeated else self._taken(peer, envelope)
+            bodies = [] if repeated else peer.take(envelope)
         peer.unconfirmed += 1
         at_once = repeated or any(isinstance(body, Probe) for body in bodies)
         if isinstance(envelope.body, Probe) and self._reads and header.id.endswith(_READS):
@@ -394,24 +411,6 @@ class Mailbox:
         """Stop probing: the session is over, and only sent messages must still arrive."""
         self._probing = False
         return [CancelTimer(Probing(recipient)) for recipient in self._peers]
-
-    @staticmethod
-    def _taken(peer: _Peer, envelope: Envelope) -> list[Body]:
-        """Take ``envelope`` and the early ones behind it if it is next; otherwise keep it."""
-        header = envelope.header
-        if header.sequence > peer.taken + 1:
-            body = pack(envelope).body
-            if peer.early_bytes + len(body) <= _EARLY_BYTES:
-                peer.early[header.sequence] = header, body
-                peer.early_bytes += len(body)
-            return []
-        bodies = [envelope.body]
-        peer.taken += 1
-        while (early := peer.early.pop(peer.taken + 1, None)) is not None:
-            bodies.append(read_body(*early))
-            peer.early_bytes -= len(early[1])
-            peer.taken += 1
-        return bodies
 
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int, at: float) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
