@@ -85,8 +85,8 @@ class TrainingService(Service):
         return {
             "train": self._train,
             "follow": self._follow,
-            "pause": self._pause,
-            "resume": self._resume,
+            "pause": partial(self._rest, True),
+            "resume": partial(self._rest, False),
         }
 
     def _transcript(
@@ -441,13 +441,10 @@ class TrainingService(Service):
             return cross_validations(self.context.config.state).read(session.model)
         return self.context.model_store.active(session.model)
 
-    async def _pause(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        return await self._rest(str(request["session"]), True)
-
-    async def _resume(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        return await self._rest(str(request["session"]), False)
-
-    async def _rest(self, session: str, paused: bool) -> dict[str, Any]:
+    async def _rest(
+        self, paused: bool, request: Mapping[str, Any], _: OnProgress
+    ) -> dict[str, Any]:
+        session = str(request["session"])
         self.context.require_active("pause" if paused else "resume")
         self.context.sessions.live(session)
         await self.context.session_store.pause(session, paused)
