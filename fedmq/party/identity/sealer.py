@@ -272,7 +272,7 @@ class EndToEnd(Sealer):
         if peer is None or peer.current is None:
             raise self._unconnected(header.recipient)
         parts = pack(envelope)
-        return self._sealed(peer.current, header, parts.header, parts.body)
+        return _sealed(peer.current, header, parts.header, parts.body)
 
     def open(self, data: bytes) -> Envelope | None:
         parts = unframe(data)
@@ -285,7 +285,7 @@ class EndToEnd(Sealer):
             if sender in self._peers:
                 self._note(sender, reason)
             raise Untrusted(reason)
-        header = self._read_header(parts.header)
+        header = _read_header(parts.header, self._ring.party)
         if parts.seal is None:
             raise Untrusted(f"message {header.id!r} is not sealed")
         seal = Seal.from_bytes(parts.seal)
@@ -326,7 +326,7 @@ class EndToEnd(Sealer):
 
     def _take(self, parts: Parts) -> None:
         """Take a handshake message, and send the resulting ones."""
-        header = self._read_header(parts.header)
+        header = _read_header(parts.header, self._ring.party)
         sender = header.sender
         peer = self._peers.get(sender)
         if peer is None or header.version != SEALED_VERSION:
@@ -340,7 +340,7 @@ class EndToEnd(Sealer):
                 self._refusals.pop(sender, None)
                 self._changes.announce(sender)
                 confirm, packed = self._header(header.federation, sender, _CONFIRM)
-                self._post(sender, self._sealed(connection, confirm, packed, b""))
+                self._post(sender, _sealed(connection, confirm, packed, b""))
             elif header.kind == _REFUSAL:
                 self._note(sender, peer.refused(parts.header, parts.body, self._pinned[sender]))
             else:
@@ -383,11 +383,6 @@ class EndToEnd(Sealer):
         if known and self._seldom(header.sender, _OFFER):
             self._post(header.sender, self.offer(header.federation, header.sender))
 
-    def _sealed(self, connection: Connection, header: Header, packed: bytes, body: bytes) -> bytes:
-        stream = 1 if header.sequence else 0
-        sealed, seal = connection.seal(packed, body, stream, _session(header))
-        return frame(Parts(packed, sealed, seal))
-
     def _header(self, federation: str, recipient: str, kind: str) -> tuple[Header, bytes]:
         says = _SAYS if kind in (_OFFER, _ANSWER) else ""
         header = Header.unsequenced(
@@ -400,12 +395,6 @@ class EndToEnd(Sealer):
             kind=kind,
         ).model_copy(update={"version": SEALED_VERSION})
         return header, bytes(msgpack.packb(header.model_dump()))
-
-    def _read_header(self, data: bytes) -> Header:
-        header = read_header(data, sealed=True)
-        if header.recipient != self._ring.party:
-            raise MessageError(f"message {header.id!r} is for {header.recipient}")
-        return header
 
     def _unconnected(self, recipient: str) -> LinkError:
         why = self._refusals.get(recipient, f"{recipient} has not answered")
@@ -441,6 +430,19 @@ class EndToEnd(Sealer):
                 return
         finally:
             self._offering.discard(recipient)
+
+
+def _sealed(connection: Connection, header: Header, packed: bytes, body: bytes) -> bytes:
+    stream = 1 if header.sequence else 0
+    sealed, seal = connection.seal(packed, body, stream, _session(header))
+    return frame(Parts(packed, sealed, seal))
+
+
+def _read_header(data: bytes, recipient: str) -> Header:
+    header = read_header(data, sealed=True)
+    if header.recipient != recipient:
+        raise MessageError(f"message {header.id!r} is for {header.recipient}")
+    return header
 
 
 class _Changes:
