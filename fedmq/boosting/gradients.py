@@ -146,12 +146,12 @@ class FixedPoint:
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Integer sums (..., 2 * outputs) as float64, rounded once."""
-        bits: NDArray[np.int64] = np.tile([-self.g_bits, -self.h_bits], sums.shape[-1] // 2)
+        bits = np.array((-self.g_bits, -self.h_bits) * (sums.shape[-1] // 2))
         return np.ldexp(sums.astype(np.float64), bits)
 
     def _bits(self, numbers: NDArray[np.generic]) -> NDArray[np.int64]:
         """The bits of each column: g, h, g, h and so on."""
-        return np.tile([self.g_bits, self.h_bits], numbers.shape[-1] // 2)
+        return np.array((self.g_bits, self.h_bits) * (numbers.shape[-1] // 2))
 
     def rescaled(self, sums: NDArray[np.int64], other: FixedPoint) -> NDArray[np.int64]:
         """Sums (..., 2) of the grid ``other`` on this one, cut off where they leave 62 bits."""
