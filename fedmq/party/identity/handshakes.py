@@ -23,7 +23,9 @@ REFUSALS = {
 """By number, the text of a refusal for the party whose offer was refused."""
 
 _OFFERED = 8
-_ANSWERED = 16
+_ANSWERED = _HEARD = 1024
+"""Offers that an earlier process answered pass as new ones, once each: so many push out an honest
+one that waits for its first message. They are no fewer than those that are known to be repeated."""
 _KEPT = 4
 _OFFER = struct.Struct(">8s8s")
 _NAME_BYTES = 16
@@ -49,7 +51,7 @@ class Handshakes:
     answered: Recent[bytes, Connection] = field(default_factory=lambda: Recent(_ANSWERED))
     """Connections whose offer may have been a repetition: no message has been opened under them."""
     _offered: Recent[bytes, _Offered] = field(default_factory=lambda: Recent(_OFFERED))
-    _heard: Recent[bytes, None] = field(default_factory=lambda: Recent(1024))
+    _heard: Recent[bytes, None] = field(default_factory=lambda: Recent(_HEARD))
 
     def offer(self, federation: str, header: bytes, own: PrivateKeys, peer: PublicKeys) -> bytes:
         """The first message of a handshake, to the owner of ``peer``."""
@@ -71,9 +73,10 @@ class Handshakes:
         pinned: Sequence[PublicKeys],
         *,
         answer_header: bytes,
+        release: str,
         now: float,
     ) -> bytes:
-        """The second message, if ``body`` is the peer's first one.
+        """The second message, if ``body`` is the peer's first one, which says its ``release``.
 
         Raises:
             Untrusted: the body is cut short.
@@ -108,12 +111,12 @@ class Handshakes:
         if name in self._heard:
             raise Replayed("a handshake came twice")
         self._heard.put(name, None)
-        connection = Connection(made, peer, now)
+        connection = Connection(made, peer, now, release)
         self.answered.put(connection.id, connection)
         return name + message
 
-    def finish(self, header: bytes, body: bytes, now: float) -> Connection:
-        """The connection from the peer's answer, current from now on.
+    def finish(self, header: bytes, body: bytes, release: str, now: float) -> Connection:
+        """The connection from the peer's answer, which says its ``release``; current from now on.
 
         Raises:
             Untrusted: the answer was altered, or answers no recent offer.
@@ -126,12 +129,17 @@ class Handshakes:
         if sealed_header != header:
             raise Untrusted("a handshake was altered on its way")
         del self._offered[name]
-        return self._take(Connection(keys, offered.peer, now))
+        return self._take(Connection(keys, offered.peer, now, release))
 
-    def confirmed(self, connection: Connection) -> None:
-        """Keep ``connection``: a message opened under it, so its handshake is no repetition."""
-        if self.answered.pop(connection.id, None) is not None:
-            self._take(connection)
+    def confirmed(self, connection: Connection) -> bool:
+        """Keep ``connection``: a message opened under it, so its handshake is no repetition.
+
+        Whether that was not known before.
+        """
+        if self.answered.pop(connection.id, None) is None:
+            return False
+        self._take(connection)
+        return True
 
     def find(self, connection: bytes) -> Connection | None:
         """The connection with that id."""

@@ -298,7 +298,8 @@ class EndToEnd(Sealer):
                 f"{self._ring.party} does not have, as before a restart; they agree on new ones"
             )
         body = connection.open(parts.header, parts.body, seal, _session(header))
-        peer.confirmed(connection)
+        if peer.confirmed(connection):  # the offer was no repetition of what an earlier release said
+            self._releases[header.sender] = connection.release
         self._refusals.pop(header.sender, None)
         self._changes.announce(header.sender)
         if header.kind == _CONFIRM:
@@ -335,8 +336,9 @@ class EndToEnd(Sealer):
             if header.kind == _OFFER:
                 self._answer(peer, header, parts)
             elif header.kind == _ANSWER:
-                connection = peer.finish(parts.header, parts.body, self._clock())
-                self._learn(header)
+                release = _release(header)
+                connection = peer.finish(parts.header, parts.body, release, self._clock())
+                self._releases[sender] = release
                 self._refusals.pop(sender, None)
                 self._changes.announce(sender)
                 confirm, packed = self._header(header.federation, sender, _CONFIRM)
@@ -367,15 +369,10 @@ class EndToEnd(Sealer):
             self._ring.all,
             self._pinned[header.sender],
             answer_header=packed,
+            release=_release(header),
             now=self._clock(),
         )
-        self._learn(header)
         self._post(header.sender, frame(Parts(packed, body, _HANDSHAKE)))
-
-    def _learn(self, header: Header) -> None:
-        """Note what the sender of a proved offer or answer says of itself."""
-        said = _SAID.search(header.id)
-        self._releases[header.sender] = said[1] if said else ""
 
     def _renew(self, header: Header) -> None:
         """Offer a new handshake to a party that seals under lost keys."""
@@ -436,6 +433,12 @@ def _sealed(connection: Connection, header: Header, packed: bytes, body: bytes) 
     stream = 1 if header.sequence else 0
     sealed, seal = connection.seal(packed, body, stream, _session(header))
     return frame(Parts(packed, sealed, seal))
+
+
+def _release(header: Header) -> str:
+    """What the sender of an offer or answer says of itself."""
+    said = _SAID.search(header.id)
+    return said[1] if said else ""
 
 
 def _read_header(data: bytes, recipient: str) -> Header:

@@ -85,13 +85,14 @@ class Connection:
     """Seals and opens the messages of two parties after one handshake.
 
     ``made`` is the time of the handshake on a monotonic clock. ``peer``: the keys that the other
-    side has proved to hold.
+    side has proved to hold. ``release``: of its fedmq, as its handshake says.
     """
 
-    def __init__(self, keys: Keys, peer: PublicKeys, made: float) -> None:
+    def __init__(self, keys: Keys, peer: PublicKeys, made: float, release: str = "") -> None:
         self.id = keys.digest[:ID_BYTES]
         self.peer = peer
         self.made = made
+        self.release = release
         self.unpinned = False
         """Set while ``peer`` is not pinned: sessions under way may end, none begins."""
         self.outdated = False
