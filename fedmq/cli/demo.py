@@ -15,6 +15,7 @@ from fedmq.boosting.xgboost_comparison.parity import compare, installed_arithmet
 from fedmq.cli.example_data import breast_cancer
 from fedmq.cli.output import print_next_step
 from fedmq.cli.progress import ProgressBar
+from fedmq.privacy.engine import SumsShown
 from fedmq.protocol.events import Report
 from fedmq.simulation.simulate import simulate
 from fedmq.simulation.tables import ACTIVE
@@ -26,14 +27,21 @@ _PASSIVE = ("telco", "retail")
 
 @click.command()
 @click.option(
-    "--trees", type=click.IntRange(1), default=20, show_default=True, help="Number of trees."
+    "--trees", type=click.IntRange(1), default=5, show_default=True, help="Number of trees."
 )
-@click.option("--engine", default="paillier", show_default=True, help="Privacy engine.")
-def demo(trees: int, engine: str) -> None:
+@click.option("--engine", help="Privacy engine; the quickest that hides sums when left out.")
+@click.option(
+    "--sums",
+    type=click.Choice(["hidden", "shown"]),
+    help="Whether the active party sees sums; hidden, unless --engine is given.",
+)
+def demo(trees: int, engine: str | None, sums: SumsShown | None) -> None:
     """Train three parties on breast-cancer data, and compare with XGBoost on the joined table.
 
     Ends with one line of JSON. Needs the extra fedmq[demo].
     """
+    if engine is None and sums is None:
+        sums = "hidden"
     data = breast_cancer((ACTIVE, *_PASSIVE))
     train, test = ~data.test, data.test
     params = TrainParams(
@@ -52,6 +60,7 @@ def demo(trees: int, engine: str) -> None:
             passive={party: data.columns[party][train] for party in _PASSIVE},
             params=params,
             engine=engine,
+            sums=sums,
             on_report=show,
         )
     scores = model.predict(
@@ -68,6 +77,7 @@ def demo(trees: int, engine: str) -> None:
             {
                 "parties": 1 + len(_PASSIVE),
                 "trees": len(model.share.trees),
+                "sums": sums or "shown",
                 "test_auc": round(auc(data.label[test].astype(np.float32), scores), 5),
                 "xgboost_nodes_identical": f"{parity.identical}/{parity.total}",
                 "seconds_per_tree": round(float(np.median(np.diff(done))), 3),

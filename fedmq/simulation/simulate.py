@@ -88,7 +88,9 @@ def simulate(
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own. If left out,
             ``paillier``, or the one that takes the least time to hide ``sums``.
-        sums: ``hidden``: no party sees a sum; as among ``engine_options``.
+        sums: ``hidden``: no party sees a sum, which is what real data needs: exact sums that are
+            shown tell the active party nearly all cells of others' columns
+            (docs/measured/leakage.md). ``shown`` if left out; as among ``engine_options``.
         key: a ``PaillierPrivateKey`` of python-paillier (phe) for engine ``paillier``, which
             otherwise makes a fresh key. ``key_bits`` is then that key's.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare

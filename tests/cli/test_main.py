@@ -99,12 +99,13 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
     assert list(result) == [
         "parties",
         "trees",
+        "sums",
         "test_auc",
         "xgboost_nodes_identical",
         "seconds_per_tree",
         "bytes_sent",
     ]
-    assert (result["parties"], result["trees"]) == (3, 2)
+    assert (result["parties"], result["trees"], result["sums"]) == (3, 2, "shown")
     identical, total = map(int, result["xgboost_nodes_identical"].split("/"))
     assert identical == total > 0
     assert result["test_auc"] > 0.9
@@ -114,6 +115,15 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
         "training, trees 1/2",
         "training, trees 2/2",
     ]
+
+
+def test_the_demo_hides_sums_and_has_the_nodes_of_xgboost() -> None:
+    outcome = fedmq("demo", "--trees", "1")
+    assert outcome.code == 0
+    result = json.loads(outcome.out)
+    assert result["sums"] == "hidden"
+    identical, total = map(int, result["xgboost_nodes_identical"].split("/"))
+    assert identical == total > 0
 
 
 def test_an_unknown_engine_is_refused_by_the_demo() -> None:

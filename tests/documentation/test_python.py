@@ -56,8 +56,14 @@ def tables() -> dict[str, Any]:
     }
 
 
-def quickly(*, engine: str = "plain", key: Any = None, **options: Any) -> fedmq.SimulatedModel:
-    """``fedmq.simulate`` with few trees, and in the clear, unless the page says otherwise."""
+def quickly(
+    *, engine: str = "plain", sums: str = "shown", key: Any = None, **options: Any
+) -> fedmq.SimulatedModel:
+    """``fedmq.simulate`` with few trees, and in the clear, unless the page says otherwise.
+
+    Sums that a page hides are in the clear as well: the model is the same.
+    """
+    assert sums in ("hidden", "shown")
     options.setdefault("params", {"num_boost_round": 7, "max_depth": 2})
     engine = "plain" if engine == "paillier" and key is None else engine
     return simulate(engine=engine, key=key, **options)
