@@ -58,6 +58,7 @@ def main() -> None:
     leaks = [
         LEAKAGE_HEAD,
         *leakage.exact([part, credit2]),
+        *leakage.directions_alone(credit2),
         *leakage.shown_sums(credit2),
         *leakage.explained([part, credit2]),
         *leakage.masked(credit2, plots),

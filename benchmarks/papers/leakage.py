@@ -20,8 +20,9 @@ from fedmq.boosting.metrics import auc
 from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.labels import bare_rows, label_scores_from_noise, labels_from_signs
+from fedmq.leakage.attacks.row_order import order_of_ranks
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.audit import order_from_columns
+from fedmq.leakage.audit import order_from_columns, order_from_directions
 from fedmq.leakage.view import SessionView
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.engines.ldp import MECHANISMS
@@ -61,7 +62,12 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
                     solve=False,
                 ),
             ]
-        rows += [_row(data, finding) for report in reports for finding in report.findings]
+        rows += [
+            _row(data, finding)
+            for report in reports
+            for finding in report.findings
+            if finding.attack != "directions alone"  # of which the next section tells
+        ]
     yield "## Engines that hide the gradients: 25 trees\n"
     yield table(_COLUMNS, rows)
     yield (
@@ -214,6 +220,45 @@ def shown_sums(credit2: Credit) -> Iterator[str]:
         "1,000 made-up people, 124 candidates, `lattice`. *Sums a row* is what "
         "`most_equations_per_row` bounds. The sums of one tree tell more than guessing does, and "
         "those of twenty nearly everything: no bound allows a model and keeps the columns.\n"
+    )
+
+
+def directions_alone(data: Credit, trees: int = 100) -> Iterator[str]:
+    """What winners and directions tell, by column, and what a caller makes of reasons.
+
+    Engine plain: whatever hides the sums, winners and directions are the same.
+    """
+    passive = {"passive": data.passive}
+    with TemporaryDirectory() as folder:
+        model = fedmq.simulate(
+            active=data.active,
+            passive=passive,
+            label=data.label,
+            params=params(trees, subsample=1.0),
+            engine="plain",
+            record=folder,
+        )
+        view = SessionView(Recording.read(Path(folder) / "active.recording"))
+    reasons = model.predict(active=data.active, passive=passive, pred_contribs=True)
+    own = data.active.shape[1]
+    rows = []
+    for feature, finding in enumerate(order_from_directions(view, "passive", data.passive)):
+        said = reasons[:, own + feature].astype(np.float64)
+        by_caller = order_of_ranks([said], data.passive[:, feature])
+        rows.append([f"{feature}", f"{finding.value:.3f}", f"{by_caller:.3f}"])
+    told, said = (np.mean([float(row[place]) for row in rows]) for place in (1, 2))
+    rows.append(["mean", f"{told:.3f}", f"{said:.3f}"])
+    yield f"## Directions and winners alone: {trees} trees\n"
+    yield table(["column", "directions in training", "reasons, to a caller"], rows)
+    yield (
+        f"{TITLES[data.name]}, {len(data.label):,} people, {finding.where}. The share is that of "
+        "pairs of people in the right order of a column, less that in the wrong one, either way "
+        "round; guessing gives 0. *Directions in training* is what the active party reads with "
+        '`sums = "hidden"` as well: each split tells the sides of the people of its node, and '
+        "splits that are nested may be of one column. It does not know which column an order is "
+        "of. *Reasons, to a caller* is what somebody reads who holds no part of the model and gets "
+        'everybody\'s scores with all reasons under `explain = "column"`: people in the order of '
+        "what a column added.\n"
     )
 
 

@@ -34,6 +34,7 @@ from fedmq.leakage.attacks.row_order import (
     guessed_columns,
     inferred_orders,
     order_of_people,
+    order_of_ranks,
     pairs_judged,
 )
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
@@ -43,7 +44,7 @@ from fedmq.party.data.data_frame import feature_table
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.masking import splitting_matrix
 
-__all__ = ["AuditReport", "audit", "order_from_columns"]
+__all__ = ["AuditReport", "audit", "order_from_columns", "order_from_directions"]
 
 _KNOWN_SHARE = 0.01
 _FEWEST_KNOWN = 20
@@ -177,6 +178,7 @@ def audit(
             )
         found = itertools.chain(
             _active_attacks(view, tables),
+            *(order_from_directions(view, party, values) for party, values in tables.items()),
             *(
                 bins_from_sums(
                     view, party, values, own, leaf_weights, counts, on_progress if solve else None
@@ -320,21 +322,46 @@ def _active_attacks(
 ) -> Iterator[Finding]:
     for party, values in tables.items():
         yield from _splits_recovered(view, party, values)
-        parts = [
-            Partition(rows, left)
-            for tree in view.trees.values()
-            for (owner, _), (rows, left) in tree.parts.items()
-            if owner == party
-        ]
-        orders = [
-            best_concordance(ranks, values) for ranks in inferred_orders(view.terms.rows, parts)
-        ]
-        if orders:
-            sorted_right, apart = max(orders)
-            where = f"{len(parts)} splits seen, best of {len(orders)} orders"
+        splits, orders = _orders(view, party)
+        judged = [best_concordance(ranks, values) for ranks in orders]
+        if judged:
+            sorted_right, apart = max(judged)
+            where = f"{splits} splits seen, best of {len(judged)} orders"
             target = f"{party}'s order of rows"
             yield Finding("partitions", target, where, "accuracy", sorted_right, 0.5)
             yield Finding("partitions", f"{target}, pairs told apart", where, "share", apart, 0.0)
+
+
+def order_from_directions(
+    view: SessionView, party: str, values: NDArray[np.float32]
+) -> Iterator[Finding]:
+    """By column, the order of rows that winners and directions alone tell: no sum is read.
+
+    ``values`` (rows, features) are the party's. Directions are those of the rows of a split's node.
+    """
+    splits, orders = _orders(view, party)
+    if not splits:
+        return
+    for feature, column in enumerate(values.T):
+        yield Finding(
+            "directions alone",
+            f"{party}'s order of rows by column {feature}",
+            f"{splits} splits of {len(view.trees)} trees",
+            "share",
+            order_of_ranks(orders, column),
+            0.0,
+        )
+
+
+def _orders(view: SessionView, party: str) -> tuple[int, list[NDArray[np.float64]]]:
+    """The number of splits of ``party`` that are seen, and the orders of rows that they make."""
+    parts = [
+        Partition(rows, left)
+        for tree in view.trees.values()
+        for (owner, _), (rows, left) in tree.parts.items()
+        if owner == party
+    ]
+    return len(parts), inferred_orders(view.terms.rows, parts)
 
 
 def _splits_recovered(

@@ -18,6 +18,7 @@ __all__ = [
     "guessed_columns",
     "inferred_orders",
     "order_of_people",
+    "order_of_ranks",
     "pairs_judged",
 ]
 
@@ -148,4 +149,28 @@ def order_of_people(
         right_of = (~left[np.ix_(rows, columns == column)]).sum(axis=1)
         told = np.sign(right_of[one] - right_of[other])
         best = max(best, float((told * truth).sum() / np.abs(truth).sum()))
+    return best
+
+
+def order_of_ranks(
+    orders: Sequence[NDArray[np.float64]],
+    values: NDArray[np.float32],
+    sample: int = 1000,
+    seed: int = 0,
+) -> float:
+    """How much of the order of ``values`` (rows,) the best of ``orders`` tells, either way round.
+
+    Of the pairs of a sample of people that differ: the share in the right order, less the share in
+    the wrong one. An order is ranks (rows,), NaN where nothing is known.
+    """
+    known = np.flatnonzero(~np.isnan(values))
+    rows = np.random.default_rng(seed).permutation(known)[:sample]
+    one, other = np.triu_indices(len(rows), k=1)
+    truth = np.sign(values[rows[one]] - values[rows[other]])
+    if not truth.any():
+        return 0.0
+    best = 0.0
+    for ranks in orders:
+        told = np.nan_to_num(np.sign(ranks[rows[one]] - ranks[rows[other]]))
+        best = max(best, abs(float((told * truth).sum())) / float(np.abs(truth).sum()))
     return best

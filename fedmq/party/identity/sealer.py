@@ -298,9 +298,7 @@ class EndToEnd(Sealer):
                 f"{self._ring.party} does not have, as before a restart; they agree on new ones"
             )
         body = connection.open(parts.header, parts.body, seal, _session(header))
-        if peer.confirmed(
-            connection
-        ):  # the offer was no repetition of what an earlier release said
+        if peer.confirmed(connection):  # so its offer was no repetition
             self._releases[header.sender] = connection.release
         self._refusals.pop(header.sender, None)
         self._changes.announce(header.sender)

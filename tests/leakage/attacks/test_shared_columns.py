@@ -7,7 +7,12 @@ import pytest
 
 import fedmq
 from fedmq.errors import ConfigError, DataError
-from fedmq.leakage.attacks.row_order import guessed_columns, order_of_people, pairs_judged
+from fedmq.leakage.attacks.row_order import (
+    guessed_columns,
+    order_of_people,
+    order_of_ranks,
+    pairs_judged,
+)
 from fedmq.leakage.audit import order_from_columns
 
 RANDOM = np.random.default_rng(4)
@@ -39,6 +44,36 @@ def test_an_order_is_told_as_far_as_thresholds_part_it() -> None:
     assert order_of_people(LEFT, FEATURE, unlike) < 0.1
 
 
+def test_ranks_tell_an_order_either_way_round_as_far_as_they_are_known() -> None:
+    column = VALUES[:, 0]
+    backwards = -column.astype(np.float64)
+    assert order_of_ranks([backwards], column) == 1.0
+    half = np.where(np.arange(2000) < 1000, backwards, np.nan)
+    assert order_of_ranks([half], column) == pytest.approx(0.25, abs=0.05)
+    assert order_of_ranks([RANDOM.normal(size=2000)], column) < 0.1
+    assert order_of_ranks([backwards], np.ones(2000, np.float32)) == 0.0
+    assert order_of_ranks([], column) == 0.0
+
+
+def test_a_caller_orders_people_by_the_reasons_of_a_column() -> None:
+    own = RANDOM.normal(size=(2000, 1)).astype(np.float32)
+    label = (VALUES.sum(axis=1) + own[:, 0] > 0).astype(int)
+    model = fedmq.simulate(
+        active=own,
+        passive={"telco": VALUES},
+        label=label,
+        params=fedmq.TrainParams(num_boost_round=8, max_depth=3, max_bin=8),
+        engine="plain",
+    )
+    reasons = model.predict(active=own, passive={"telco": VALUES}, pred_contribs=True)
+    for column in range(3):
+        said = reasons[:, 1 + column].astype(np.float64)
+        assert order_of_ranks([said], VALUES[:, column]) > 0.7
+    as_a_whole = reasons[:, 1:4].sum(axis=1).astype(np.float64)
+    by_party = [order_of_ranks([as_a_whole], VALUES[:, column]) for column in range(3)]
+    assert max(by_party) < 0.6  # one value for the party mixes its columns
+
+
 def test_the_audit_tells_what_showing_columns_adds(tmp_path) -> None:
     table = VALUES.copy()
     table[RANDOM.random(table.shape) < 0.2] = np.nan
@@ -55,6 +90,11 @@ def test_the_audit_tells_what_showing_columns_adds(tmp_path) -> None:
     heard = tmp_path / "active.recording"
     report = fedmq.audit(heard, passive={"telco": table}, lookup_tables=tables)
     *_, pairs, guessed, shown = report.findings
+    alone = [one for one in report.findings if one.attack == "directions alone"]
+    assert [one.target for one in alone] == [
+        f"telco's order of rows by column {column}" for column in range(3)
+    ]
+    assert all(0.2 < one.value < 1 for one in alone)
     assert (pairs.attack, guessed.attack) == ("columns guessed", "columns guessed")
     assert shown.attack == "columns shown"
     assert "telco's order of rows" in shown.target
