@@ -17,6 +17,7 @@ does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -121,7 +122,9 @@ def resend_wait(
     policy: RetryPolicy, retry: int, random: np.random.Generator, at_least: float = 0.0
 ) -> float:
     """Seconds to wait before resend number ``retry`` + 1; ``at_least`` if the link is slow."""
-    wait = max(policy.first, at_least) * policy.factor**retry
+    within_floats = retry * math.log2(policy.factor) < 1000
+    growth = policy.factor**retry if within_floats else math.inf
+    wait = max(policy.first, at_least) * growth
     wait = min(wait, max(policy.ceiling, at_least))
     return float(wait * (1 + policy.jitter * random.random()))
 
@@ -459,8 +462,8 @@ class Mailbox:
             peer.confirmed.pop(sequence, None)
         peer.probe = 0
         peer.overdue.clear()
-        effects = self._heard(recipient, peer) + self._resend(recipient, peer)
-        return [*effects, self._resend_timer(recipient, peer)]
+        # A peer that answers probes and never takes the message in question is as good as away.
+        return [*self._resend(recipient, peer), self._resend_timer(recipient, peer)]
 
     def _overdue(self, recipient: str, peer: _Peer) -> list[Effect]:
         """Find out whether messages that the broker has confirmed are lost or under way."""

@@ -457,7 +457,7 @@ def test_a_share_that_a_party_lost_is_named_by_the_party_alone(
 
 
 def test_a_second_daemon_of_a_party_is_refused(demo: ExampleFederation) -> None:
-    outcome = command("run", demo.config("telco"), FEDMQ_BROKER=demo.node.url("telco"))
+    outcome = command("run", demo.config("telco"), FEDMQ_BROKER=demo.broker.url("telco"))
     assert outcome.code == 3
     assert outcome.error.endswith("another daemon of this party runs already; stop it first")
     assert command("status", demo.config("telco"), "--json").result["connected"]
@@ -467,7 +467,7 @@ def test_a_wrong_password_is_one_line(demo: ExampleFederation, tmp_path: Path) -
     text = demo.config("telco").read_text().replace('state = "state"', f'state = "{tmp_path}"')
     config = demo.config("telco").with_name("copy.toml")
     config.write_text(text)
-    url = demo.node.url("telco", "guess")
+    url = demo.broker.url("telco", "guess")
     outcome = command("run", config, FEDMQ_BROKER=url)
     assert outcome.code == 5
     assert "refuses user 'telco'; check the user's name and password" in outcome.error

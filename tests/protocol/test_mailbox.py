@@ -224,6 +224,11 @@ def test_waits_are_spread_by_the_jitter_and_bounded_by_the_ceiling() -> None:
         assert len(set(wait)) > 40
 
 
+def test_the_last_of_a_days_resends_waits_no_longer_than_the_ceiling() -> None:
+    policy = RetryPolicy(jitter=0)
+    assert resend_wait(policy, policy.resends, np.random.default_rng(0)) == policy.ceiling
+
+
 def test_a_peer_that_never_acknowledges_is_lost_after_the_resends_of_the_policy() -> None:
     bank = mailbox("bank", "telco", policy=RetryPolicy(resends=2))
     bank.send("telco", numbered(1))

@@ -5,7 +5,7 @@ import pytest
 import fedmq
 from fedmq.errors import LinkError
 from tests.boosting.tables import scattered
-from tests.party.daemons import ExampleBroker
+from tests.rabbitmq_node import RabbitNode
 
 X, Y = scattered(300, 6, seed=4, missing=0.1)
 
@@ -27,10 +27,8 @@ def shares(model: fedmq.SimulatedModel) -> list[str]:
     return [share.dumps() for share in (model.share, *model.passive_shares.values())]
 
 
-def test_a_broker_makes_no_difference(
-    broker: ExampleBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    over_rabbitmq, in_memory = train(broker.url()), train("memory://")
+def test_a_broker_makes_no_difference(node: RabbitNode, caplog: pytest.LogCaptureFixture) -> None:
+    over_rabbitmq, in_memory = train(node.url()), train("memory://")
     assert not caplog.messages
     assert shares(over_rabbitmq) == shares(in_memory)
     for pair, kinds in in_memory.traffic.items():
@@ -39,9 +37,9 @@ def test_a_broker_makes_no_difference(
         assert {kind: there[kind].messages for kind in sent} == sent
 
 
-def test_a_user_who_may_declare_nothing_cannot_simulate(broker: ExampleBroker) -> None:
+def test_a_user_who_may_declare_nothing_cannot_simulate(node: RabbitNode) -> None:
     with pytest.raises(LinkError, match=r"(?i)refused|access"):
-        train(broker.url("bank"))
+        train(node.url("bank"))
 
 
 def test_a_broker_that_is_not_there_is_an_error() -> None:

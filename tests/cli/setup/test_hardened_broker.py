@@ -173,7 +173,8 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
         audit = json.loads(
             fedmq("audit-log", "list", folder / "telco" / "party.toml", "--json").stdout
         )
-        assert [entry["event"] for entry in audit] == ["asked", "agreed", "foretold", "ended"]
+        events = [entry["event"] for entry in audit]
+        assert events == ["keys pinned", "asked", "agreed", "foretold", "ended"]
         assert audit[-1]["outcome"] == "finished"
         status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)
         assert status["sealed"]

@@ -31,6 +31,7 @@ LABELS = {
     "ChosenSeeds",
     "CommitTable",
     "CompareModels",
+    "ComparePeople",
     "CountLeft",
     "DartMargins",
     "DecryptAnswer",
