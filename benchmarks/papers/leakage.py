@@ -246,8 +246,8 @@ def directions_alone(data: Credit, trees: int = 100) -> Iterator[str]:
         said = reasons[:, own + feature].astype(np.float64)
         by_caller = order_of_ranks([said], data.passive[:, feature])
         rows.append([f"{feature}", f"{finding.value:.3f}", f"{by_caller:.3f}"])
-    told, said = (np.mean([float(row[place]) for row in rows]) for place in (1, 2))
-    rows.append(["mean", f"{told:.3f}", f"{said:.3f}"])
+    means = [np.mean([float(row[place]) for row in rows]) for place in (1, 2)]
+    rows.append(["mean", *(f"{mean:.3f}" for mean in means)])
     yield f"## Directions and winners alone: {trees} trees\n"
     yield table(["column", "directions in training", "reasons, to a caller"], rows)
     yield (

@@ -146,7 +146,7 @@ class FixedPoint:
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Integer sums (..., 2 * outputs) as float64, rounded once."""
-        bits = np.array((-self.g_bits, -self.h_bits) * (sums.shape[-1] // 2))
+        bits: NDArray[np.int64] = np.array((-self.g_bits, -self.h_bits) * (sums.shape[-1] // 2))
         return np.ldexp(sums.astype(np.float64), bits)
 
     def _bits(self, numbers: NDArray[np.generic]) -> NDArray[np.int64]:
