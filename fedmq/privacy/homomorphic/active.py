@@ -262,24 +262,8 @@ class AdditiveActive(ActiveHalf):
 class AdditiveActiveShares(AdditiveActive, ActiveShares):
     """The half that decrypts its shares of sums."""
 
-    def __init__(
-        self,
-        make_key: Computation,
-        parallelism: int,
-        *,
-        pack_sums: bool = True,
-        noise_ahead: bool = True,
-        share_ciphertexts: bool = True,
-        vectors: bool = True,
-    ) -> None:
-        super().__init__(
-            make_key,
-            parallelism,
-            pack_sums=pack_sums,
-            noise_ahead=noise_ahead,
-            share_ciphertexts=share_ciphertexts,
-            vectors=vectors,
-        )
+    def __init__(self, make_key: Computation, parallelism: int, **settings: bool) -> None:
+        super().__init__(make_key, parallelism, **settings)
         self._seed = fresh_seed()
         self._field: Field
         self._shares: dict[tuple[str, int], Shares] = {}

@@ -421,25 +421,9 @@ class AdditivePassiveShares(AdditivePassive, PassiveShares):
         key: PublicKey,
         bins: BinMatrix,
         parallelism: int,
-        *,
-        pack_sums: bool = True,
-        joint_sums: bool = True,
-        skip_fullest: bool = True,
-        subtract_siblings: bool = True,
-        sum_early: bool = True,
-        vectors: bool = True,
+        **settings: bool,
     ) -> None:
-        super().__init__(
-            key,
-            bins,
-            parallelism,
-            pack_sums=pack_sums,
-            joint_sums=joint_sums,
-            skip_fullest=skip_fullest,
-            subtract_siblings=subtract_siblings,
-            sum_early=sum_early,
-            vectors=vectors,
-        )
+        super().__init__(key, bins, parallelism, **settings)
         self._public_seed = public_seed
         self._field: Field
 
