@@ -14,7 +14,7 @@ from fedmq.privacy.hidden_sums.exact import GainEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.filtering import FilterEvaluator
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.hidden_sums.quotient import pick_schedule
+from fedmq.privacy.hidden_sums.quotient import candidate_in_slot
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
@@ -161,9 +161,8 @@ class LevelEvaluator:
         parts = [part.best(gains, run) for part, gains in zip(self._gains, found, strict=True)]
         if self.filter is not None and self._few.any():
             index = self.filter.index(self._few)
-            schedule = pick_schedule(self.filter.level.slots, self.filter.level.index_bits)
-            picked = finished(run(schedule, {"index": index, "slot": parts[0]["index"]}))
-            parts[0]["index"] = picked["picked"]
+            slot = parts[0]["index"]
+            parts[0]["index"] = finished(candidate_in_slot(self.filter.level, index, slot, run))
         best = by_nodes(parts, self.whole)
         self._taken = {"to beat": best.pop("to beat")}
         self._best = best

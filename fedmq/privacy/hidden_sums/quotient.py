@@ -27,6 +27,7 @@ from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.hidden_sums.filter import FilterLevel, Precision
 
 __all__ = [
+    "candidate_in_slot",
     "chosen_slots",
     "filter_ands",
     "pick_schedule",
@@ -182,6 +183,14 @@ def chosen_slots(
     slots = slots_schedule(candidates, level.slots)
     chosen: dict[str, Labels] = yield from run(slots, {"near": np.ascontiguousarray(in_rows)})
     return chosen
+
+
+def candidate_in_slot(
+    level: FilterLevel, index: Labels, slot: Labels, run: Run
+) -> Generator[Any, Any, Labels]:
+    """Labels of the candidate in each node's ``slot``, by `chosen_slots`' ``index`` of them."""
+    schedule = pick_schedule(level.slots, level.index_bits)
+    return (yield from run(schedule, {"index": index, "slot": slot}))["picked"]
 
 
 @cache
