@@ -333,8 +333,11 @@ class NodeFactors:
         most = max(most, 0.0) * _ABOVE / whole
         rounded = 2.0**-20 * own / whole
 
-        # Any unit is right; a good one is some times what the best candidate is worth.
-        expected = 4 * worth if known.to_beat > SMALLEST_GAIN else most / _EXPECTED
+        # Any unit is right; a good one is some times what the best candidate is worth. Where that
+        # is unknown, a unit below what is to beat would tell no candidate that wins from others.
+        expected = 3 * worth
+        if known.to_beat <= SMALLEST_GAIN:
+            expected = max(2 * worth, most / _EXPECTED)
         unit = max(min(expected, most), most * 2.0 ** (-2 * c.headroom), _SMALLEST)
         if not math.isfinite(unit):
             raise Unfit("a gain without a bound")

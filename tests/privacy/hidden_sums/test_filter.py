@@ -138,6 +138,23 @@ def test_candidates_with_nothing_on_one_side() -> None:
     assert right(nothing, np.full(3, -np.inf, np.float32)) == 3
 
 
+def test_a_node_of_nearly_one_class_is_not_crowded() -> None:
+    """Whose own gain is a hundred times what its candidates gain, and the active party has none."""
+    random = np.random.default_rng(4)
+    chance = random.uniform(0.8, 0.95, 130)
+    label = np.arange(130) >= 2
+    floats = np.stack([chance - label, chance * (1 - chance)], axis=-1).astype(np.float32)
+    scale = FixedPoint.of(floats)
+    pairs = scale.encode(floats)
+    orders = [random.permutation(130) for _ in range(20)]
+    left = np.concatenate([pairs[order].cumsum(axis=0)[5:125:4] for order in orders])[np.newaxis]
+    params = TrainParams(xgboost_arithmetic=OLDEST)
+    field = Field(scale.value_bits + 10)
+    level = DrawnLevel(left, pairs.sum(axis=0)[np.newaxis], scale, params, field, (pairs,))
+    found = compared(level, np.full(1, -0.3, np.float32), random)
+    assert (found.missed, found.broken, found.unfit, found.crowded) == (0, 0, 0, 0)
+
+
 def test_a_node_that_does_not_fit_says_why() -> None:
     scale, params = FixedPoint(41, 42, 40), TrainParams(reg_lambda=0.0)
     c = Precision.of(Field(57))
