@@ -6,11 +6,19 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 from random import Random
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from fedmq.boosting.model.contributions import Player
 from fedmq.errors import FedmqError, LinkError, PeerSilent
@@ -37,27 +45,60 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+_LONGEST_LINE = 1000  # of an error: it repeats names that the caller has chosen
+
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
 Score = float | list[float]
 """A number, or one for each class."""
 
 
+def _up_to_a_wrong_cell(rows: Any) -> Any:
+    """``rows``, of which a row with a wrong cell is the last, and holds this cell alone."""
+    if isinstance(rows, list):
+        for place, row in enumerate(rows):
+            for name, cell in row.items() if isinstance(row, dict) else ():
+                if type(cell) not in _CELLS:
+                    return [*rows[:place], {name: cell}]
+    return rows
+
+
+_CELLS = (float, int, str, type(None))
+_Rows = Annotated[
+    list[dict[str, float | str | None]],
+    Field(fail_fast=True),
+    BeforeValidator(_up_to_a_wrong_cell),
+]
+_Margins = Annotated[list[float], Field(fail_fast=True)]
+_Lists = Annotated[list[_Margins], Field(fail_fast=True)]
+
+
 class PredictRequest(BaseModel):
-    """The rows to score, and how long the caller waits."""
+    """The rows to score, and how long the caller waits.
+
+    Reading ends at the first wrong item: a body may hold millions, and each would be an error.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    ids: Annotated[list[Id], Field(min_length=1)]
-    features: list[dict[str, float | str | None]] | None = None
+    ids: Annotated[list[Id], Field(min_length=1, fail_fast=True)]
+    features: _Rows | None = None
     """The active party's own columns of each row, in place of what it has stored: numbers, and the
     text of categories."""
-    base_margin: list[float] | list[list[float]] | None = None
+    base_margin: _Margins | _Lists | None = None
     """Where each row starts, not at the model's base score: a margin, or one for each class."""
     output: Literal["prediction", "margin"] = "prediction"
     explain: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many reasons each score comes with: the contributions to the margin that weigh most."""
     deadline_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown_field(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        known = {name: fields[name] for name in cls.model_fields if name in fields}
+        return known | dict(islice((field for field in fields.items() if field[0] not in known), 1))
 
     @classmethod
     def read(cls, body: bytes) -> PredictRequest:
@@ -71,12 +112,30 @@ class PredictRequest(BaseModel):
         except ValidationError as error:
             raise RequestError.field(error) from None
 
+    @classmethod
+    def read_named(cls, body: bytes) -> tuple[str, PredictRequest]:
+        """The model and the request: as over HTTP, plus the field ``model`` in the body.
+
+        Raises:
+            RequestError: as `read`.
+        """
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise RequestError(400, "body: no JSON object")
+        model = fields.pop("model", "production")
+        if not isinstance(model, str):
+            raise RequestError(422, "model: not a string")
+        return model, cls.read(json.dumps(fields).encode())
+
 
 class RequestError(Exception):
     """A request without scores: the HTTP status, and a line that names the field."""
 
     def __init__(self, http_status: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…")
         self.http_status = http_status
 
     @classmethod
@@ -331,7 +390,7 @@ class RequestQueue:
     async def _response(self, body: bytes) -> dict[str, Any]:
         try:
             with self._predictions.counters.request():
-                model, request = _read(body)
+                model, request = PredictRequest.read_named(body)
                 prediction = await self._predictions.answer(model, request)
         except RequestError as error:
             return {"status": error.http_status, "error": str(error)}
@@ -341,17 +400,3 @@ class RequestQueue:
             log.exception("requests: a request failed")
             return {"status": 500, "error": f"internal error: {type(error).__name__}"}
         return {"status": 200, **prediction.json()}
-
-
-def _read(body: bytes) -> tuple[str, PredictRequest]:
-    """The model and the request: as over HTTP, plus the field ``model`` in the body."""
-    try:
-        fields = json.loads(body)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise RequestError(400, "body: no JSON object")
-    model = fields.pop("model", "production")
-    if not isinstance(model, str):
-        raise RequestError(422, "model: not a string")
-    return model, PredictRequest.read(json.dumps(fields).encode())
