@@ -22,7 +22,8 @@ from tests.cli.command import fedmq
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 PEOPLE = 600
-AS_INIT_WRITES = "smallest_cell = 10\nsmallest_difference = 50\nmost_folds = 10\n"
+AS_INIT_WRITES = "smallest_difference = 50\nmost_folds = 10\n"
+SHOWING_SUMS = f"smallest_cell = 10\n{AS_INIT_WRITES}"
 
 
 class Federation(DaemonsInMemory):
@@ -76,7 +77,7 @@ async def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     engines = ("plain", "lattice")
     telco = tmp_path / "telco" / "party.toml"
     ignored = 'label = "label"\nignore = ["churned", "household", "weight"]\n'
-    federation = Federation(tmp_path, monkeypatch, AS_INIT_WRITES, engines=engines)
+    federation = Federation(tmp_path, monkeypatch, SHOWING_SUMS, engines=engines)
     path = tmp_path / "bank" / "party.toml"
     path.write_text(path.read_text().replace('label = "label"\n', ignored))
     telco.write_text(telco.read_text().replace('id = "id"\n', 'id = "id"\nignore = ["town"]\n'))
@@ -158,7 +159,7 @@ async def test_a_combination_of_four_trainings_is_refused(federation: Federation
 async def test_a_question_about_groups_is_compared_with_trainings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = AS_INIT_WRITES + 'groups = ["town"]\nallow_weak_keys = true\n'
+    settings = SHOWING_SUMS + 'groups = ["town"]\nallow_weak_keys = true\n'
     federation = Federation(tmp_path, monkeypatch, settings)
     path = tmp_path / "telco" / "party.toml"
     path.write_text(path.read_text().replace('id = "id"\n', 'id = "id"\nignore = ["town"]\n'))

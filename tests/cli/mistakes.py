@@ -257,7 +257,7 @@ _JOBS = [
         ("max_depth",),
     ),
     Mistake(
-        "magic", put("bank/train.toml", '"paillier"', '"magic"'), TRAIN, 3, ("'magic' is unk",)
+        "magic", put("bank/train.toml", '"lattice"', '"magic"'), TRAIN, 3, ("'magic' is unk",)
     ),
     Mistake(
         "an objective",
@@ -271,7 +271,7 @@ _JOBS = [
     ),
     Mistake(
         "an option",
-        put("bank/train.toml", "# The share", "engine_options = { bits = 9 }\n# The share"),
+        put("bank/train.toml", 'sums = "hidden"', "bits = 9"),
         TRAIN,
         3,
         ("bank/train.toml", "bits"),

@@ -39,13 +39,13 @@ def test_a_model_without_departures_is_xgboosts() -> None:
     assert departures_in_words([]) == "yes, node by node"
 
 
-def test_init_writes_the_smallest_cell_into_each_file(tmp_path: Path) -> None:
+def test_files_of_init_merge_no_cells_as_they_show_no_sums_of_them(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     assert fedmq("init", folder, "--active", "bank", "--passive", "telco").code == 0
     for party in ("bank", "telco"):
-        path = folder / party / "party.toml"
-        config, _ = PartyFile.read(path)
-        assert config.policy.smallest_cell == 10
-        path.write_text(path.read_text().replace("smallest_cell = 10\n", ""))
-        config, _ = PartyFile.read(path)
+        config, _ = PartyFile.read(folder / party / "party.toml")
         assert config.policy.smallest_cell == 0
+        assert all(
+            config.policy.engine_options[engine]["sums"] == "hidden"
+            for engine in config.policy.engines
+        )

@@ -23,6 +23,7 @@ from tests.party.daemons import Daemon
 FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
 PARTIES = ("bank", "telco")
 TOKEN = "a-token-of-sixteen-characters"
+ENGINES = '["lattice", "ou", "paillier"]'
 
 
 def fedmq(*words: object) -> subprocess.CompletedProcess[str]:
@@ -144,12 +145,15 @@ def changed_certificate_is_refused(folder: Path, daemon: subprocess.Popen[str]) 
 def test_sealed_daemons_train_over_tls(folder: Path) -> None:
     for party in PARTIES:
         path = folder / party / "party.toml"
-        path.write_text(path.read_text().replace('["paillier", "ou"]', '["plain"]'))
+        path.write_text(path.read_text().replace(ENGINES, '["plain"]'))
     port = free_port()
     with (folder / "telco" / "party.toml").open("a") as file:
         file.write(f'[http]\nport = {port}\ntokens = ["{TOKEN}"]\n')
     job = folder / "bank" / "train.toml"
-    job.write_text(job.read_text().replace('"paillier"', '"plain"'))
+    hiding = 'engine = "lattice"\n', 'engine_options = { sums = "hidden" }\n'
+    text = job.read_text()
+    assert all(line in text for line in hiding)
+    job.write_text(text.replace(hiding[0], 'engine = "plain"\n').replace(hiding[1], ""))
     daemons = [
         subprocess.Popen(
             [*FEDMQ, "run", str(folder / party / "party.toml")], stderr=subprocess.PIPE, text=True
@@ -196,7 +200,7 @@ def daemons(folder: Path) -> Iterator[dict[str, Daemon]]:
     before = {party: (folder / party / "party.toml").read_text() for party in PARTIES}
     for party in PARTIES:
         path = folder / party / "party.toml"
-        path.write_text(before[party].replace('["paillier", "ou"]', '["plain"]'))
+        path.write_text(before[party].replace(ENGINES, '["plain"]'))
     with (folder / "bank" / "party.toml").open("a") as file:
         file.write('[online.requests]\nbroker = "amqp://a:b@127.0.0.1:1/"\nqueue = "scores"\n')
     daemons = {party: Daemon(folder / party / "party.toml") for party in PARTIES}

@@ -81,12 +81,15 @@ def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:
         config, federation = PartyFile.read(folder / party / "party.toml")
         assert federation.parties == ("bank", "telco", "retail")
         assert config.party == party
-        assert config.policy.engines == ("paillier", "ou")
+        assert config.policy.engines == ("lattice", "ou", "paillier")
+        for engine in config.policy.engines:
+            assert config.policy.engine_options[engine] == {"sums": "hidden"}
         trained, served = read_table(party, config.data), read_table(party, config.serving)
         assert set(trained.ids) < set(served.ids)
         assert trained.features == served.features
     job = TrainingJob.read(folder / "bank" / "train.toml")
     assert job.party == folder / "bank" / "party.toml"
+    assert (job.engine, job.engine_options) == ("lattice", {"sums": "hidden"})
 
 
 def test_the_people_to_score_are_not_trained_on(made: tuple[Path, Outcome]) -> None:
