@@ -256,9 +256,7 @@ _JOBS = [
         3,
         ("max_depth",),
     ),
-    Mistake(
-        "magic", put("bank/train.toml", '"lattice"', '"magic"'), TRAIN, 3, ("'magic' is unk",)
-    ),
+    Mistake("magic", put("bank/train.toml", '"lattice"', '"magic"'), TRAIN, 3, ("'magic' is unk",)),
     Mistake(
         "an objective",
         put("bank/train.toml", "binary:logistic", "binary:logit"),
