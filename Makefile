@@ -70,7 +70,7 @@ $(RABBITMQ4):
 	@tests/debian13_rabbitmq .rabbitmq4
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
-	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
+	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos -m "long or not long" --capture no --timeout 7200
 
 fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
 	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)

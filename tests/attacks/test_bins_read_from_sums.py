@@ -60,6 +60,7 @@ def test_sums_of_long_gradients_name_people_and_those_of_two_bits_far_fewer(
     assert short["cells between two cuts"] < long["cells between two cuts"] / 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bits", [4, *seldom(None)])
 def test_what_is_encrypted_tells_the_one_who_decrypts_as_much(
     tmp_path: Path, bits: int | None
@@ -68,6 +69,7 @@ def test_what_is_encrypted_tells_the_one_who_decrypts_as_much(
     assert plain == learned(tmp_path / "paillier", "paillier", bits)
 
 
+@pytest.mark.long
 def test_weights_of_rows_are_no_shelter_from_who_knows_them(tmp_path: Path) -> None:
     weight = RANDOM.integers(1, 4, 300).astype(np.float32)
     plain = learned(tmp_path / "plain", "plain", None, weight)

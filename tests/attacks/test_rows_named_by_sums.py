@@ -60,6 +60,7 @@ def test_where_cells_are_merged_nobody_is_placed(tmp_path: Path, smallest_cell: 
     assert not is_xgboosts
 
 
+@pytest.mark.long
 def test_nor_are_gradients_of_few_bits_placed(tmp_path: Path) -> None:
     assert placed(tmp_path / "all", 0, 4)[0] > 0.02
     assert placed(tmp_path / "merged", 10, 4)[0] < 0.005

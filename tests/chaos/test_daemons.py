@@ -104,6 +104,7 @@ def test_a_training_can_be_watched_again_by_whoever_drives_it(
         federation.ask("telco", "follow", session=session)
 
 
+@pytest.mark.long
 def test_two_sessions_at_once_outlive_a_stop_in_good_order(federation: ChaosFederation) -> None:
     first, second = federation.train("first", TREES), federation.train("second", TREES)
     federation.await_status(first, begun)

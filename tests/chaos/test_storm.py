@@ -35,6 +35,7 @@ def weathered(
     return storm
 
 
+@pytest.mark.long
 @pytest.mark.timeout(max(120, 30 * FAULTS))
 def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFederation) -> None:
     # Both engines are exact: a model is the same whichever it came by.

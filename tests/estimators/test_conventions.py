@@ -14,8 +14,8 @@ from tests.boosting.tables import scattered
 
 EVERY_OTHER = {"telco": slice(1, None, 2)}
 ESTIMATORS = [
-    FederatedClassifier(n_estimators=6, parties=EVERY_OTHER),
-    FederatedRegressor(n_estimators=6, parties=EVERY_OTHER),
+    FederatedClassifier(n_estimators=3, parties=EVERY_OTHER),
+    FederatedRegressor(n_estimators=3, parties=EVERY_OTHER),
 ]
 EXEMPT = {
     "check_sample_weight_equivalence_on_dense_data": (

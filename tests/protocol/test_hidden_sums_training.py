@@ -245,7 +245,7 @@ def test_there_are_no_decoys_of_decisions_that_circuits_prove() -> None:
         check_decoys(OU)
 
 
-@pytest.mark.parametrize("directions", ["oblivious", "all"])
+@pytest.mark.parametrize("directions", ["oblivious", *seldom("all")])
 def test_no_message_but_the_first_tells_of_sums_being_shown(directions: Any) -> None:
     said: list[Envelope] = []
     engine = Lattice(sums="hidden", directions=directions)

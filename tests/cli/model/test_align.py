@@ -216,6 +216,7 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     assert not (parties.folder / "bank" / "models" / "m2.json").exists()
 
 
+@pytest.mark.long
 def test_a_training_on_an_alignment_can_be_audited(parties: Parties) -> None:
     random = np.random.default_rng(3)
     held = {"bank": range(400), "telco": range(100, 500), "retail": range(600)}
@@ -285,7 +286,8 @@ def begun_among(parties: Parties, count: int) -> subprocess.Popen[str]:
     return asking
 
 
-@pytest.mark.parametrize("victim", ["telco", *seldom("retail")])
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["telco", "retail"])
 def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
     parties: Parties, victim: str
 ) -> None:

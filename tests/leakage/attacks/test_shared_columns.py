@@ -74,6 +74,7 @@ def test_a_caller_orders_people_by_the_reasons_of_a_column() -> None:
     assert max(by_party) < 0.6  # one value for the party mixes its columns
 
 
+@pytest.mark.long
 def test_the_audit_tells_what_showing_columns_adds(tmp_path) -> None:
     table = VALUES.copy()
     table[RANDOM.random(table.shape) < 0.2] = np.nan

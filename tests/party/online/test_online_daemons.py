@@ -17,7 +17,7 @@ from fedmq.party.store.documents import ModelStore
 from tests.how_often import seldom
 from tests.party.online.serving_federation import PARTIES, TOKEN, ServingFederation, fedmq
 
-ROWS = 10_000
+ROWS = 4_000
 AT_ONCE = 4
 SECONDS = 4.0
 
@@ -33,7 +33,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
         table,
         label,
         [
-            TrainParams(num_boost_round=20, max_depth=4, max_bin=16),
+            TrainParams(num_boost_round=10, max_depth=4, max_bin=16),
             TrainParams(num_boost_round=5, max_depth=3, max_bin=16),
         ],
         online=f'degrade = "partial"\ndeadline = {SECONDS}\naway = 1.5\n',
@@ -93,7 +93,7 @@ async def caller(federation: ServingFederation):  # type: ignore[no-untyped-def]
 async def test_all_scores_are_xgboosts(caller: Caller, mode: str) -> None:
     await asyncio.to_thread(caller.federation.activate, "model-1", mode)
 
-    parts = np.array_split(np.random.default_rng(0).permutation(ROWS), 100)
+    parts = np.array_split(np.random.default_rng(0).permutation(ROWS), 40)
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def ask(part: NDArray[np.int64]) -> tuple[int, bool, bool]:

@@ -135,6 +135,7 @@ async def test_an_answer_that_the_broker_does_not_take_is_given_again(
     assert (name, answer["status"]) == ("c", 200)
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     node: RabbitNode, world: World
 ) -> None:
