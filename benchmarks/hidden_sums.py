@@ -224,6 +224,7 @@ class Measured:
     wrong: int = 0
     crowded: int = 0
     unfit: int = 0
+    doubtful: int = 0
     parcels: list[int] = field(default_factory=list)
 
 
@@ -236,7 +237,8 @@ def run(
     active = Running(evaluate_level(evaluator, 1))
     passive = Running(garble_level(garbler, 1), active.hear, opened=False)
     active.send = passive.hear
-    (_, crowded), (won, index) = run_all([active, passive])
+    learned, (won, index) = run_all([active, passive])
+    crowded = learned.crowded
     seconds = time.process_time() - start
     wrong = sum(
         found != wanted
@@ -253,7 +255,8 @@ def run(
         len(won),
         wrong,
         int(crowded.sum()),
-        int((evaluator.whole & ~crowded).sum()),
+        int((~evaluator.fit & ~crowded).sum()) if filtering else 0,
+        int(learned.doubtful.sum()),
     )
 
 
@@ -284,8 +287,8 @@ def main() -> None:
             goes_on = name == "filter" and state.goes_on
             found = run(session, level, len(active), params, filtering=goes_on)
             if name == "filter":
-                state.count(found.nodes, found.crowded)
-            for key in ("up", "down", "seconds", "nodes", "wrong", "crowded", "unfit"):
+                state.count(found.nodes, found.crowded, found.doubtful)
+            for key in ("up", "down", "seconds", "nodes", "wrong", "crowded", "unfit", "doubtful"):
                 setattr(measured, key, getattr(measured, key) + getattr(found, key))
     figures = {}
     for name, measured in totals.items():
@@ -300,6 +303,7 @@ def main() -> None:
             "wrong": measured.wrong,
             "crowded": measured.crowded,
             "unfit": measured.unfit,
+            "doubtful": measured.doubtful,
         }
     if options.json:
         print(json.dumps(figures))

@@ -7,7 +7,7 @@ splits, which it asks for afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -24,6 +24,7 @@ from fedmq.leakage.attacks.bins_from_sums import (
     shares_left,
 )
 from fedmq.privacy.hidden_sums.shares import Field
+from fedmq.privacy.hidden_sums.steps import Learned
 from fedmq.privacy.masking import splitting_matrix
 from tests.privacy.hidden_sums.drawn_level import LOGISTIC, DrawnLevel, gradients
 from tests.privacy.hidden_sums.driven import Parcel, size
@@ -186,16 +187,25 @@ def test_who_won_is_told() -> None:
         assert level.told.seen_won == level.level.winners(to_beat(level.rows))[0]
 
 
+@pytest.mark.parametrize("arithmetic", [OLDEST, "3.4"])
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(depth: int) -> None:
+def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(
+    depth: int, arithmetic: str
+) -> None:
     level = seen()[depth]
     drawn, told = level.level, level.told
+    if arithmetic != OLDEST:  # whose few candidates are ranked
+        params = PARAMS.model_copy(update={"xgboost_arithmetic": arithmetic})
+        drawn = replace(drawn, params=params)
+        told = LevelPair().run(drawn, to_beat(level.rows))
     sizes = list(map(size, told.received))
     session = LevelPair()
     evaluator, _ = session.halves(drawn, to_beat(level.rows), b"other" * 6)
     chooser = session.back[1].party
-    won, crowded, received = made_up(evaluator, told.seen_won, told.crowded, sizes, chooser, depth)
-    assert (won, crowded) == (told.seen_won, told.crowded)
+    learned = Learned(*map(np.array, (told.seen_won, told.crowded, told.doubtful)))
+    found, received = made_up(evaluator, learned, sizes, chooser, depth)
+    for name in ("won", "crowded", "doubtful"):
+        assert (getattr(found, name) == getattr(learned, name)).all()
     for real, simulated in zip(told.received, received, strict=True):
         for parcel in (joined(real), joined(simulated)):
             if len(parcel) > 100_000:  # tables; numbers of transfers end within a byte

@@ -248,8 +248,8 @@ class Real:
     """``mantissa * 2**(exponent - bias - len(mantissa) + 1)``, negative if ``sign`` is set.
 
     The mantissa's highest bit is set unless the number is zero, which has exponent 0.
-    ``precision``: the bits to which results are rounded, `SINGLE` or `DOUBLE`; a mantissa may have
-    fewer. ``whole``: the same number as an integer, if it is known to be none below 0; rounded
+    ``precision``: the bits to which results are rounded, as `SINGLE` or `DOUBLE`; a mantissa may
+    have fewer. ``whole``: the same number as an integer, if it is known to be none below 0; rounded
     ``once``: its float32 is the nearest one, not that of its float64. ``rounded``: the same number
     as float32, and ``squared`` its square, if there is a cheaper way to them.
     """
@@ -289,6 +289,17 @@ class Real:
         number = _real(circuit, form, DOUBLE, sign, kept, exponent)
         positive = whole if sign == FALSE else None
         return replace(number, whole=positive, once=once, rounded=rounded)
+
+    @classmethod
+    def cut(cls, circuit: Circuit, form: Format, word: Word, bits: int) -> Real:
+        """The highest ``bits`` of an unsigned integer from its first one on, which are rounded to.
+
+        At most a 2^(1 - bits)th less than the integer.
+        """
+        kept, _, zeros = _normalised(circuit, word, bits)
+        return _real(
+            circuit, form, bits, FALSE, kept, _exponent_of_whole(circuit, form, word, zeros)
+        )
 
     @property
     def word(self) -> Word:

@@ -6,6 +6,8 @@ may be the best go into slots, of which neither party knows the candidate. XGBoo
 of those are computed in a second circuit, which tells the passive party the best candidate, and
 the active party that it won. Where more may be the best than there are slots, and in nodes that the
 first circuit's fixed point does not hold, the second one computes the gains of all candidates.
+Where gains are dear, a circuit between both ranks the few candidates, and the second one computes
+the gains of those that its bound leaves in doubt.
 Several passive parties stand in a chain, of which only the last one's circuit tells whose candidate
 is the best of all.
 
@@ -16,11 +18,11 @@ is the best of all.
                     party knows of a node
 ``filter``          the bounds of a rough gain, and what the active party chooses for a node
 ``products``        shares of what a rough gain is the quotient of
-``quotient``        the circuits that find the few candidates
+``quotient``        the circuits that find the few candidates, and rank them
 ``sides``           how arrays travel; each party's transfers and circuits within a level
 ``stages``          a circuit over many instances at once, garbled and evaluated
 ``filtering``       both halves of the filter, and fresh shares of those few
-``exact``           both halves of a party's best candidate by XGBoost's gains
+``exact``           both halves of a party's best candidate by ranks and XGBoost's gains
 ``level``           how much of everything a level of nodes takes
 ``garbler``         the passive party's half of a level of nodes
 ``evaluator``       the active party's half
@@ -50,9 +52,13 @@ A to k     choices of labels                              ``choose_quotient_labe
 k to A     tables of quotients, in pieces; tables that    ``stages``, ``close_filter``
            fill the slots; colours of crowded nodes
 A to k     labels of crowded nodes; choices of indices    ``close_filter``, ``offer_entries``
-k to A     k's tables of shares, and choices of indices   ``offer_entries``, ``begin_gains``
-A to k     A's tables of shares; choices of carries       ``begin_gains``
-k to A     numbers for them                               ``begin_gains``, ``choose_squares``
+k to A     k's tables of shares, and choices of indices   ``offer_entries``, ``take_entries``
+A to k     A's tables of shares; choices of labels of     ``take_entries``, ``read_entries``
+           ranks, or of carries
+k to A     with ranks: tables of them, in pieces;         ``stages``, ``close_ranking``,
+           colours of doubtful nodes                      ``begin_gains``
+A to k     labels of doubtful nodes; choices of labels    ``begin_gains``
+k to A     with carries: numbers for them                 ``read_entries``, ``choose_squares``
 A to k     choices of squares                             ``choose_squares``, ``offer_squares``
 k to A     numbers for them                               ``offer_squares``, ``choose_labels``
 A to k     choices of labels                              ``choose_labels``, ``take_labels``
@@ -66,8 +72,9 @@ A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
            and zeros for all others
 =========  =============================================  =====================================
 
-If no node fits the filter, the first parcel has the choices of carries of gains, and the fifth
-follows.
+If no node fits the filter, the first parcel has the choices of carries of gains, or of labels.
+The active party waits for 8 answers, with ranks for 7, and for one more in each link but the first:
+requests of further pieces of tables leave before the last ones are needed.
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
 from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive

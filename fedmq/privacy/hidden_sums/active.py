@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,9 +148,10 @@ class HiddenActive(HidesSums):
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
         circuit, constraints = self._circuit(comparison), comparison.constraints
-        inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         filtering = self._filtering[peer]
         filters = circuit.filters and filtering.goes_on
+        circuit = replace(circuit, ranked=circuit.ranked and filters and filtering.ranks)
+        inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         factors = yield from self._factors(comparison, filters=filters)
         evaluator = LevelEvaluator(
             circuit,
@@ -163,9 +164,9 @@ class HiddenActive(HidesSums):
             self._back[peer],
             comparison.place,
         )
-        won, crowded = yield from evaluate_level(evaluator, comparison.nodes[0])
-        filtering.count(len(factors), int(crowded.sum()))
-        return won
+        learned = yield from evaluate_level(evaluator, comparison.nodes[0])
+        filtering.count(len(factors), int(learned.crowded.sum()), int(learned.doubtful.sum()))
+        return learned.won
 
     def _factors(self, comparison: Comparison, *, filters: bool) -> Plan[list[NodeFactors | None]]:
         """What the active party chooses for each node; None where the filter does not fit it."""
@@ -186,19 +187,25 @@ class HiddenActive(HidesSums):
 
 @dataclass(slots=True)
 class Filtering:
-    """How many nodes of a passive party were crowded, and whether the filter goes on.
+    """How many nodes of a passive party told more than a winner, and what goes on.
 
-    A passive party that garbles to cheat may learn a bit of its choice by each of them. So the
-    filter ends for the session once they are more than 3 % and three; gains are then computed of
-    all candidates.
+    A passive party that garbles to cheat may learn a bit of its choice by each crowded node, and by
+    each doubtful one. So the filter ends for the session once the crowded ones are more than 3 %
+    and three; gains are then computed of all candidates. Once as many were doubtful, candidates in
+    slots are no longer ranked.
     """
 
     nodes: int = 0
     crowded: int = 0
+    doubtful: int = 0
     goes_on: bool = True
+    ranks: bool = True
 
-    def count(self, nodes: int, crowded: int) -> None:
+    def count(self, nodes: int, crowded: int, doubtful: int = 0) -> None:
         """Count the nodes of a level."""
         self.nodes += nodes
         self.crowded += crowded
-        self.goes_on = self.goes_on and self.crowded <= 3 + 0.03 * self.nodes
+        self.doubtful += doubtful
+        most = 3 + 0.03 * self.nodes
+        self.goes_on = self.goes_on and self.crowded <= most
+        self.ranks = self.ranks and self.doubtful <= most

@@ -88,12 +88,15 @@ class GainCircuit:
     ``whole``: lambda is a number of units of hidden hessians, below the field's. ``interactions``:
     the number of interaction constraints. The first release's quotients take squares from outside,
     which transfers make at a fortieth of the bytes; all other rules take the sums alone.
+    ``ranked``: the few candidates that the filter finds are ranked first, so that this circuit
+    takes fewer.
     """
 
     field: Field
     rule: GainRule = OLDEST_RULE
     whole: bool = True
     interactions: int = 0
+    ranked: bool = False
 
     @property
     def takes_squares(self) -> bool:
@@ -105,6 +108,11 @@ class GainCircuit:
         rule = self.rule
         bare = not (rule.shrinks or rule.limits or rule.bounds)
         return self.whole and bare and not self.interactions
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the few candidates that the filter finds are worth ranking first."""
+        return self.filters and not self.takes_squares
 
     @property
     def candidate_bits(self) -> Mapping[str, int]:
@@ -168,6 +176,7 @@ class GainCircuit:
             "bounds": rule.bounds,
             "real": not self.whole,
             f"interactions={self.interactions}": self.interactions > 0,
+            "ranked": self.ranked,
         }
         words = " ".join(word for word, is_told in parts.items() if is_told)
         return np.frombuffer(words.encode(), np.uint8)
@@ -184,8 +193,9 @@ class GainCircuit:
             bounds="bounds" in words,
         )
         interactions = int(count[0].partition("=")[2]) if count else 0
-        circuit = cls(field, rule, "real" not in words, min(interactions, MOST_CONSTRAINTS))
-        if not np.array_equal(circuit.told(), told):
+        whole, ranked = "real" not in words, "ranked" in words
+        circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked)
+        if not np.array_equal(circuit.told(), told) or (ranked and not circuit.ranks):
             raise MessageError("circuits of gains by rules that this party does not know")
         return circuit
 
@@ -208,7 +218,7 @@ class GainCircuit:
 
         A float of 32 bits: 0 where a side is too light, or nothing is gained.
         """
-        return _gain_schedule(self)
+        return _gain_schedule(replace(self, ranked=False))
 
     def floats(self, numbers: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
         """Bits of numbers of float32 as the input ``name`` of nodes: bool (bits, nodes).
@@ -457,7 +467,8 @@ def circuit_of(
     rule = GainRule.of(params, bounds=constraints.within is not None)
     whole = _whole_lambda(params.reg_lambda, scale, field) is not None
     interactions = 0 if constraints.paths is None else len(params.interaction_constraints)
-    return GainCircuit(field, rule, whole, interactions)
+    circuit = GainCircuit(field, rule, whole, interactions)
+    return replace(circuit, ranked=circuit.ranks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -510,6 +521,9 @@ class NodeInputs:
         whole = _whole_lambda(params.reg_lambda, scale, field)
         if circuit.whole and whole is not None:
             words["lambda"] = whole
+            g, weight = totals[:, 0].astype(np.float64), totals[:, 1].astype(np.float64) + whole
+            own = np.where(weight > 0, g * g / np.maximum(weight, 1), 0)
+            bits["sides to beat"] = gain_bits(own + np.ldexp(to_beat, of_gains))
         else:
             reals["lambda"] = (params.reg_lambda, scale.h_bits)
         for name, number in words.items():

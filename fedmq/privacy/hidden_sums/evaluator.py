@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, link_schedule, taken_bits
-from fedmq.privacy.hidden_sums.exact import GainEvaluator
+from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.filtering import FilterEvaluator
-from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.hidden_sums.quotient import candidate_in_slot
+from fedmq.privacy.hidden_sums.level import (
+    BackTransfers,
+    HiddenLevel,
+    by_nodes,
+    in_candidates,
+    of_fitting,
+    with_ranks,
+)
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
@@ -63,36 +69,36 @@ class LevelEvaluator:
         self._inputs = inputs
         self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks))
         self._back = back.of_level(self.level)
-        self._fit = np.array([node is not None for node in factors]) & self.level.filters
+        self.fit = np.array([node is not None for node in factors]) & self.level.filters
         self.filter: FilterEvaluator | None = None
         """The filter of the nodes that fit it; None if none does."""
-        if self._fit.any():
+        if self.fit.any():
             self.filter = FilterEvaluator(
-                self.level.filter(int(self._fit.sum())),
+                self.level.filter(int(self.fit.sum())),
                 circuit.field,
-                shares[self._fit],
+                shares[self.fit],
                 [node for node in factors if node is not None],
             )
         self.crowded: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
         """Nodes of which more candidates may be the best than there are slots."""
-        self._few: NDArray[np.bool_]
-        self._gains: list[GainEvaluator] = []
+        self._few: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
+        """Nodes whose candidates that may be the best are in slots."""
+        self._sure: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
+        """Nodes of these whose ranks leave no doubt."""
+        self.ranking: RankEvaluator | None = None
+        """The ranks of what is in slots; None if those candidates' gains are computed at once."""
+        self.stages: Sequence[EvaluatorStage]
+        """What is evaluated in batches next: quotients, ranks or gains."""
+        self._gains: list[tuple[NDArray[np.bool_], GainEvaluator]] = []
+        """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
         self._taken: Mapping[str, Labels]
         self._best: dict[str, Labels]
         self._found: dict[str, Labels]
         self._unset: NDArray[np.uint64]
 
-    @property
-    def stages(self) -> Sequence[EvaluatorStage]:
-        """What is evaluated in batches: quotients, and gains once those are known."""
-        if self._gains:
-            return [part.stage for part in self._gains]
-        assert self.filter is not None
-        return [self.filter.stage]
-
     def begin(self, _: Unpacked) -> Made:
         """The first parcel."""
-        fit = packed_bits(self._fit)
+        fit = packed_bits(self.fit)
         if self.filter is None:
             return [fit, *self._begin_gains(None)]
         filled = self._side.fill(self.filter.level.transfers)
@@ -108,62 +114,100 @@ class LevelEvaluator:
 
     def choose_quotient_labels(self, parcel: Unpacked) -> Made:
         assert self.filter is not None
-        return self._ended(parcel, self.filter.choose_labels(self._side, parcel))
+        made = self.filter.choose_labels(self._side, parcel)
+        self.stages = [self.filter.stage]
+        return self._ended(parcel, made)
 
     def close_filter(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of quotients."""
         assert self.filter is not None
-        made, self._few = self.filter.close(self._side, parcel, found[0])
-        self.crowded = of_fitting(~self._few, self._fit)
+        made, few = self.filter.close(self._side, parcel, found[0])
+        self._few = of_fitting(few, self.fit)
+        self.crowded = self.fit & ~self._few
         return self._ended(parcel, made)
 
-    def begin_gains(self, parcel: Unpacked) -> Made:
-        """Own tables of shares, and choices of carries of gains."""
+    def take_entries(self, parcel: Unpacked) -> Made:
+        """Own tables of shares, and choices of labels of ranks, or of carries of gains."""
         assert self.filter is not None
-        back = self._back
+        back, few = self._back, self._few[self.fit]
         made, slots = self.filter.offer_entries(
-            self._side, back.party, back.permutation, back.tweaks, parcel, self._few
+            self._side, back.party, back.permutation, back.tweaks, parcel, few
         )
-        return self._ended(parcel, [*made, *self._begin_gains(slots)])
+        if not (self.level.circuit.ranked and few.any()):
+            return self._ended(parcel, [*made, *self._begin_gains(slots)])
+        ranking = self.level.ranking(len(slots))
+        self.ranking = RankEvaluator(ranking, slots, self._inputs, self._few)
+        made += self._side.fill(ranking.labels)
+        made += self.ranking.choose_labels(self._side)
+        self.stages = [self.ranking.stage]
+        return self._ended(parcel, made)
 
-    def _begin_gains(self, slots: Shares | None) -> Made:
-        whole = self.whole
-        parts = self.level.gains(slots, self._shares[whole])
-        nodes = [~whole] * (len(parts) - bool(whole.any())) + [whole] * bool(whole.any())
-        self._gains = [
-            GainEvaluator(gains, shares, self._inputs, chosen)
-            for (gains, shares), chosen in zip(parts, nodes, strict=True)
-        ]
-        made = self._side.fill(sum(part.gains.transfers for part in self._gains))
-        for part in self._gains:
-            first = part.choose_carries if self.level.circuit.takes_squares else part.choose_labels
-            made += first(self._side)
-        return made
+    def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
+        """Take the parcel after all batches of ranks: labels of doubts, and choices of gains'."""
+        assert self.ranking is not None
+        made, doubtful = self.ranking.close(self._side, parcel, found[0])
+        self._sure = of_fitting(~doubtful, self._few)
+        return self._ended(parcel, [*made, *self._begin_gains(self.ranking.shares)])
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
-        """Nodes of which the gains of all candidates are computed."""
-        return ~self._fit | self.crowded
+    def doubtful(self) -> NDArray[np.bool_]:
+        """Nodes whose ranks leave a doubt."""
+        return self._few & ~self._sure if self.ranking else np.zeros_like(self._few)
+
+    def _begin_gains(self, slots: Shares | None) -> Made:
+        level, inputs, sure = self.level, self._inputs, self._sure
+        if self.ranking is not None and sure.any() and not level.is_alone:
+            given = self.ranking.sums(sure[self._few])
+            none = np.zeros((given.shape[1], 1, 2), np.uint64)
+            gains = level.gains(len(none), 1, given=True)
+            self._gains.append((sure, GainEvaluator(gains, none, inputs, sure, given)))
+        in_slots = self._few & ~sure
+        if slots is not None and in_slots.any():
+            shares = slots[in_slots[self._few]]
+            gains = level.gains(*shares.shape[:2])
+            self._gains.append((in_slots, GainEvaluator(gains, shares, inputs, in_slots)))
+        if not self._few.all():
+            shares = self._shares[~self._few]
+            gains = level.gains(*shares.shape[:2])
+            self._gains.append((~self._few, GainEvaluator(gains, shares, inputs, ~self._few)))
+        made: Made = []
+        if self._gains:
+            made += self._side.fill(sum(part.gains.transfers for _, part in self._gains))
+        if not level.circuit.takes_squares:
+            return made + self._choose_labels()
+        return made + [
+            array for _, part in self._gains for array in part.choose_carries(self._side)
+        ]
 
     def choose_squares(self, parcel: Unpacked) -> Made:
-        made = [array for part in self._gains for array in part.choose_squares(self._side, parcel)]
+        made = [
+            array for _, part in self._gains for array in part.choose_squares(self._side, parcel)
+        ]
         return self._ended(parcel, made)
 
     def choose_labels(self, parcel: Unpacked) -> Made:
-        for part in self._gains:
+        for _, part in self._gains:
             part.take_squares(self._side, parcel)
-        made = [array for part in self._gains for array in part.choose_labels(self._side)]
-        return self._ended(parcel, made)
+        return self._ended(parcel, self._choose_labels())
+
+    def _choose_labels(self) -> Made:
+        made = [array for _, part in self._gains for array in part.choose_labels(self._side)]
+        self.stages = [part.stage for _, part in self._gains]
+        return made
 
     def close(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of gains."""
         run = self._side.evaluate(parcel)
-        parts = [part.best(gains, run) for part, gains in zip(self._gains, found, strict=True)]
-        if self.filter is not None and self._few.any():
-            index = self.filter.index(self._few)
-            slot = parts[0]["index"]
-            parts[0]["index"] = finished(candidate_in_slot(self.filter.level, index, slot, run))
-        best = by_nodes(parts, self.whole)
+        parts = [
+            (nodes, part.best(gains, run))
+            for (nodes, part), gains in zip(self._gains, found, strict=True)
+        ]
+        if self.ranking is not None and self._sure.any():
+            parts = with_ranks(parts, self._sure, self.ranking.best(self._sure[self._few]))
+        if self.filter is not None:
+            index = self.filter.index(self._few[self.fit])
+            parts = in_candidates(parts, self.filter.level, index, self._few, run)
+        best = by_nodes(parts)
         self._taken = {"to beat": best.pop("to beat")}
         self._best = best
         if self.level.place.is_first:

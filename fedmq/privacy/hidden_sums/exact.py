@@ -1,18 +1,21 @@
 """How do both halves find a party's best candidate by XGBoost's own gains, from shares of sums?
 
 A circuit of `circuits` computes each candidate's gain, and a tournament finds the best. A circuit
-that takes squares has them shared by transfers first.
+that takes squares has them shared by transfers first. Where gains are dear, a shorter quotient of
+`quotient` ranks the few candidates in slots first: gains are then computed where that leaves a
+doubt, and of the best one where a chain needs its gain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import (
     GAIN_BITS,
     GainCircuit,
@@ -20,6 +23,7 @@ from fedmq.privacy.hidden_sums.circuits import (
     Run,
     tournament,
 )
+from fedmq.privacy.hidden_sums.quotient import ranked_candidates, sides_schedule
 from fedmq.privacy.hidden_sums.shares import (
     Field,
     Shares,
@@ -35,12 +39,143 @@ from fedmq.privacy.hidden_sums.shares import (
     shares_to_offer,
     totals_to_offer,
 )
-from fedmq.privacy.hidden_sums.sides import Made, ReceiverSide, SenderSide, Unpacked, finished
-from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
+from fedmq.privacy.hidden_sums.sides import (
+    Made,
+    ReceiverSide,
+    SenderSide,
+    Unpacked,
+    finished,
+    packed_bits,
+    take_bits,
+)
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, wide
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS
 
-__all__ = ["GainEvaluator", "GainGarbler", "Gains"]
+__all__ = [
+    "GainEvaluator",
+    "GainGarbler",
+    "Gains",
+    "RankEvaluator",
+    "RankGarbler",
+    "Ranking",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The candidates in ``slots`` of each of ``nodes`` nodes; ``alone``: no chain follows."""
+
+    circuit: GainCircuit
+    nodes: int
+    slots: int
+    alone: bool
+
+    @property
+    def stage(self) -> Stage:
+        field, bits = self.circuit.field, self.circuit.node_bits
+        known = {name: bits[name] for name in ("H", "lambda", "least weight", "G")}
+        sums = {"sums": 2 * field.bits}
+        return Stage(partial(sides_schedule, field), self.nodes, self.slots, sums, known)
+
+    @property
+    def labels(self) -> int:
+        """All that the active party chooses."""
+        return self.stage.labels + GAIN_BITS * self.nodes
+
+
+class _RankHalf:
+    """What both halves know of a ranking."""
+
+    def __init__(self, ranking: Ranking, shares: Shares) -> None:
+        self.ranking = ranking
+        self.shares = shares
+        self._known: dict[str, Labels]
+        self._found: dict[str, Labels]
+
+    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
+        """Rows of labels as those of candidates and of nodes; keeps what is known of nodes."""
+        stage = self.ranking.stage
+        other, by_node, to_beat = _parted(rows, stage)
+        self._known = {**named_labels(by_node, stage.node_bits), "to beat": to_beat}
+        return other, by_node
+
+    def _rank(self, found: Mapping[str, Labels], run: Run) -> Labels:
+        """Labels of what is ``doubtful``, by those of all sides."""
+        ranking = self.ranking
+        field, slots, alone = ranking.circuit.field, ranking.slots, ranking.alone
+        self._found = finished(ranked_candidates(found, self._known, field, slots, alone, run))
+        return self._found["doubtful"]
+
+    def best(self, sure: NDArray[np.bool_]) -> dict[str, Labels]:
+        """Labels of nodes that are ``sure``, which a link compares as those of gains.
+
+        ``gain``: what the best candidate's sides are worth, and ``to beat`` what they must exceed;
+        ``index``: its slot.
+        """
+        found = {"gain": self._found["sides"], "index": self._found["index"]}
+        found["to beat"] = self._known["to beat"]
+        return {name: labels[:, sure] for name, labels in found.items()}
+
+    def sums(self, sure: NDArray[np.bool_]) -> Labels:
+        """Labels of the best candidates' sums."""
+        return self._found["sums"][:, sure]
+
+
+class RankGarbler(_RankHalf):
+    """The passive party's half; ``shares`` of slots uint64 (nodes, slots, 2), in their order."""
+
+    stage: GarblerStage
+
+    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
+        ranking = self.ranking
+        other, by_node = self._parted(side.rows(parcel, ranking.labels))
+        stage, field = ranking.stage, ranking.circuit.field
+        bits = bits_of(field.joined(self.shares.reshape(-1, 2)), 2 * field.bits)
+        tweaks = side.tweaks.take(stage.instances)
+        self.stage = GarblerStage(
+            stage, bits, other, by_node, side.secret, side.permutation, tweaks
+        )
+
+    def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
+        """Tables of the ranks, of the sides that were ``found``, and colours of doubts."""
+        tables: Made = []
+        doubtful = self._rank(found, side.garble(tables))
+        return [*tables, packed_bits(colours(doubtful))]
+
+    def read_doubts(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
+        """Which nodes are doubtful: bool (nodes,)."""
+        return side.read_bits(parcel, self._found["doubtful"])
+
+
+class RankEvaluator(_RankHalf):
+    """The active party's half; ``inputs`` are those of its ``nodes``, bool (nodes,)."""
+
+    stage: EvaluatorStage
+
+    def __init__(
+        self, ranking: Ranking, shares: Shares, inputs: NodeInputs, nodes: NDArray[np.bool_]
+    ) -> None:
+        super().__init__(ranking, shares)
+        self._inputs = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
+
+    def choose_labels(self, side: ReceiverSide) -> Made:
+        stage, field = self.ranking.stage, self.ranking.circuit.field
+        bits = [bits_of(field.joined(self.shares.reshape(-1, 2)), 2 * field.bits)]
+        bits += [self._inputs[name] for name in (*stage.node_bits, "sides to beat")]
+        turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
+        other, by_node = self._parted(rows)
+        tweaks = side.tweaks.take(stage.instances)
+        self.stage = EvaluatorStage(stage, other, by_node, side.permutation, tweaks)
+        return [turned]
+
+    def close(
+        self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
+    ) -> tuple[Made, NDArray[np.bool_]]:
+        """Labels of doubts; which nodes are doubtful: bool (nodes,)."""
+        doubtful = self._rank(found, side.evaluate(parcel))
+        unset = take_bits(parcel, (1, self.ranking.nodes))
+        return [doubtful], (colours(doubtful) ^ unset)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +183,14 @@ class Gains:
     """Gains by ``circuit`` of ``candidates`` candidates in each of ``nodes`` nodes, at least one.
 
     ``first``: this party's best meets the active party's own, whose labels come with the others.
+    ``given``: labels of all sums are known, as those of the active party's shares of them.
     """
 
     circuit: GainCircuit
     nodes: int
     candidates: int
     first: bool = True
+    given: bool = False
 
     @property
     def stage(self) -> Stage:
@@ -89,7 +226,8 @@ class Gains:
 
     @property
     def labels(self) -> int:
-        return self.stage.labels + GAIN_BITS * self.nodes * self.first
+        labels = self.stage.labels + GAIN_BITS * self.nodes * self.first
+        return labels - self.given * sum(self.stage.candidate_bits.values()) * self.instances
 
     @property
     def transfers(self) -> int:
@@ -97,25 +235,42 @@ class Gains:
         of_squares = self.carry_transfers + self.share_transfers + self.total_transfers
         return of_squares + self.labels
 
-    def parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels, Labels]:
-        """Rows of `labels` as those of candidates, of nodes, and of what is to beat."""
-        of_candidates = sum(self.stage.candidate_bits.values()) * self.instances
-        of_nodes = sum(self.stage.node_bits.values()) * self.nodes
-        return (
-            rows[:of_candidates].reshape(-1, self.instances, BLOCK_WORDS),
-            rows[of_candidates : of_candidates + of_nodes].reshape(-1, self.nodes, BLOCK_WORDS),
-            rows[of_candidates + of_nodes :].reshape(-1, self.nodes, BLOCK_WORDS),
-        )
+
+def _parted(
+    rows: NDArray[np.uint64], stage: Stage, given: Labels | None = None
+) -> tuple[Labels, Labels, Labels]:
+    """Rows of labels as those of candidates, of nodes, and of what is to beat.
+
+    ``given``: those of candidates, which are not among the rows.
+    """
+    if given is None:
+        of_candidates = sum(stage.candidate_bits.values()) * stage.instances
+        given = rows[:of_candidates].reshape(-1, stage.instances, BLOCK_WORDS)
+        rows = rows[of_candidates:]
+    of_nodes = sum(stage.node_bits.values()) * stage.nodes
+    return (
+        given,
+        rows[:of_nodes].reshape(-1, stage.nodes, BLOCK_WORDS),
+        rows[of_nodes:].reshape(-1, stage.nodes, BLOCK_WORDS),
+    )
 
 
 class GainGarbler:
     """The passive party's half; ``shares`` uint64 (nodes, candidates, 2), in canonical order.
 
     ``columns`` bool (bits, nodes * candidates): what the circuit takes of columns, if it does.
+    ``given``: the labels of all sums, of which this party's shares are then 0.
     """
 
-    def __init__(self, gains: Gains, shares: Shares, columns: NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        gains: Gains,
+        shares: Shares,
+        columns: NDArray[np.bool_],
+        given: Labels | None = None,
+    ) -> None:
         self.gains = gains
+        self._given = given
         self._shares = shares.reshape(-1, 2)
         self._columns = columns
         self._lifted: Wide
@@ -140,7 +295,8 @@ class GainGarbler:
 
     def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
         gains = self.gains
-        other, by_node, self.to_beat = gains.parted(side.rows(parcel, gains.labels))
+        rows = side.rows(parcel, gains.labels)
+        other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
         sizes = gains.stage.candidate_bits.values()
         bits = [bits_of(number, size) for number, size in zip(self._numbers, sizes, strict=True)]
         if gains.circuit.column_bits:
@@ -165,9 +321,15 @@ class GainEvaluator:
     """The active party's half; ``inputs`` are those of its ``nodes``, bool (nodes,)."""
 
     def __init__(
-        self, gains: Gains, shares: Shares, inputs: NodeInputs, nodes: NDArray[np.bool_]
+        self,
+        gains: Gains,
+        shares: Shares,
+        inputs: NodeInputs,
+        nodes: NDArray[np.bool_],
+        given: Labels | None = None,
     ) -> None:
         self.gains = gains
+        self._given = given
         self._moved = offset(shares.reshape(-1, 2), gains.field)
         self._totals = inputs.totals[nodes, 0]
         self._known = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
@@ -200,11 +362,12 @@ class GainEvaluator:
         bits = [
             bits_of(number, size).reshape(-1)
             for number, size in zip(self._numbers, sizes, strict=True)
+            if self._given is None
         ]
         names = [*gains.stage.node_bits, *(["to beat"] if gains.first else [])]
         bits += [self._known[name].reshape(-1) for name in names]
         turned, rows = side.choose_rows(np.concatenate(bits))
-        other, by_node, self.to_beat = gains.parted(rows)
+        other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
         tweaks = side.tweaks.take(gains.instances)
         self.stage = EvaluatorStage(gains.stage, other, by_node, side.permutation, tweaks)
         return [turned]

@@ -34,7 +34,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import MessageError
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.filter import FilterLevel, NodeFactors
 from fedmq.privacy.hidden_sums.products import (
@@ -270,20 +269,12 @@ class FilterGarbler(_Half):
         """Tables of the rest, of the quotients that were ``found``, and colours of "more"."""
         tables: Made = []
         chosen = finished(chosen_slots(self.level, found, self._to_beat, side.garble(tables)))
-        self._index, self._more = chosen["index"], chosen["more"][0]
+        self._index, self._more = chosen["index"], chosen["more"]
         return [*tables, packed_bits(colours(chosen["more"]))]
 
     def read_more(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
-        """Which nodes have more candidates than slots: bool (nodes,).
-
-        Raises:
-            MessageError: labels that no circuit has shown.
-        """
-        labels = parcel.take(np.uint64, self._more.shape)
-        more: NDArray[np.bool_] = (labels == self._more ^ side.secret).all(axis=-1)
-        if not (more | (labels == self._more).all(axis=-1)).all():
-            raise MessageError("labels of crowded nodes that no circuit has shown")
-        return more
+        """Which nodes have more candidates than slots: bool (nodes,)."""
+        return side.read_bits(parcel, self._more)
 
     def offer_entries(
         self,
@@ -378,7 +369,7 @@ class FilterEvaluator(_Half):
         few = ~(colours(chosen["more"]) ^ unset)[0]
         choices = index_choices(self._places(few), self.level.index_bits)
         turned, self._rows = side.choose_rows(choices)
-        return [chosen["more"][0], turned], few
+        return [chosen["more"], turned], few
 
     def offer_entries(
         self,

@@ -15,10 +15,16 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, link_schedule, taken_bits
-from fedmq.privacy.hidden_sums.exact import GainGarbler
+from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
 from fedmq.privacy.hidden_sums.filtering import FilterGarbler
-from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, by_nodes, of_fitting
-from fedmq.privacy.hidden_sums.quotient import candidate_in_slot
+from fedmq.privacy.hidden_sums.level import (
+    BackTransfers,
+    HiddenLevel,
+    by_nodes,
+    in_candidates,
+    of_fitting,
+    with_ranks,
+)
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import Made, SenderSide, Unpacked, finished, take_bits
 from fedmq.privacy.hidden_sums.stages import GarblerStage, named_labels
@@ -65,19 +71,19 @@ class LevelGarbler:
         self._fit: NDArray[np.bool_]
         self.crowded: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
         """Nodes of which more candidates may be the best than there are slots."""
-        self._few: NDArray[np.bool_]
-        self._gains: list[GainGarbler] = []
+        self._few: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
+        """Nodes whose candidates that may be the best are in slots."""
+        self._sure: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
+        """Nodes of these whose ranks leave no doubt."""
+        self.ranking: RankGarbler | None = None
+        """The ranks of what is in slots; None if those candidates' gains are computed at once."""
+        self.stages: Sequence[GarblerStage]
+        """What is garbled in batches next: quotients, ranks or gains."""
+        self._gains: list[tuple[NDArray[np.bool_], GainGarbler]] = []
+        """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
         self._taken: Mapping[str, Labels]
         self._best: dict[str, Labels]
         self._found: dict[str, Labels]
-
-    @property
-    def stages(self) -> Sequence[GarblerStage]:
-        """What is garbled in batches: quotients, and gains once those are known."""
-        if self._gains:
-            return [part.stage for part in self._gains]
-        assert self.filter is not None
-        return [self.filter.stage]
 
     def begin(self, parcel: Unpacked) -> Made:
         """The answer to the first parcel: about carries."""
@@ -103,6 +109,7 @@ class LevelGarbler:
         """Take the labels that quotients are garbled with; their batches follow."""
         assert self.filter is not None
         self.filter.take_labels(self._side, parcel)
+        self.stages = [self.filter.stage]
         return self._ended(parcel, [])
 
     def close_filter(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -114,55 +121,89 @@ class LevelGarbler:
         assert self.filter is not None
         more = self.filter.read_more(self._side, parcel)
         self.crowded = of_fitting(more, self._fit)
-        self._few = ~more
+        self._few = of_fitting(~more, self._fit)
         back = self._back
-        made = self.filter.offer_entries(self._side, back.party, back.tweaks, parcel, self._few)
+        made = self.filter.offer_entries(self._side, back.party, back.tweaks, parcel, ~more)
         return self._ended(parcel, made)
+
+    def read_entries(self, parcel: Unpacked) -> Made:
+        """Read the active party's tables of shares; ranks follow, or an answer about carries."""
+        assert self.filter is not None
+        back, few = self._back, self._few[self._fit]
+        slots = self.filter.read_entries(back.permutation, back.tweaks, parcel, few)
+        if not (self.level.circuit.ranked and few.any()):
+            return self._begin_gains(parcel, slots)
+        self.ranking = RankGarbler(self.level.ranking(len(slots)), slots)
+        self._side.fill(parcel, self.ranking.ranking.labels)
+        self.ranking.take_labels(self._side, parcel)
+        self.stages = [self.ranking.stage]
+        return self._ended(parcel, [])
+
+    def close_ranking(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
+        """The parcel after all batches of ranks."""
+        assert self.ranking is not None
+        return self.ranking.close(self._side, found[0])
 
     def begin_gains(self, parcel: Unpacked) -> Made:
-        """The answer to the active party's tables of shares: about carries of gains."""
-        assert self.filter is not None
-        back = self._back
-        slots = self.filter.read_entries(back.permutation, back.tweaks, parcel, self._few)
-        return self._begin_gains(parcel, slots)
+        """Take labels of doubts, and what gains are garbled with."""
+        assert self.ranking is not None
+        doubtful = self.ranking.read_doubts(self._side, parcel)
+        self._sure = of_fitting(~doubtful, self._few)
+        return self._begin_gains(parcel, self.ranking.shares)
 
     def _begin_gains(self, parcel: Unpacked, slots: Shares | None) -> Made:
-        level = self.level
-        whole = self.whole
-        parts = level.gains(slots, self._shares[whole])
-        # A circuit that asks about columns has no filter: all candidates are in one part.
-        self._gains = [GainGarbler(gains, shares, self._columns) for gains, shares in parts]
-        self._side.fill(parcel, sum(part.gains.transfers for part in self._gains))
+        level, columns, sure = self.level, self._columns, self._sure
+        if self.ranking is not None and sure.any() and not level.is_alone:
+            given = self.ranking.sums(sure[self._few])
+            none = np.zeros((given.shape[1], 1, 2), np.uint64)
+            gains = level.gains(len(none), 1, given=True)
+            self._gains.append((sure, GainGarbler(gains, none, columns, given)))
+        in_slots = self._few & ~sure
+        if slots is not None and in_slots.any():
+            shares = slots[in_slots[self._few]]
+            gains = level.gains(*shares.shape[:2])
+            self._gains.append((in_slots, GainGarbler(gains, shares, columns)))
+        if not self._few.all():
+            # A circuit that asks about columns has no filter: all nodes are here.
+            shares = self._shares[~self._few]
+            gains = level.gains(*shares.shape[:2])
+            self._gains.append((~self._few, GainGarbler(gains, shares, columns)))
+        if self._gains:
+            self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
         if not level.circuit.takes_squares:
             return self.take_labels(parcel)
-        made = [array for part in self._gains for array in part.offer_carries(self._side, parcel)]
+        made = [
+            array for _, part in self._gains for array in part.offer_carries(self._side, parcel)
+        ]
         return self._ended(parcel, made)
 
-    @property
-    def whole(self) -> NDArray[np.bool_]:
-        """Nodes of which the gains of all candidates are computed."""
-        return ~self._fit | self.crowded
-
     def offer_squares(self, parcel: Unpacked) -> Made:
-        made = [array for part in self._gains for array in part.offer_squares(self._side, parcel)]
+        made = [
+            array for _, part in self._gains for array in part.offer_squares(self._side, parcel)
+        ]
         return self._ended(parcel, made)
 
     def take_labels(self, parcel: Unpacked) -> Made:
         """Take the labels that gains are garbled with; their batches follow."""
-        for part in self._gains:
+        for _, part in self._gains:
             part.take_labels(self._side, parcel)
+        self.stages = [part.stage for _, part in self._gains]
         return self._ended(parcel, [])
 
     def close(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of gains."""
         tables: Made = []
         run = self._side.garble(tables)
-        parts = [part.best(gains, run) for part, gains in zip(self._gains, found, strict=True)]
-        if self.filter is not None and self._few.any():
-            index = self.filter.index(self._few)
-            slot = parts[0]["index"]
-            parts[0]["index"] = finished(candidate_in_slot(self.filter.level, index, slot, run))
-        best = by_nodes(parts, self.whole)
+        parts = [
+            (nodes, part.best(gains, run))
+            for (nodes, part), gains in zip(self._gains, found, strict=True)
+        ]
+        if self.ranking is not None and self._sure.any():
+            parts = with_ranks(parts, self._sure, self.ranking.best(self._sure[self._few]))
+        if self.filter is not None:
+            index = self.filter.index(self._few[self._fit])
+            parts = in_candidates(parts, self.filter.level, index, self._few, run)
+        best = by_nodes(parts)
         self._taken = {"to beat": best.pop("to beat")}
         self._best = best
         if self.level.place.is_first:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,17 +12,23 @@ from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
 from fedmq.privacy.hidden_sums.circuits import (
     GainCircuit,
+    Run,
     link_schedule,
     match_schedule,
     owner_bits,
     taken_bits,
 )
-from fedmq.privacy.hidden_sums.exact import Gains
+from fedmq.privacy.hidden_sums.exact import Gains, Ranking
 from fedmq.privacy.hidden_sums.filter import SLOTS, FilterLevel, Precision
 from fedmq.privacy.hidden_sums.filtering import quotient_stage
-from fedmq.privacy.hidden_sums.quotient import filter_ands, pick_schedule
-from fedmq.privacy.hidden_sums.shares import Field, Shares
-from fedmq.privacy.hidden_sums.sides import extended_bytes
+from fedmq.privacy.hidden_sums.quotient import (
+    candidate_in_slot,
+    filter_ands,
+    pick_schedule,
+    ranked_schedule,
+)
+from fedmq.privacy.hidden_sums.shares import Field
+from fedmq.privacy.hidden_sums.sides import extended_bytes, finished
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_BYTES,
     ExtensionReceiver,
@@ -39,7 +44,9 @@ __all__ = [
     "by_nodes",
     "evaluator_bytes",
     "garbler_bytes",
+    "in_candidates",
     "of_fitting",
+    "with_ranks",
 ]
 
 _LEAST_CANDIDATES = 2 * SLOTS  # of which the filter saves something
@@ -73,13 +80,18 @@ class HiddenLevel:
         """The filter over some of the nodes."""
         return FilterLevel(Precision.of(self.field), nodes, self.candidates)
 
-    def gains(self, slots: Shares | None, whole: Shares) -> list[tuple[Gains, Shares]]:
-        """The gains to compute: of slots in some nodes, and of all candidates in others."""
-        parts = [part for part in (slots, whole) if part is not None and len(part)]
-        return [(self._gains(*part.shape[:2]), part) for part in parts]
+    def ranking(self, nodes: int) -> Ranking:
+        """The ranks of the slots' candidates in some of the nodes."""
+        return Ranking(self.circuit, nodes, SLOTS, self.is_alone)
 
-    def _gains(self, nodes: int, candidates: int) -> Gains:
-        return Gains(self.circuit, nodes, candidates, self.place.is_first)
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other passive party needs to know the best candidate's gain."""
+        return self.place.parties == 1
+
+    def gains(self, nodes: int, candidates: int, *, given: bool = False) -> Gains:
+        """The gains of some candidates in some of the nodes."""
+        return Gains(self.circuit, nodes, candidates, self.place.is_first, given)
 
     @property
     def taken_labels(self) -> int:
@@ -116,13 +128,41 @@ class BackTransfers(Generic[T]):
         return BackTransfers(self.party, self.permutation, level.take(self.tweaks))
 
 
-def by_nodes(parts: Sequence[Mapping[str, Labels]], whole: NDArray[np.bool_]) -> dict[str, Labels]:
-    """The labels (bits, nodes, 2) of all nodes, of ``parts`` for the others and for ``whole``."""
-    if len(parts) == 1:
-        return dict(parts[0])
-    order = np.argsort(np.concatenate([np.flatnonzero(~whole), np.flatnonzero(whole)]))
+Parts = list[tuple[NDArray[np.bool_], dict[str, Labels]]]
+"""Some nodes, bool (nodes,), and labels of their best candidates, (bits, of those, 2)."""
+
+
+def with_ranks(parts: Parts, sure: NDArray[np.bool_], ranked: dict[str, Labels]) -> Parts:
+    """``parts`` with the nodes whose ranks are ``sure``: as they are, or of the gains computed.
+
+    Those gains are of the one best candidate, whose slot is what the ranks say.
+    """
+    if parts and np.array_equal(parts[0][0], sure):
+        return [(sure, {**parts[0][1], "index": ranked["index"]}), *parts[1:]]
+    return [(sure, ranked), *parts]
+
+
+def in_candidates(
+    parts: Parts, slots: FilterLevel, index: Labels, few: NDArray[np.bool_], run: Run
+) -> Parts:
+    """``parts`` with candidates for slots; ``index``: labels of those in slots of ``few`` nodes."""
+    found: Parts = []
+    for nodes, labels in parts:
+        if (nodes & few).any():
+            of_slots = np.ascontiguousarray(index[:, nodes[few]])
+            picked = finished(candidate_in_slot(slots, of_slots, labels["index"], run))
+            found.append((nodes, {**labels, "index": picked}))
+        else:
+            found.append((nodes, labels))
+    return found
+
+
+def by_nodes(parts: Parts) -> dict[str, Labels]:
+    """The labels (bits, nodes, 2) of all nodes."""
+    order = np.argsort(np.concatenate([np.flatnonzero(nodes) for nodes, _ in parts]))
     return {
-        name: np.concatenate([part[name] for part in parts], axis=1)[:, order] for name in parts[0]
+        name: np.concatenate([labels[name] for _, labels in parts], axis=1)[:, order]
+        for name in parts[0][1]
     }
 
 
@@ -146,27 +186,35 @@ def evaluator_bytes(level: HiddenLevel) -> int:
     most = turned_bytes(level.nodes) + claim + _PADDING
     if level.taken_labels:
         most += extended_bytes(level.taken_labels) + turned_bytes(level.taken_labels)
-    counts = [level._gains(level.nodes, level.candidates).transfers]
+    counts = [level.gains(level.nodes, level.candidates).transfers]
     if level.filters:
         filtering = level.filter(level.nodes)
-        counts += [level._gains(level.nodes, filtering.slots).transfers, filtering.transfers]
+        counts += [level.gains(level.nodes, filtering.slots).transfers, filtering.transfers]
         most += filtering.table_bytes + level.nodes * BLOCK_BYTES
+        if level.circuit.ranked:
+            counts.append(level.ranking(level.nodes).labels)
+            most += level.nodes * BLOCK_BYTES
     return most + sum(extended_bytes(count) + turned_bytes(count) for count in counts)
 
 
 def garbler_bytes(level: HiddenLevel) -> int:
     """The most bytes that the passive party sends: numbers of transfers, tables and colours."""
-    most = _gain_bytes(level._gains(level.nodes, level.candidates))
+    most = _gain_bytes(level.gains(level.nodes, level.candidates))
     ands = link_schedule(level.place, level.index_bits).ands * level.nodes
     most += owner_bits(level.place.number) * level.nodes * _WORD_BYTES + _PADDING
     if level.filters:
         filtering = level.filter(level.nodes)
-        most += _gain_bytes(level._gains(level.nodes, filtering.slots))
+        most += _gain_bytes(level.gains(level.nodes, filtering.slots))
         most += filtering.number_bytes + filtering.table_bytes
         most += extended_bytes(filtering.index_transfers) + turned_bytes(level.nodes)
         ands += quotient_stage(filtering).circuit().ands * filtering.instances
         ands += filter_ands(filtering)
         ands += pick_schedule(filtering.slots, filtering.index_bits).ands * level.nodes
+        if level.circuit.ranked:
+            ranking = level.ranking(level.nodes)
+            ands += ranking.stage.circuit().ands * ranking.stage.instances
+            ands += ranked_schedule(level.field, SLOTS, level.is_alone).ands * level.nodes
+            most += turned_bytes(level.nodes)
     return most + ands * TABLE_BYTES
 
 

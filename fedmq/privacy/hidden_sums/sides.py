@@ -170,6 +170,18 @@ class SenderSide:
         rows, tweaks = self.rows(parcel, len(numbers)), self.tweaks.take(len(numbers))
         return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
 
+    def read_bits(self, parcel: Unpacked, zeros: Labels) -> NDArray[np.bool_]:
+        """The bits of which the active party returns a label each: bool (instances,).
+
+        ``zeros``: the labels of 0 of one bit, (1, instances, 2). Raises `MessageError` for labels
+        that are neither.
+        """
+        labels = parcel.take(np.uint64, zeros.shape)
+        bits: NDArray[np.bool_] = (labels == zeros ^ self.secret).all(axis=(0, -1))
+        if not (bits | (labels == zeros).all(axis=(0, -1))).all():
+            raise MessageError("labels of bits that no circuit has shown")
+        return bits
+
     def garble(self, tables: Made) -> Run:
         """What garbles a circuit, and puts its tables among ``tables``."""
 

@@ -28,6 +28,7 @@ from fedmq.privacy.hidden_sums.stages import (
 from fedmq.privacy.plan import PARCELS_AHEAD, Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 
 __all__ = [
+    "Learned",
     "LevelStep",
     "computed",
     "evaluate_level",
@@ -173,10 +174,20 @@ def computed(
 Winners = tuple[NDArray[np.bool_], NDArray[np.int64]]
 
 
-def evaluate_level(
-    evaluator: LevelEvaluator, first: int
-) -> Plan[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Which nodes the passive party won, and which were crowded: bool (nodes,) each.
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What the active party learns of a level: bool (nodes,) each.
+
+    Nodes that the passive party ``won``, that were ``crowded``, and whose ranks were ``doubtful``.
+    """
+
+    won: NDArray[np.bool_]
+    crowded: NDArray[np.bool_]
+    doubtful: NDArray[np.bool_]
+
+
+def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
+    """What the active party learns.
 
     ``first``: the node under which parcels travel.
     """
@@ -196,7 +207,12 @@ def evaluate_level(
         parcel = yield Exchange()
         evaluator, made = yield from computed(LevelEvaluator.close_filter, evaluator, parcel, found)
         parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel)
+        evaluator, made = yield from computed(LevelEvaluator.take_entries, evaluator, parcel)
+    if evaluator.ranking is not None:
+        yield Reply(first, pieces_of(*made))
+        found = yield from evaluated(evaluator.stages, first)
+        parcel = yield Exchange()
+        evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel, found)
     for step in (LevelEvaluator.choose_squares, LevelEvaluator.choose_labels):
         if circuit.takes_squares:
             parcel = yield Exchange(pieces_of(*made))
@@ -213,7 +229,7 @@ def evaluate_level(
     owners = yield from _owners(evaluator, first)
     won: NDArray[np.bool_] = owners == evaluator.level.place.number
     yield Reply(first, pieces_of(evaluator.claim(won)))
-    return won, evaluator.crowded
+    return Learned(won, evaluator.crowded, evaluator.doubtful)
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
@@ -249,9 +265,14 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
             garbler, made = yield from computed(step, garbler, parcel)
         found = yield from garbled(garbler.stages, first)
         garbler, made = yield from computed(LevelGarbler.close_filter, garbler, (), found)
-        for step in (LevelGarbler.offer_entries, LevelGarbler.begin_gains):
+        for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
             parcel = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(step, garbler, parcel)
+    if garbler.ranking is not None:
+        found = yield from garbled(garbler.stages, first)
+        garbler, made = yield from computed(LevelGarbler.close_ranking, garbler, (), found)
+        parcel = yield Exchange(pieces_of(*made))
+        garbler, made = yield from computed(LevelGarbler.begin_gains, garbler, parcel)
     for step in (LevelGarbler.offer_squares, LevelGarbler.take_labels):
         if garbler.level.circuit.takes_squares:
             parcel = yield Exchange(pieces_of(*made))

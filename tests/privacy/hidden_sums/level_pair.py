@@ -10,7 +10,7 @@ from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers
-from fedmq.privacy.hidden_sums.steps import evaluate_level, garble_level
+from fedmq.privacy.hidden_sums.steps import Learned, evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.hidden_sums.drawn_level import DrawnLevel
 from tests.privacy.hidden_sums.driven import Parcel, Running, run_all, size
@@ -33,6 +33,7 @@ class Told:
     won: list[bool]
     index: list[int]
     crowded: list[bool]
+    doubtful: list[bool]
     received: list[Parcel]
     sent: list[Parcel]
 
@@ -96,16 +97,23 @@ class LevelPair:
         apart: bool = False,
     ) -> Told:
         evaluator, garbler = self.halves(level, to_beat, seed, factors)
-        (seen, crowded), (won, index), received, sent = talked(evaluator, garbler, apart)
+        learned, (won, index), received, sent = talked(evaluator, garbler, apart)
         own, _ = drawn_shares(level, seed)
         return Told(
-            own, seen.tolist(), won.tolist(), index.tolist(), crowded.tolist(), received, sent
+            own,
+            learned.won.tolist(),
+            won.tolist(),
+            index.tolist(),
+            learned.crowded.tolist(),
+            learned.doubtful.tolist(),
+            received,
+            sent,
         )
 
 
 def talked(
     evaluator: LevelEvaluator, garbler: LevelGarbler, apart: bool
-) -> tuple[tuple, tuple, list[Parcel], list[Parcel]]:
+) -> tuple[Learned, tuple, list[Parcel], list[Parcel]]:
     """What both halves return, what the active party receives, and what it sends."""
     active = Running(evaluate_level(evaluator, 1), apart=apart)
     passive = Running(garble_level(garbler, 1), active.hear, opened=False, apart=apart)

@@ -1,8 +1,8 @@
 """What an active party receives of a level, made up by who knows no more than what it learns.
 
-That is who won, and which nodes were crowded. Lindell, "How to Simulate It" (2017): what can be
-made up of the result alone tells no more than the result does. Of half gates and colours: Zahur,
-Rosulek and Evans, "Two Halves Make a Whole", 2015.
+That is who won, and which nodes were crowded or doubtful. Lindell, "How to Simulate It" (2017):
+what can be made up of the result alone tells no more than the result does. Of half gates and
+colours: Zahur, Rosulek and Evans, "Two Halves Make a Whole", 2015.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.sides import extension_arrays
-from fedmq.privacy.hidden_sums.steps import LevelStep, evaluate_level
+from fedmq.privacy.hidden_sums.steps import Learned, LevelStep, evaluate_level
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Tweaks
 from fedmq.privacy.plan import Compute, Exchange
 from tests.privacy.hidden_sums.driven import Parcel
@@ -23,15 +23,14 @@ from tests.privacy.hidden_sums.driven import Parcel
 
 def made_up(
     evaluator: LevelEvaluator,
-    won: Sequence[bool],
-    crowded: Sequence[bool],
+    learned: Learned,
     sizes: Sequence[int],
     chooser: ExtensionReceiver,
     seed: int,
-) -> tuple[list[bool], list[bool], list[Parcel]]:
+) -> tuple[Learned, list[Parcel]]:
     """What the half concludes of parcels of ``sizes``, and the parcels.
 
-    All is random but colours, by which the result is ``won`` and ``crowded``, and an extension of
+    All is random but colours, by which the result is what was ``learned``, and an extension of
     random choices, which ``chooser`` makes as any passive party does.
     """
     random = np.random.default_rng(seed)
@@ -44,31 +43,33 @@ def made_up(
         try:
             step = plan.send(value)
         except StopIteration as end:
-            seen, found = end.value
-            return seen.tolist(), found.tolist(), parcels
+            return end.value, parcels
         value = None
         if isinstance(step, Exchange):
             value = last = next(coming)
         elif isinstance(step, Compute):
             for computation in step.computations:
                 if isinstance(computation, LevelStep):
-                    _colour(computation, last, won, crowded)
-                    if computation.step is LevelEvaluator.begin_gains:
+                    _colour(computation, last, learned)
+                    if computation.step is LevelEvaluator.take_entries:
                         _choose(computation.half, last, chooser, random)
             value = [computation.run() for computation in step.computations]
 
 
-def _colour(
-    step: LevelStep[LevelEvaluator], parcel: Parcel, won: Sequence[bool], crowded: Sequence[bool]
-) -> None:
-    """Set the colours at the end of a parcel: of crowded nodes, or of owners."""
+def _colour(step: LevelStep[LevelEvaluator], parcel: Parcel, learned: Learned) -> None:
+    """Set the colours at the end of a parcel: of crowded or doubtful nodes, or of owners."""
     data = parcel[0]["bytes"] if parcel else np.empty(0, np.uint8)
     if step.step is LevelEvaluator.close_filter:
-        colours = np.packbits(_tried(step).crowded ^ np.array(crowded))
+        colours = np.packbits(_tried(step).crowded ^ learned.crowded)
+        data[len(data) - len(colours) :] ^= colours
+    elif step.step is LevelEvaluator.begin_gains:
+        half = _tried(step)
+        few = ~half.crowded & half.fit
+        colours = np.packbits((half.doubtful ^ learned.doubtful)[few])
         data[len(data) - len(colours) :] ^= colours
     elif step.step is LevelEvaluator.close:
         shown = _tried(step).owners() == 1
-        data[len(data) - 8 * len(shown) :: 8] ^= (shown ^ np.array(won)).astype(np.uint8)
+        data[len(data) - 8 * len(shown) :: 8] ^= (shown ^ learned.won).astype(np.uint8)
 
 
 def _choose(

@@ -88,6 +88,16 @@ def test_few_candidates_near_the_best_take_an_eighth_of_the_bytes() -> None:
     assert told.bytes < 22_000 * 4 * 78
 
 
+@pytest.mark.parametrize(("arithmetic", "waits"), [("3.2", 8), ("3.4", 7)])
+def test_how_often_the_active_party_waits_for_an_answer(arithmetic: str, waits: int) -> None:
+    """Requests of further tables, which are empty, leave before the last ones are needed."""
+    level = drawn(3, 40, 3, xgboost_arithmetic=arithmetic)
+    told = LevelPair().run(level, own_gains(level, 2, 0.99, 0.99))
+    *asked, claim = [parcel for parcel in told.sent if size(parcel)]
+    assert len(asked) == waits
+    assert size(claim) < 500
+
+
 def test_halves_that_compute_in_other_processes() -> None:
     level = drawn(3, 20)
     to_beat = own_gains(level, 0.5, 0, 2)
