@@ -82,6 +82,7 @@ def test_a_search_of_thirty_lines_finds_good_parameters() -> None:
     assert "'max_depth': " in out
 
 
+@pytest.mark.long
 def test_the_notebook_runs_in_a_running_event_loop() -> None:
     body = (EXAMPLES / "notebook.py").read_text()
     cells = "\n".join(f"    {line}" for line in body.splitlines())

@@ -15,6 +15,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.transcripts import session_folder
 from fedmq.privacy.engines.plain import Plain
 from tests.accountability.audited import OPTIONS, AuditedDaemons
+from tests.how_often import seldom_several
 
 
 @pytest.mark.parametrize("engine", OPTIONS)
@@ -81,7 +82,9 @@ async def test_of_a_large_training_the_trees_of_the_lowest_lots_are_replayed(
     assert 0 < verdict.thin_trees < verdict.trees == verdict.signed == 12
 
 
-@pytest.mark.parametrize(("engine", "room"), [("lattice", 900_000), ("smm1", 50_000)])
+@pytest.mark.parametrize(
+    ("engine", "room"), [*seldom_several(("lattice", 900_000)), ("smm1", 50_000)]
+)
 async def test_queries_are_left_out_by_lot_as_gradients_are(
     engine: str, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

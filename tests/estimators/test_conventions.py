@@ -32,7 +32,8 @@ def checks() -> list[Any]:
         for number, (example, check) in enumerate(estimator_checks_generator(estimator, mark=None)):
             name = getattr(check, "func", check).__name__
             marks = [pytest.mark.skip(reason=EXEMPT[name])] if name in EXEMPT else []
-            if estimator is not ESTIMATORS[0]:  # they share all that the checks look at
+            again = getattr(check, "keywords", {}).keys() & {"readonly_memmap", "X_dtype"}
+            if estimator is not ESTIMATORS[0] or again:  # they share all that the checks look at
                 marks.append(pytest.mark.long)
             test = f"{type(estimator).__name__}-{number}-{name}"
             found.append(pytest.param(example, check, id=test, marks=marks))

@@ -163,6 +163,7 @@ def of_their_size(sums: Sums) -> Sums:
     ]
 
 
+@pytest.mark.long
 def test_sums_that_are_shown_name_rows_and_tell_bits() -> None:
     assert claims(true_sums()) > 100
     assert bits_told(true_sums()) > 0.05

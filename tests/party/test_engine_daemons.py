@@ -58,6 +58,7 @@ def plain(bold: ExampleFederation) -> dict[str, float]:
     return metrics
 
 
+@pytest.mark.long
 def test_the_engines_train_and_what_was_seen_can_be_audited(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:

@@ -24,7 +24,10 @@ OBLIVIOUS, ALL = Lattice(), Lattice(directions="all")
 @pytest.mark.parametrize("counts", [(2, 2, 1), *seldom((2, 3), (0, 3), (1, 1, 1, 2))], ids=str)
 @pytest.mark.parametrize(
     "params",
-    [{}, {"subsample": 0.7, "colsample_bytree": 0.6}, {"max_depth": 1}, {"active_only_trees": 1}],
+    [
+        {"subsample": 0.7, "colsample_bytree": 0.6},
+        *seldom({}, {"max_depth": 1}, {"active_only_trees": 1}),
+    ],
     ids=str,
 )
 def test_the_model_is_the_plain_engines_over_a_bad_link(

@@ -18,7 +18,7 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
-from tests.how_often import seldom_several
+from tests.how_often import seldom, seldom_several
 from tests.simulator import Link, Simulation
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -67,7 +67,7 @@ def model(simulated: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("breast", None), ("credit2", None), ("credit1", 20000)]
+    ("name", "rows"), [("breast", None), *seldom_several(("credit2", None), ("credit1", 20000))]
 )
 def test_smm_grows_the_very_trees_of_plain(name: str, rows: int | None) -> None:
     data = table(name, rows)
@@ -115,7 +115,7 @@ def test_ldp_with_its_first_order_prefers_no_party() -> None:
     assert {0, 1} <= set(split.tolist())
 
 
-@pytest.mark.parametrize("mechanism", ["laplace", "duchi"])
+@pytest.mark.parametrize("mechanism", ["laplace", *seldom("duchi")])
 @pytest.mark.parametrize(("epsilon", "gap"), [(3.0, 0.015), *seldom_several((1.0, 0.025))])
 def test_ldp_follows_the_plain_loss_on_credit_2(mechanism: str, epsilon: float, gap: float) -> None:
     data = table("credit2")

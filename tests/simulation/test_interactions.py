@@ -93,7 +93,7 @@ def test_only_columns_that_one_constraint_holds_stand_on_a_path(case: str) -> No
     assert all(any(path <= columns for columns in allowed) for path in found)
 
 
-@pytest.mark.parametrize("engine", ["ou", "lattice", "smm1"])
+@pytest.mark.parametrize("engine", ["lattice", *seldom("ou", "smm1")])
 @pytest.mark.parametrize("case", ["overlapping", *seldom("most columns in none")])
 def test_exact_engines_keep_them_alike(engine: str, case: str) -> None:
     asked, _ = CASES[case]

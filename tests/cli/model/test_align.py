@@ -26,7 +26,6 @@ from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import ModelStore
 from tests.forked_command import forks
-from tests.how_often import seldom
 from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 
@@ -386,7 +385,8 @@ def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Part
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
-@pytest.mark.parametrize("rule", ["first", *seldom("last")])
+@pytest.mark.long
+@pytest.mark.parametrize("rule", ["first", "last"])
 def test_repeated_ids_of_the_overlap_fixture_align_under_either_rule(
     tmp_path: Path, node: RabbitNode, rule: str
 ) -> None:

@@ -209,6 +209,7 @@ async def test_every_answer_tells_the_browser_to_run_and_load_nothing_from_elsew
     assert (await served.client.get("/console/now")).headers["cache-control"] == "no-store"
 
 
+@pytest.mark.long
 async def test_ten_thousand_requests_leave_nothing_behind(served: ServedConsole) -> None:
     for number in range(10_000):
         if number % 100 == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.command import fedmq
@@ -64,6 +65,7 @@ def test_a_training_rests_goes_on_and_is_cancelled_with_a_reason_that_all_see(
     assert training.wait(60) == 6
 
 
+@pytest.mark.long
 def test_the_command_line_shows_what_the_page_shows(consoles: ExampleFederation) -> None:
     training = begin_training(consoles, "told", 500)
     config = consoles.config(ACTIVE)

@@ -158,6 +158,7 @@ async def test_rights_that_are_taken_away_cost_the_channel_and_come_back(
         await telco.close()
 
 
+@pytest.mark.long
 async def test_a_link_may_wait_for_a_broker_that_is_down(node: RabbitNode) -> None:
     observer, inbox = Observer(), Inbox()
     node.stop()

@@ -50,6 +50,7 @@ def test_a_node_that_was_never_started_is_not_running(tmp_path: Path) -> None:
     assert node_script("wait", str(tmp_path))[0] == 1
 
 
+@pytest.mark.long
 def test_starting_a_running_node_changes_nothing(node: RabbitNode) -> None:
     code, before = node_script("status", str(node.directory))
     assert code == 0

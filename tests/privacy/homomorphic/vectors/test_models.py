@@ -9,10 +9,12 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.simulation.simulate import simulate
+from tests.how_often import seldom_several
 
 
 @pytest.mark.parametrize(
-    ("engine", "key_bits", "gradient_bits"), [("ou", 576, None), ("paillier", 768, 2)]
+    ("engine", "key_bits", "gradient_bits"),
+    [("ou", 576, None), *seldom_several(("paillier", 768, 2))],
 )
 def test_shares_are_byte_for_byte_those_of_plain(
     engine: str, key_bits: int, gradient_bits: int | None
