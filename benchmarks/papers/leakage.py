@@ -143,7 +143,7 @@ def shown_sums(credit2: Credit) -> Iterator[str]:
     few, some, part = made_up(400), made_up(1000), credit2.first(2000)
     small = {"num_boost_round": 14, "max_depth": 5, "max_bin": 16}
     deep = {"num_boost_round": 12, "max_depth": 5, "max_bin": 32}
-    of_init = {"num_boost_round": 50, "max_depth": 3, "max_bin": 32}
+    usual = {"num_boost_round": 50, "max_depth": 3, "max_bin": 32}
     long = {"num_boost_round": 12, "max_depth": 6, "max_bin": 32}
     rounded_gradients = {**long, "gradient_bits": 2, "subsample": 0.5}
     counted = {**long, "objective": "reg:squarederror"}
@@ -162,8 +162,8 @@ def shown_sums(credit2: Credit) -> Iterator[str]:
         ),
         Shown("12 trees of depth 5, 32 bins", part, "lattice", deep),
         Shown("12 trees of depth 5, 32 bins", part, "ou", deep),
-        Shown("as `fedmq init` writes it", credit2, "lattice", of_init, evaluation=0.2),
-        Shown("as `fedmq init` writes it", credit2, "ou", of_init, evaluation=0.2),
+        Shown("50 trees of depth 3, 32 bins", credit2, "lattice", usual, evaluation=0.2),
+        Shown("50 trees of depth 3, 32 bins", credit2, "ou", usual, evaluation=0.2),
     ]
     rows = []
     for case in cases:
@@ -188,8 +188,8 @@ def shown_sums(credit2: Credit) -> Iterator[str]:
     yield table(head, rows)
     yield (
         "An active party that keeps the protocol solves all sums of a training together: each "
-        "person stands on one side of a cut, and in one cell of a column. `smallest_cell` is 10, "
-        "as `fedmq init` writes it, unless a line says otherwise. *Linked*: candidates followed "
+        "person stands on one side of a cut, and in one cell of a column. `smallest_cell` is 10 "
+        "unless a line says otherwise. *Linked*: candidates followed "
         "from tree to tree, where they come in a new order; under `lattice` they keep their "
         "numbers. *Bits*: on which side of each cut a person stands; of `ou` nothing else is told. "
         "*Cells*: people whose cell between two cuts is read exactly; of `ou` if it is known which "

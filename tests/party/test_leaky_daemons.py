@@ -31,7 +31,7 @@ async def test_owners_of_files_of_before_are_warned_that_a_lattice_shows_sums(
             party: [
                 warning
                 for warning in (await daemons.ask(party, "status"))["warnings"]
-                if "lets engine 'lattice' show sums" in warning
+                if "lets lattice show sums" in warning
             ]
             for party in ("bank", "telco")
         }

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.registry import ENGINES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,12 +36,18 @@ def test_the_figures_of_a_known_leak_stand_next_to_the_engine(name: str) -> None
     assert all(figure in section for figure in figures)
 
 
-def test_the_figures_of_shown_sums_stand_next_to_the_engine_and_on_the_page_of_leaks() -> None:
-    figures = re.findall(r"\d+\.\d+ %", Lattice.leak_of_sums)
+@pytest.mark.parametrize(
+    ("engine", "people"), [(Lattice, " 400 people"), (OkamotoUchiyama, " 24,033 people")]
+)
+def test_the_figures_of_shown_sums_stand_next_to_the_engine_and_on_the_page_of_leaks(
+    engine: type[Engine], people: str
+) -> None:
+    figures = re.findall(r"\d+\.\d+ %", engine.leak_of_sums)
     assert len(figures) == 2
-    section = PAGE.read_text().split("**`lattice`:")[1].split("\n\n")[0]
+    assert people in engine.leak_of_sums
+    section = PAGE.read_text().split(f"**`{engine.name}`:")[1].split("\n\n")[0]
     measured = (DOCS / "measured" / "leakage.md").read_text()
-    [line] = [line for line in measured.splitlines() if "400 people | `lattice`" in line]
+    [line] = [line for line in measured.splitlines() if f"{people} | `{engine.name}`" in line]
     for figure in figures:
         assert figure in section
         assert f"{float(figure.removesuffix(' %')) / 100:.3f}" in line

@@ -46,11 +46,24 @@ def test_a_file_of_before_takes_part_as_it_did_and_its_owner_is_told() -> None:
     policy = PolicySection(engines=("paillier", "lattice"))
     assert policy.refusal("telco", "lattice", "shown") is None
     [warning] = policy.warnings()
-    assert "lets engine 'lattice' show sums" in warning
-    assert 'engine_options = { lattice = { sums = "hidden" } }' in warning
-    hidden = PolicySection(engines=("lattice",), engine_options={"lattice": {"sums": "hidden"}})
-    assert not list(hidden.warnings())
-    assert not list(PolicySection().warnings())
+    assert "lets paillier and lattice show sums" in warning
+    hiding = 'engine_options = { paillier = { sums = "hidden" }, lattice = { sums = "hidden" } }'
+    assert hiding in warning
+    assert "96.1 % right" in warning
+    for decided in ("hidden", "shown"):
+        options = {engine: {"sums": decided} for engine in policy.engines}
+        says = PolicySection(engines=policy.engines, engine_options=options)
+        assert not list(says.warnings())
+
+
+def test_a_file_that_init_wrote_before_shows_sums_and_its_owner_is_told() -> None:
+    policy = PolicySection(engines=("paillier", "ou"), allow_leaky_engines=False)
+    for engine in policy.engines:
+        assert policy.refusal("telco", engine, "shown") is None
+    [warning] = policy.warnings()
+    assert "lets paillier and ou show sums" in warning
+    [of_defaults] = PolicySection().warnings()
+    assert of_defaults == warning
 
 
 def test_a_lattice_that_hides_sums_has_no_known_leak() -> None:

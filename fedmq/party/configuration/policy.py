@@ -231,7 +231,8 @@ class PolicySection(Section):
     allow_leaky_engines: bool | None = None
     """Whether it also takes part with engines that are known to give data away: smm1, smm2, and
     lattice where it shows sums. When left out, as in files of earlier versions, lattice shows sums
-    if ``engines`` names it."""
+    if ``engines`` names it. ``ou`` and ``paillier`` show them unless ``engine_options`` hides
+    them."""
 
     @property
     def sums_bound(self) -> float:
@@ -252,25 +253,40 @@ class PolicySection(Section):
             allowed = ", ".join(self.engines)
             return f"{party} does not take part with engine {engine!r}, only {allowed}"
         assert known is not None
-        leak = known.leak_of_sums if sums == "shown" else ""
-        if leak and self.allow_leaky_engines is False and not self._hides_sums(engine):
-            return _not_with(party, f"engine {engine!r} where it shows sums", leak)
+        if sums == "shown" and self._refuses_shown_sums(engine):
+            return _not_with(party, f"engine {engine!r} where it shows sums", known.leak_of_sums)
         return None
 
     def warnings(self) -> Iterator[str]:
-        """What an owner should know who wrote this before the leak was measured."""
-        for engine in self.engines:
-            leak = ENGINES[engine].leak_of_sums
-            if leak and self.allow_leaky_engines is None and not self._hides_sums(engine):
-                yield (
-                    f"the [policy] lets engine {engine!r} show sums: {leak}; write "
-                    f'engine_options = {{ {engine} = {{ sums = "hidden" }} }} to hide them, or '
-                    "allow_leaky_engines = true to accept that"
-                )
+        """What an owner should know whose policy does not say whether sums may be shown.
 
-    def _hides_sums(self, engine: str) -> bool:
-        """Whether this party shows no sums under ``engine``."""
-        return self.engine_options.get(engine, {}).get("sums") == "hidden"
+        One line for all engines. Files that were written before the leak was measured say nothing.
+        """
+        if self.allow_leaky_engines:
+            return
+        showing = [
+            engine
+            for engine in self.engines
+            if ENGINES[engine].leak_of_sums
+            and "sums" not in self.engine_options.get(engine, {})
+            and not self._refuses_shown_sums(engine)
+        ]
+        if showing:
+            hidden = ", ".join(f'{engine} = {{ sums = "hidden" }}' for engine in showing)
+            yield (
+                f"the [policy] lets {' and '.join(showing)} show sums: "
+                f"{ENGINES[showing[0]].leak_of_sums}; write engine_options = {{ {hidden} }} to "
+                'hide them, or "shown" to accept that'
+            )
+
+    def _refuses_shown_sums(self, engine: str) -> bool:
+        """Whether ``allow_leaky_engines`` forbids to show sums of candidates that keep numbers."""
+        return (
+            self.allow_leaky_engines is False
+            and ENGINES[engine].traits.keeps_numbers
+            and bool(ENGINES[engine].leak_of_sums)
+            and self.engine_options.get(engine, {}).get("sums") != "hidden"
+        )
 
 
 def _not_with(party: str, engine: str, leak: str) -> str:

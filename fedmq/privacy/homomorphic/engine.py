@@ -91,6 +91,11 @@ class AdditiveEngine(Engine):
         active="the sums of g and h of every split candidate of a passive party, in random order",
         passive="who stands in which node, down to the last level but one; no g, h or sum",
     )
+    leak_of_sums = (
+        "the active party follows candidates by their sums, solves all sums together, and reads "
+        "on which side of each cut 24,033 people stand from 50 trees, 96.1 % right, where "
+        "guessing reaches 73.2 %"
+    )
 
     def __post_init__(self) -> None:
         if self.key_bits < SAFE_KEY_BITS and not self.allow_weak_keys:
