@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
+from fedmq.cli.templates import party_toml
 from fedmq.errors import DaemonError, Refused
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -287,3 +288,56 @@ async def test_ordinary_work_is_unhindered(federation: Federation) -> None:
         await federation.hold_people(slice(60 * month, PEOPLE + 60 * month))
         await federation.asked(f"month-{month}", evaluation=0.2)
         await federation.asked(f"month-{month}-crossed", nfold=5, num_boost_round=1)
+
+
+@pytest.fixture
+async def as_init_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Federation]:
+    """All parties under the policy of ``fedmq init``, which shows no sums."""
+    federation = Federation(tmp_path, monkeypatch)
+    written = party_toml("telco", "amqp://nobody@localhost/", labelled=False, serving=False)
+    _, _, policy = written.partition("[policy]\n")
+    for party in PARTIES:
+        path = tmp_path / party / "party.toml"
+        data, head, _ = path.read_text().partition("[policy]\n")
+        ignored = {"bank": '"churned", "household", "weight"', "telco": '"town"'}.get(party, "")
+        path.write_text(f"{data}ignore = [{ignored}]\n{head}allow_unsealed = true\n{policy}")
+    async with federation:
+        yield federation
+
+
+@pytest.mark.long
+async def test_ordinary_work_is_unhindered_where_sums_are_hidden(
+    as_init_writes: Federation,
+) -> None:
+    federation = as_init_writes
+
+    async def train(model: str, engine: str = "lattice", **asked: Any) -> Any:
+        given = {"num_boost_round": 1, "max_depth": 1, "max_bin": 4, "xgboost_arithmetic": "3.2"}
+        hidden = {"engine_options": {"sums": "hidden"}}
+        return await federation.asked(model, engine, **{**given, **hidden, **asked})
+
+    await train("first", evaluation=0.2)
+    await train("the-same-people-again", evaluation=0.2, num_boost_round=2)
+    await train("another-split", evaluation=0.2, seed=1)
+    await train("stratified", evaluation=0.25, split="stratified", seed=2)
+    await train("five-folds", nfold=5)
+    await train("continued", evaluation=0.2, continue_from="first")
+    await train("stopped", evaluation=0.2, early_stopping_rounds=1, num_boost_round=3)
+    await train("drawn", subsample=0.8, num_boost_round=2)
+    ids = [f"p{person:04}" for person in range(60)]
+    assert len((await federation.ask("bank", "predict", model="first", ids=ids))["scores"]) == 60
+    await federation.set_at_bank(
+        'label = "label"\nignore = ["churned"', 'label = "churned"\nignore = ["label"'
+    )
+    await train("another-label", evaluation=0.2)
+    for month in (1, 2):
+        await federation.hold_people(slice(60 * month, PEOPLE + 60 * month))
+        await train(f"month-{month}", evaluation=0.2)
+
+
+async def test_sums_are_shown_to_nobody_who_has_not_agreed(as_init_writes: Federation) -> None:
+    for engine, options in (("lattice", {}), ("ou", {"sums": "shown"}), ("plain", {})):
+        with pytest.raises(DaemonError, match=r"(telco|retail) refused"):
+            await as_init_writes.asked(engine, engine, engine_options=options)

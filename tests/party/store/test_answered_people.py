@@ -101,6 +101,14 @@ def test_folds_of_several_seeds_and_held_out_people_are_no_combination() -> None
             assert combination(known[place], known[:place], SMALLEST) is None, place
 
 
+def test_rows_that_fewer_trees_than_people_draw_are_no_combination() -> None:
+    """Why combinations of drawn rows need not be compared."""
+    random, crowd = np.random.default_rng(0), people(0, 300)
+    known = sketches(crowd, *(crowd[random.random(300) < 0.8] for _ in range(100)))
+    for place in range(5, len(known), 19):
+        assert combination(known[place], known[:place], SMALLEST) is None, place
+
+
 def test_what_follows_from_earlier_answers_tells_nothing_new() -> None:
     folds = [people(0, 100, 200, 300), people(100, 300), people(0, 200)]
     assert combination(sketches(people(0, 300))[0], sketches(*folds), SMALLEST) is None
