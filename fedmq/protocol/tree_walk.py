@@ -6,17 +6,21 @@ direction. All pairs that wait for one owner make a hop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.served_forest import RecordPlaces, is_below
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Forest, LookupTable
+from fedmq.boosting.splits import ROOT
 from fedmq.computation import computation
+from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.inference import InferenceHop
 
-__all__ = ["Hop", "Walked", "answer_hop", "answer_rows", "walk_on"]
+__all__ = ["Hop", "OneWay", "Walked", "answer_hop", "answer_rows", "walk_on"]
 
 _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
 
@@ -97,6 +101,48 @@ def _hops(nodes: NDArray[np.int32], forest: Forest, pairs: NDArray[np.int64]) ->
                 )
             )
     return hops
+
+
+class OneWay:
+    """Lets each of ``rows`` rows be asked about on one way through each tree.
+
+    ``places``: tree and node of each record. A score takes no more: the directions at all records
+    would tell on which side of every threshold a row stands.
+    """
+
+    def __init__(self, places: Sequence[tuple[int, int]], rows: int) -> None:
+        self._places = RecordPlaces.of(places)
+        deepest = 2 * int(self._places.node.max(initial=ROOT)) + 1
+        shape = rows, self._places.trees
+        self._standing = np.zeros(shape, np.min_scalar_type(deepest))  # 0: asked about nowhere
+
+    def ask(self, rows: NDArray[np.int64], records: NDArray[np.int64]) -> None:
+        """Note that ``rows`` are asked about at ``records``, each a pair, before the answer.
+
+        Raises:
+            ProtocolError: a row is asked about beside its way.
+        """
+        trees, nodes = self._places.tree[records], self._places.node[records]
+        ahead = np.flatnonzero(is_below(nodes, self._stand(rows, trees)))
+        ahead = ahead[np.argsort(nodes[ahead])]  # of several nodes the deepest one stays
+        self._standing[rows[ahead], trees[ahead]] = nodes[ahead]
+        # A node above may be asked about again: ids may be listed twice.
+        beside = ~is_below(self._stand(rows, trees), nodes)
+        if beside.any():
+            row = int(rows[beside.argmax()])
+            raise ProtocolError(f"row {row} is asked about beside its one way through a tree")
+
+    def answer(
+        self, rows: NDArray[np.int64], records: NDArray[np.int64], left: NDArray[np.bool_]
+    ) -> None:
+        """Note the answer: where the rows go on."""
+        trees = self._places.tree[records]
+        below = 2 * self._places.node[records] + ~left
+        further = is_below(below, self._stand(rows, trees))
+        self._standing[rows[further], trees[further]] = below[further]
+
+    def _stand(self, rows: NDArray[np.int64], trees: NDArray[np.int32]) -> NDArray[np.int64]:
+        return np.maximum(self._standing[rows, trees].astype(np.int64), ROOT)
 
 
 @computation("AnswerHop")

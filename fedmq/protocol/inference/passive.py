@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     PassiveInferenceState,
 )
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
-from fedmq.protocol.tree_walk import answer_hop, answer_rows
+from fedmq.protocol.tree_walk import OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows"]
 
@@ -71,6 +71,8 @@ class PassiveInference(Machine):
         self._ids: list[str] = []
         self._id_pieces = 0
         self._row_of: NDArray[np.int64]
+        self._person_of: NDArray[np.int64]
+        self._one_way: OneWay | None = None
 
     @on_message(inference.InferenceOpen)
     def _on_open(self, _: str, body: inference.InferenceOpen) -> None:
@@ -106,6 +108,10 @@ class PassiveInference(Machine):
         except Refused as error:
             self._refuse(error)
             return
+        people, person_of = np.unique(self._row_of, return_inverse=True)
+        self._person_of = person_of.astype(np.int64)
+        if self._rows.share.places:
+            self._one_way = OneWay(self._rows.share.places, len(people))
         self._move(ROWS_FOUND)
         unknown = self._row_of < 0
         explained = self._terms.explained_records
@@ -153,9 +159,19 @@ class PassiveInference(Machine):
         records, table = hop.records.numpy(), self._rows.share.lookup_table
         if len(records) and int(records.max()) >= len(table):
             raise ProtocolError(f"hop {hop.hop} asks for records that do not exist")
-        here = self._asked(hop)
-        computation = answer_hop.bind(table, self._rows.values, records, hop.counts.numpy(), here)
-        self._run(DIRECTIONS, single(computation), partial(self._answer, hop.hop))
+        here, counts = self._asked(hop), hop.counts.numpy()
+        pairs = self._person_of[hop.rows.numpy()], np.repeat(records.astype(np.int64), counts)
+        if self._one_way is not None:
+            self._one_way.ask(*pairs)
+        computation = answer_hop.bind(table, self._rows.values, records, counts, here)
+        self._run(DIRECTIONS, single(computation), partial(self._answer_hop, hop.hop, pairs))
+
+    def _answer_hop(
+        self, hop: int, pairs: tuple[NDArray[np.int64], NDArray[np.int64]], left: NDArray[np.bool_]
+    ) -> None:
+        if self._one_way is not None:
+            self._one_way.answer(*pairs, left)
+        self._answer(hop, left)
 
     @on_message(inference.InferenceRows)
     def _on_rows(self, _: str, asked: inference.InferenceRows) -> None:

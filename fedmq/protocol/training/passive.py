@@ -71,7 +71,7 @@ from fedmq.protocol.training.terms import (
     kept_constraints,
 )
 from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
-from fedmq.protocol.tree_walk import answer_hop
+from fedmq.protocol.tree_walk import OneWay, answer_hop
 
 __all__ = [
     "ComparePeople",
@@ -101,6 +101,7 @@ class EarlierDirections(Part):
         super().__init__(machine)
         self._find_share = find_share
         self._earlier: tuple[PassiveShare, PassiveTable] | None = None
+        self._one_way: OneWay
         self._ended = False
 
     def find(self, party: str, table: PassiveTable, terms: TrainingOpen) -> Plan[None]:
@@ -115,6 +116,7 @@ class EarlierDirections(Part):
             raise Refused(f"{party} has no share of model {model!r}")
         check_earlier(party, share, table, terms)
         self._earlier = share, table
+        self._one_way = OneWay(share.places, len(table.values))
 
     @on_message(InferenceHop)
     def _on_hop(self, peer: str, hop: InferenceHop) -> None:
@@ -128,11 +130,20 @@ class EarlierDirections(Part):
             raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
         here = rows.astype(np.int64)
         counts = hop.counts.numpy()
+        pairs = here, np.repeat(records.astype(np.int64), counts)
+        self._one_way.ask(*pairs)
         computation = answer_hop.bind(share.lookup_table, table.values, records, counts, here)
-        answer = partial(self._answer_hop, peer, hop.hop)
+        answer = partial(self._answer_hop, peer, hop.hop, pairs)
         self._run(EARLIER_DIRECTIONS, single(computation), answer)
 
-    def _answer_hop(self, peer: str, hop: int, left: NDArray[np.bool_]) -> None:
+    def _answer_hop(
+        self,
+        peer: str,
+        hop: int,
+        pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
+        left: NDArray[np.bool_],
+    ) -> None:
+        self._one_way.answer(*pairs, left)
         self._send(peer, HopReply(hop=hop, left=Bitmap.of(left)))
 
     def end(self) -> None:
