@@ -24,6 +24,7 @@ from fedmq.boosting.xgboost_comparison.parity import (
 from tests.differential.labels import drawn_labels, drawn_rows
 from tests.differential.options import (
     drawn_categories,
+    drawn_dart,
     drawn_later,
     drawn_options,
     drawn_signs,
@@ -35,6 +36,13 @@ __all__ = ["Case"]
 WEAK = {"key_bits": 512, "allow_weak_keys": True}
 FEW = 4  # values of a column
 ENCRYPTED = ("paillier", "ou", "lattice")
+HIDING = ("lattice", "ou", "lattice", "paillier")
+REFUSED = ("max_cat_to_onehot", "max_cat_threshold", "max_leaves", "multi_strategy")
+"""Options with which hidden sums are refused by name."""
+MORE_TREES = ("num_parallel_tree", *drawn_dart(np.random.default_rng(0)))
+"""What takes more than the trees of one round."""
+WITHOUT_FILTER = ("reg_alpha", "max_delta_step", "reg_lambda")
+"""Options with which all candidates go the dear way, or may."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,16 @@ class Case:
     """Weights and first margins, if there are any."""
     categories: Sequence[int] = ()
     """The columns that hold categories, numbered as those of ``X``."""
+    hides: bool = False
+    """Whether sums are hidden."""
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
-        """Few values, so that candidates tie; missing cells; a tenth is encrypted."""
+        """Few values, so that candidates tie; missing cells; a tenth is encrypted.
+
+        A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
+        as circuits are dear. So do tables on a lattice that have few values anyway.
+        """
         random = np.random.default_rng(seed)
         rows, columns = int(random.integers(20, 200)), int(random.integers(2, 9))
         values = int(random.choice([2, 4, 12, 400]))
@@ -84,20 +98,31 @@ class Case:
         for place, column in enumerate(np.concatenate(hands).tolist()):
             if column in categories:
                 signs[place] = 0
+        options |= {"xgboost_arithmetic": installed_arithmetic()}
+        options |= drawn_later(later, vectors=vectors) | by_sets
+        by_gain = options.get("grow_policy") == "lossguide" and "max_leaves" in options
+        refused = by_gain or categories or "max_cat_to_onehot" in options
+        hides = engine == "lattice" and not refused and bool(np.nanmax(X, initial=0) < FEW)
+        if seed % 4 == 3:
+            hides = True
+            engine, categories = HIDING[seed // 4 % 4], []
+            left_out = {*REFUSED, *MORE_TREES}
+            options = {name: value for name, value in options.items() if name not in left_out}
+            options |= {"num_boost_round": 1, "max_depth": min(options["max_depth"] or 3, 3)}
+            filtered = not any(signs) and not together and not {*WITHOUT_FILTER} & {*options}
+            X %= 3 * FEW if filtered else FEW
         return cls(
             seed,
             X,
             y,
             hands,
-            options
-            | {"xgboost_arithmetic": installed_arithmetic()}
-            | drawn_later(later, vectors=vectors)
-            | by_sets,
+            options,
             signs,
             together,
             engine,
             drawn_rows(random, rows, options.get("num_class", 1)),
             categories,
+            hides,
         )
 
     @property
@@ -117,13 +142,9 @@ class Case:
 
     @property
     def engine_options(self) -> dict[str, Any] | None:
-        """Sums are hidden where candidates are few, and the options take no order of sums."""
-        if self.engine in ("paillier", "ou"):
-            return WEAK
-        by_gain = self.options.get("grow_policy") == "lossguide" and "max_leaves" in self.options
-        few = not self.categories and np.nanmax(self.X, initial=0) < FEW
-        hides = few and not by_gain and "max_cat_to_onehot" not in self.options
-        return {"sums": "hidden"} if self.engine == "lattice" and hides else None
+        """Short keys, and whether sums are hidden."""
+        weak = WEAK if self.engine in ("paillier", "ou") else {}
+        return {**weak, **({"sums": "hidden"} if self.hides else {})} or None
 
     @property
     def tables(self) -> dict[str, Any]:

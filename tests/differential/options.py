@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawn_categories", "drawn_later", "drawn_options", "drawn_signs", "drawn_together"]
+__all__ = [
+    "drawn_categories",
+    "drawn_dart",
+    "drawn_later",
+    "drawn_options",
+    "drawn_signs",
+    "drawn_together",
+]
 
 Draw = Callable[[np.random.Generator], Any]
 
