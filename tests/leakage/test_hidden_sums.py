@@ -203,9 +203,10 @@ def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(
     session = LevelPair()
     evaluator, _ = session.halves(drawn, to_beat(level.rows), b"other" * 6)
     chooser = session.back[1].party
-    learned = Learned(*map(np.array, (told.seen_won, told.crowded, told.doubtful)))
+    shown = (told.seen_won, told.crowded, told.overfull, told.doubtful)
+    learned = Learned(*map(np.array, shown))
     found, received = made_up(evaluator, learned, sizes, chooser, depth)
-    for name in ("won", "crowded", "doubtful"):
+    for name in ("won", "crowded", "overfull", "doubtful"):
         assert (getattr(found, name) == getattr(learned, name)).all()
     for real, simulated in zip(told.received, received, strict=True):
         for parcel in (joined(real), joined(simulated)):

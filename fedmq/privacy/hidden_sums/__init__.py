@@ -1,15 +1,15 @@
 """Which candidate of a node is the best, if neither side may see a sum?
 
 Both sides hold shares of the sums on the left of all candidates. A rough gain of each, with a
-proven bound, is computed first, within a garbled circuit of some 340 ANDs: the few candidates that
+proven bound, is computed first, within a garbled circuit of some 350 ANDs: the few candidates that
 may be the best go into slots, of which neither party knows the candidate. XGBoost's float32 gains
 of those are computed in a second circuit, which tells the passive party the best candidate, and
-the active party that it won. Where more may be the best than there are slots, and in nodes that the
-first circuit's fixed point does not hold, the second one computes the gains of all candidates.
-Where gains are dear, a circuit between both ranks the few candidates, and the second one computes
-the gains of those that its bound leaves in doubt.
-Several passive parties stand in a chain, of which only the last one's circuit tells whose candidate
-is the best of all.
+the active party that it won. A crowded node has 16 slots instead of four. Where even more may be
+the best, and in nodes that the first circuit's fixed point does not hold, the second one computes
+the gains of all candidates. Where gains are dear, a circuit between both ranks the few candidates,
+and the second one computes the gains of those that its bound leaves in doubt. Several passive
+parties stand in a chain, of which only the last one's circuit tells whose candidate is the best of
+all.
 
 ==================  ==========================================================================
 ``shares``          of a pair (g, h): which halves make them, how they are lifted to integers and

@@ -189,10 +189,10 @@ class HiddenActive(HidesSums):
 class Filtering:
     """How many nodes of a passive party told more than a winner, and what goes on.
 
-    A passive party that garbles to cheat may learn a bit of its choice by each crowded node, and by
-    each doubtful one. So the filter ends for the session once the crowded ones are more than 3 %
-    and three; gains are then computed of all candidates. Once as many were doubtful, candidates in
-    slots are no longer ranked.
+    A passive party that garbles to cheat may learn two bits of its choice by each crowded node, and
+    one by each doubtful node. So the filter ends for the session once the crowded ones are more
+    than 3 % and three; gains are then computed of all candidates. Once as many were doubtful,
+    candidates in slots are no longer ranked.
     """
 
     nodes: int = 0

@@ -12,12 +12,13 @@ from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
-from fedmq.privacy.hidden_sums.filtering import FilterEvaluator
+from fedmq.privacy.hidden_sums.filtering import FilterEvaluator, Groups
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
     by_nodes,
     in_candidates,
+    in_slots,
     of_fitting,
     with_ranks,
 )
@@ -81,12 +82,13 @@ class LevelEvaluator:
             )
         self.crowded: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
         """Nodes of which more candidates may be the best than there are slots."""
-        self._few: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
-        """Nodes whose candidates that may be the best are in slots."""
+        self._groups: Groups
         self._sure: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
-        """Nodes of these whose ranks leave no doubt."""
-        self.ranking: RankEvaluator | None = None
-        """The ranks of what is in slots; None if those candidates' gains are computed at once."""
+        """Nodes whose ranks leave no doubt."""
+        self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
+        """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
+        self.rankings: list[RankEvaluator] = []
+        """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[EvaluatorStage]
         """What is evaluated in batches next: quotients, ranks or gains."""
         self._gains: list[tuple[NDArray[np.bool_], GainEvaluator]] = []
@@ -100,7 +102,7 @@ class LevelEvaluator:
         """The first parcel."""
         fit = packed_bits(self.fit)
         if self.filter is None:
-            return [fit, *self._begin_gains(None)]
+            return [fit, *self._begin_gains()]
         filled = self._side.fill(self.filter.level.transfers)
         return [fit, *filled, *self.filter.choose_carries(self._side)]
 
@@ -121,55 +123,66 @@ class LevelEvaluator:
     def close_filter(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of quotients."""
         assert self.filter is not None
-        made, few = self.filter.close(self._side, parcel, found[0])
-        self._few = of_fitting(few, self.fit)
-        self.crowded = self.fit & ~self._few
+        made, self._groups = self.filter.close(self._side, parcel, found[0])
+        self.crowded = of_fitting(~self._groups[0][0], self.fit)
         return self._ended(parcel, made)
 
     def take_entries(self, parcel: Unpacked) -> Made:
         """Own tables of shares, and choices of labels of ranks, or of carries of gains."""
         assert self.filter is not None
-        back, few = self._back, self._few[self.fit]
-        made, slots = self.filter.offer_entries(
-            self._side, back.party, back.permutation, back.tweaks, parcel, few
+        back = self._back
+        made, shares = self.filter.offer_entries(
+            self._side, back.party, back.permutation, back.tweaks, parcel, self._groups
         )
-        if not (self.level.circuit.ranked and few.any()):
-            return self._ended(parcel, [*made, *self._begin_gains(slots)])
-        ranking = self.level.ranking(len(slots))
-        self.ranking = RankEvaluator(ranking, slots, self._inputs, self._few)
-        made += self._side.fill(ranking.labels)
-        made += self.ranking.choose_labels(self._side)
-        self.stages = [self.ranking.stage]
+        self._slots = in_slots(self._groups, shares, self.fit)
+        if not (self.level.circuit.ranked and self._slots):
+            return self._ended(parcel, [*made, *self._begin_gains()])
+        self.rankings = [
+            RankEvaluator(self.level.ranking(*of_slots.shape[:2]), of_slots, self._inputs, nodes)
+            for nodes, of_slots in self._slots
+        ]
+        made += self._side.fill(sum(half.ranking.labels for half in self.rankings))
+        made += [array for half in self.rankings for array in half.choose_labels(self._side)]
+        self.stages = [half.stage for half in self.rankings]
         return self._ended(parcel, made)
 
     def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of ranks: labels of doubts, and choices of gains'."""
-        assert self.ranking is not None
-        made, doubtful = self.ranking.close(self._side, parcel, found[0])
-        self._sure = of_fitting(~doubtful, self._few)
-        return self._ended(parcel, [*made, *self._begin_gains(self.ranking.shares)])
+        made: Made = []
+        for half, of_half, (nodes, _) in zip(self.rankings, found, self._slots, strict=True):
+            labels, doubtful = half.close(self._side, parcel, of_half)
+            made += labels
+            self._sure = self._sure | of_fitting(~doubtful, nodes)
+        return self._ended(parcel, [*made, *self._begin_gains()])
 
     @property
     def doubtful(self) -> NDArray[np.bool_]:
         """Nodes whose ranks leave a doubt."""
-        return self._few & ~self._sure if self.ranking else np.zeros_like(self._few)
+        return ~(self._sure | self.whole) if self.rankings else np.zeros_like(self._sure)
 
-    def _begin_gains(self, slots: Shares | None) -> Made:
-        level, inputs, sure = self.level, self._inputs, self._sure
-        if self.ranking is not None and sure.any() and not level.is_alone:
-            given = self.ranking.sums(sure[self._few])
-            none = np.zeros((given.shape[1], 1, 2), np.uint64)
-            gains = level.gains(len(none), 1, given=True)
-            self._gains.append((sure, GainEvaluator(gains, none, inputs, sure, given)))
-        in_slots = self._few & ~sure
-        if slots is not None and in_slots.any():
-            shares = slots[in_slots[self._few]]
-            gains = level.gains(*shares.shape[:2])
-            self._gains.append((in_slots, GainEvaluator(gains, shares, inputs, in_slots)))
-        if not self._few.all():
-            shares = self._shares[~self._few]
-            gains = level.gains(*shares.shape[:2])
-            self._gains.append((~self._few, GainEvaluator(gains, shares, inputs, ~self._few)))
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Nodes of which the gains of all candidates are computed."""
+        whole = np.ones(self.level.nodes, np.bool_)
+        for nodes, _ in self._slots:
+            whole = whole & ~nodes
+        return whole
+
+    def _begin_gains(self) -> Made:
+        level, inputs, whole = self.level, self._inputs, self.whole
+        for nodes, half in zip([nodes for nodes, _ in self._slots], self.rankings, strict=False):
+            sure = nodes & self._sure
+            if sure.any() and not level.is_alone:
+                given = half.sums(sure[nodes])
+                none = np.zeros((given.shape[1], 1, 2), np.uint64)
+                gains = level.gains(len(none), 1, given=True)
+                self._gains.append((sure, GainEvaluator(gains, none, inputs, sure, given)))
+        for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
+            unsure = nodes & ~self._sure
+            if unsure.any():
+                of_nodes = shares[unsure[nodes]]
+                gains = level.gains(*of_nodes.shape[:2])
+                self._gains.append((unsure, GainEvaluator(gains, of_nodes, inputs, unsure)))
         made: Made = []
         if self._gains:
             made += self._side.fill(sum(part.gains.transfers for _, part in self._gains))
@@ -202,11 +215,13 @@ class LevelEvaluator:
             (nodes, part.best(gains, run))
             for (nodes, part), gains in zip(self._gains, found, strict=True)
         ]
-        if self.ranking is not None and self._sure.any():
-            parts = with_ranks(parts, self._sure, self.ranking.best(self._sure[self._few]))
+        for half, held in zip(self.rankings, self._slots, strict=False):
+            nodes = held[0]
+            sure = nodes & self._sure
+            if sure.any():
+                parts = with_ranks(parts, sure, half.best(sure[nodes]))
         if self.filter is not None:
-            index = self.filter.index(self._few[self.fit])
-            parts = in_candidates(parts, self.filter.level, index, self._few, run)
+            parts = in_candidates(parts, self.filter, self._slots, self.fit, run)
         best = by_nodes(parts)
         self._taken = {"to beat": best.pop("to beat")}
         self._best = best

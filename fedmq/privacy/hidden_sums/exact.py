@@ -145,7 +145,8 @@ class RankGarbler(_RankHalf):
 
     def read_doubts(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
         """Which nodes are doubtful: bool (nodes,)."""
-        return side.read_bits(parcel, self._found["doubtful"])
+        doubtful: NDArray[np.bool_] = side.read_bits(parcel, self._found["doubtful"])[0]
+        return doubtful
 
 
 class RankEvaluator(_RankHalf):

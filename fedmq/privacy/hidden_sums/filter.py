@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -54,6 +54,7 @@ from fedmq.computation import computation
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
+    "MOST_SLOTS",
     "SLOTS",
     "FilterLevel",
     "KnownNode",
@@ -65,7 +66,10 @@ __all__ = [
 ]
 
 SLOTS = 4
-"""Candidates of a node that the exact circuit compares."""
+"""Candidates of a node that are compared exactly, of most nodes."""
+
+MOST_SLOTS = 16
+"""The same of a crowded node, which has more that may be the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +462,6 @@ class FilterLevel:
     precision: Precision
     nodes: int
     candidates: int
-    slots: int = field(default=SLOTS)
 
     @property
     def instances(self) -> int:
@@ -493,7 +496,7 @@ class FilterLevel:
 
     @property
     def index_transfers(self) -> int:
-        return self.index_bits * self.slots * self.nodes
+        return self.index_bits * MOST_SLOTS * self.nodes
 
     @property
     def transfers(self) -> int:
@@ -516,5 +519,5 @@ class FilterLevel:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of a party's tables of shares."""
-        return (16 << self.index_bits) * self.slots * self.nodes
+        """Bytes of a party's tables of shares at most."""
+        return (16 << self.index_bits) * MOST_SLOTS * self.nodes

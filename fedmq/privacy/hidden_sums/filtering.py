@@ -14,8 +14,8 @@ k to A      choices of indices, k's tables of shares            ``offer_entries`
 A to k      A's tables of shares                                ``offer_entries``, ``read_entries``
 ==========  ==================================================  ==================================
 
-A node of which more candidates may be the best than there are slots goes another way. That bit both
-parties learn; the active party proves it by a label.
+A crowded node, of which more than four candidates may be the best, has 16 slots; of more than 16 it
+goes another way. These bits both parties learn; the active party proves them by labels.
 
 Shares are read at a place that neither party knows, by a choice of one table by each. Both know a
 share of the place: place = i_A ⊕ i_P. Each permutes its table of shares by its own share of the
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.filter import FilterLevel, NodeFactors
+from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, NodeFactors
 from fedmq.privacy.hidden_sums.products import (
     Scaled,
     carry_choices,
@@ -83,6 +83,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
 __all__ = [
     "FilterEvaluator",
     "FilterGarbler",
+    "Groups",
     "Places",
     "chosen_entries",
     "fresh_shares",
@@ -94,6 +95,9 @@ __all__ = [
 
 Places = NDArray[np.int64]
 """(nodes, slots): a party's shares of places."""
+
+Groups = list[tuple[NDArray[np.bool_], int]]
+"""Some of the nodes that fit, bool (nodes,), and how many slots each of them has."""
 
 
 def index_choices(places: Places, bits: int) -> NDArray[np.bool_]:
@@ -201,23 +205,40 @@ class _Half:
         self._to_beat = by_node[weight_bits:]
         return rows[:split].reshape(-1, level.instances, BLOCK_WORDS), by_node[:weight_bits]
 
-    def index(self, few: NDArray[np.bool_]) -> Labels:
-        """Labels of the slots' indices in the nodes without more: (slots * bits, nodes, 2)."""
-        return np.ascontiguousarray(self._index[:, few])
+    def index(self, nodes: NDArray[np.bool_], slots: int) -> Labels:
+        """Labels of the indices in the first ``slots`` of some nodes: (slots * bits, nodes, 2)."""
+        return np.ascontiguousarray(self._index[: slots * self.level.index_bits, nodes])
 
-    def _places(self, few: NDArray[np.bool_]) -> Places:
-        """This party's shares of the slots' indices: colours."""
-        own = colours(self.index(few))
-        by_slot = own.reshape(self.level.slots, self.level.index_bits, -1)
-        return integers_of(by_slot.transpose(1, 2, 0))
+    def _groups(self, more: NDArray[np.bool_]) -> Groups:
+        """Which nodes have all that is near in slots: ``more`` (2, nodes)."""
+        return [(~more[0], SLOTS), (more[0] & ~more[1], MOST_SLOTS)]
 
-    def _tables(self, few: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    def _places(self, groups: Groups) -> Places:
+        """This party's shares of all slots' indices, colours: (slots of all nodes, 1)."""
+        found = []
+        for nodes, slots in groups:
+            own = colours(self.index(nodes, slots))
+            by_slot = own.reshape(slots, self.level.index_bits, -1)
+            found.append(integers_of(by_slot.transpose(1, 2, 0)).reshape(-1, 1))
+        return np.concatenate(found)
+
+    def _tables(self, groups: Groups) -> NDArray[np.uint64]:
         """Own tables of shares; draws the masks that are this party's part of fresh ones."""
-        places = self._places(few)
+        places = self._places(groups)
         drawn = np.frombuffer(secrets.token_bytes(16 * places.size), "<u8")
         self._masks = drawn.reshape(*places.shape, 2) & self._field.mask
-        bits = self.level.index_bits
-        return offered_entries(self._shares[few], places, self._masks, bits, self._field)
+        of_slots = [np.repeat(np.flatnonzero(nodes), slots) for nodes, slots in groups]
+        shares = self._shares[np.concatenate(of_slots)]
+        return offered_entries(shares, places, self._masks, self.level.index_bits, self._field)
+
+    def _fresh(self, entries: NDArray[np.uint64], groups: Groups) -> list[Shares]:
+        """Fresh shares by group, (nodes, slots, 2) each."""
+        shares, found, start = fresh_shares(entries, self._masks, self._field), [], 0
+        for nodes, slots in groups:
+            stop = start + slots * int(nodes.sum())
+            found.append(shares[start:stop].reshape(-1, slots, 2))
+            start = stop
+        return found
 
 
 class FilterGarbler(_Half):
@@ -272,9 +293,9 @@ class FilterGarbler(_Half):
         self._index, self._more = chosen["index"], chosen["more"]
         return [*tables, packed_bits(colours(chosen["more"]))]
 
-    def read_more(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
-        """Which nodes have more candidates than slots: bool (nodes,)."""
-        return side.read_bits(parcel, self._more)
+    def read_more(self, side: SenderSide, parcel: Unpacked) -> Groups:
+        """Which nodes have all that is near in slots."""
+        return self._groups(side.read_bits(parcel, self._more))
 
     def offer_entries(
         self,
@@ -282,27 +303,27 @@ class FilterGarbler(_Half):
         chooser: ExtensionReceiver,
         tweaks: Tweaks,
         parcel: Unpacked,
-        few: NDArray[np.bool_],
+        groups: Groups,
     ) -> Made:
         """Own tables, and choices among the active party's."""
-        tables = self._tables(few)
+        tables = self._tables(groups)
         rows = side.rows(parcel, len(tables) * self.level.index_bits)
         hidden = hidden_entries(
             tables, rows, side.secret, side.permutation, side.tweaks.take(len(rows))
         )
-        choices = index_choices(self._places(few), self.level.index_bits)
+        choices = index_choices(self._places(groups), self.level.index_bits)
         sent, self._rows = chooser.extend(choices, tweaks.take(len(choices)))
         return [hidden, *extension_arrays(sent)]
 
     def read_entries(
-        self, permutation: Permutation, tweaks: Tweaks, parcel: Unpacked, few: NDArray[np.bool_]
-    ) -> Shares:
-        """Fresh shares of the slots: (nodes, slots, 2)."""
-        places = self._places(few)
+        self, permutation: Permutation, tweaks: Tweaks, parcel: Unpacked, groups: Groups
+    ) -> list[Shares]:
+        """Fresh shares of the slots, by group: (nodes, slots, 2)."""
+        places = self._places(groups)
         hidden = parcel.take(np.uint64, (places.size, 1 << self.level.index_bits, BLOCK_WORDS))
         spent = tweaks.take(len(self._rows))
         entries = chosen_entries(hidden, self._rows, places, permutation, spent)
-        return fresh_shares(entries, self._masks, self._field)
+        return self._fresh(entries, groups)
 
 
 class FilterEvaluator(_Half):
@@ -360,16 +381,16 @@ class FilterEvaluator(_Half):
 
     def close(
         self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
-    ) -> tuple[Made, NDArray[np.bool_]]:
-        """Labels of "more" and choices of indices; which nodes have no more: bool (nodes,)."""
+    ) -> tuple[Made, Groups]:
+        """Labels of "more" and choices of indices; which nodes have all that is near in slots."""
         run = side.evaluate(parcel)
         chosen = finished(chosen_slots(self.level, found, self._to_beat, run))
         self._index = chosen["index"]
-        unset = take_bits(parcel, (1, self.level.nodes))
-        few = ~(colours(chosen["more"]) ^ unset)[0]
-        choices = index_choices(self._places(few), self.level.index_bits)
+        unset = take_bits(parcel, (2, self.level.nodes))
+        groups = self._groups(colours(chosen["more"]) ^ unset)
+        choices = index_choices(self._places(groups), self.level.index_bits)
         turned, self._rows = side.choose_rows(choices)
-        return [chosen["more"], turned], few
+        return [chosen["more"], turned], groups
 
     def offer_entries(
         self,
@@ -378,18 +399,18 @@ class FilterEvaluator(_Half):
         permutation: Permutation,
         tweaks: Tweaks,
         parcel: Unpacked,
-        few: NDArray[np.bool_],
-    ) -> tuple[Made, Shares]:
-        """Own tables, and fresh shares of the slots: (nodes, slots, 2)."""
-        places = self._places(few)
+        groups: Groups,
+    ) -> tuple[Made, list[Shares]]:
+        """Own tables, and fresh shares of the slots, by group: (nodes, slots, 2)."""
+        places = self._places(groups)
         hidden = parcel.take(np.uint64, (places.size, 1 << self.level.index_bits, BLOCK_WORDS))
         count = len(self._rows)
         spent = side.tweaks.take(count)
         entries = chosen_entries(hidden, self._rows, places, side.permutation, spent)
-        tables = self._tables(few)
+        tables = self._tables(groups)
         own = sender.extend(take_extension(parcel, count), count, tweaks.take(count))
         offered = hidden_entries(tables, own, sender.secret, permutation, tweaks.take(count))
-        return [offered], fresh_shares(entries, self._masks, self._field)
+        return [offered], self._fresh(entries, groups)
 
 
 def _bits(joined: Mapping[str, NDArray[np.uint64]], stage: Stage) -> NDArray[np.bool_]:

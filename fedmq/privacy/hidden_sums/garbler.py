@@ -16,12 +16,13 @@ from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
-from fedmq.privacy.hidden_sums.filtering import FilterGarbler
+from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
     by_nodes,
     in_candidates,
+    in_slots,
     of_fitting,
     with_ranks,
 )
@@ -71,12 +72,13 @@ class LevelGarbler:
         self._fit: NDArray[np.bool_]
         self.crowded: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
         """Nodes of which more candidates may be the best than there are slots."""
-        self._few: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
-        """Nodes whose candidates that may be the best are in slots."""
+        self._groups: Groups
         self._sure: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
-        """Nodes of these whose ranks leave no doubt."""
-        self.ranking: RankGarbler | None = None
-        """The ranks of what is in slots; None if those candidates' gains are computed at once."""
+        """Nodes whose ranks leave no doubt."""
+        self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
+        """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
+        self.rankings: list[RankGarbler] = []
+        """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[GarblerStage]
         """What is garbled in batches next: quotients, ranks or gains."""
         self._gains: list[tuple[NDArray[np.bool_], GainGarbler]] = []
@@ -89,7 +91,7 @@ class LevelGarbler:
         """The answer to the first parcel: about carries."""
         self._fit = take_bits(parcel, (self.level.nodes,)) & self.level.filters
         if not self._fit.any():
-            return self._begin_gains(parcel, None)
+            return self._begin_gains(parcel)
         level = self.level.filter(int(self._fit.sum()))
         self._side.fill(parcel, level.transfers)
         self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit])
@@ -119,55 +121,66 @@ class LevelGarbler:
 
     def offer_entries(self, parcel: Unpacked) -> Made:
         assert self.filter is not None
-        more = self.filter.read_more(self._side, parcel)
-        self.crowded = of_fitting(more, self._fit)
-        self._few = of_fitting(~more, self._fit)
+        self._groups = self.filter.read_more(self._side, parcel)
+        self.crowded = of_fitting(~self._groups[0][0], self._fit)
         back = self._back
-        made = self.filter.offer_entries(self._side, back.party, back.tweaks, parcel, ~more)
+        made = self.filter.offer_entries(self._side, back.party, back.tweaks, parcel, self._groups)
         return self._ended(parcel, made)
 
     def read_entries(self, parcel: Unpacked) -> Made:
         """Read the active party's tables of shares; ranks follow, or an answer about carries."""
         assert self.filter is not None
-        back, few = self._back, self._few[self._fit]
-        slots = self.filter.read_entries(back.permutation, back.tweaks, parcel, few)
-        if not (self.level.circuit.ranked and few.any()):
-            return self._begin_gains(parcel, slots)
-        self.ranking = RankGarbler(self.level.ranking(len(slots)), slots)
-        self._side.fill(parcel, self.ranking.ranking.labels)
-        self.ranking.take_labels(self._side, parcel)
-        self.stages = [self.ranking.stage]
+        back = self._back
+        shares = self.filter.read_entries(back.permutation, back.tweaks, parcel, self._groups)
+        self._slots = in_slots(self._groups, shares, self._fit)
+        if not (self.level.circuit.ranked and self._slots):
+            return self._begin_gains(parcel)
+        self.rankings = [
+            RankGarbler(self.level.ranking(*of_slots.shape[:2]), of_slots)
+            for _, of_slots in self._slots
+        ]
+        self._side.fill(parcel, sum(half.ranking.labels for half in self.rankings))
+        for half in self.rankings:
+            half.take_labels(self._side, parcel)
+        self.stages = [half.stage for half in self.rankings]
         return self._ended(parcel, [])
 
     def close_ranking(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of ranks."""
-        assert self.ranking is not None
-        return self.ranking.close(self._side, found[0])
+        halves = zip(self.rankings, found, strict=True)
+        return [array for half, of_half in halves for array in half.close(self._side, of_half)]
 
     def begin_gains(self, parcel: Unpacked) -> Made:
         """Take labels of doubts, and what gains are garbled with."""
-        assert self.ranking is not None
-        doubtful = self.ranking.read_doubts(self._side, parcel)
-        self._sure = of_fitting(~doubtful, self._few)
-        return self._begin_gains(parcel, self.ranking.shares)
+        for half, (nodes, _) in zip(self.rankings, self._slots, strict=True):
+            doubtful = half.read_doubts(self._side, parcel)
+            self._sure = self._sure | of_fitting(~doubtful, nodes)
+        return self._begin_gains(parcel)
 
-    def _begin_gains(self, parcel: Unpacked, slots: Shares | None) -> Made:
-        level, columns, sure = self.level, self._columns, self._sure
-        if self.ranking is not None and sure.any() and not level.is_alone:
-            given = self.ranking.sums(sure[self._few])
-            none = np.zeros((given.shape[1], 1, 2), np.uint64)
-            gains = level.gains(len(none), 1, given=True)
-            self._gains.append((sure, GainGarbler(gains, none, columns, given)))
-        in_slots = self._few & ~sure
-        if slots is not None and in_slots.any():
-            shares = slots[in_slots[self._few]]
-            gains = level.gains(*shares.shape[:2])
-            self._gains.append((in_slots, GainGarbler(gains, shares, columns)))
-        if not self._few.all():
-            # A circuit that asks about columns has no filter: all nodes are here.
-            shares = self._shares[~self._few]
-            gains = level.gains(*shares.shape[:2])
-            self._gains.append((~self._few, GainGarbler(gains, shares, columns)))
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Nodes of which the gains of all candidates are computed."""
+        whole = np.ones(self.level.nodes, np.bool_)
+        for nodes, _ in self._slots:
+            whole = whole & ~nodes
+        return whole
+
+    def _begin_gains(self, parcel: Unpacked) -> Made:
+        level, columns, whole = self.level, self._columns, self.whole
+        for nodes, half in zip([nodes for nodes, _ in self._slots], self.rankings, strict=False):
+            sure = nodes & self._sure
+            if sure.any() and not level.is_alone:
+                given = half.sums(sure[nodes])
+                none = np.zeros((given.shape[1], 1, 2), np.uint64)
+                gains = level.gains(len(none), 1, given=True)
+                self._gains.append((sure, GainGarbler(gains, none, columns, given)))
+        # A circuit that asks about columns has no filter: all nodes are whole.
+        for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
+            unsure = nodes & ~self._sure
+            if unsure.any():
+                of_nodes = shares[unsure[nodes]]
+                gains = level.gains(*of_nodes.shape[:2])
+                self._gains.append((unsure, GainGarbler(gains, of_nodes, columns)))
         if self._gains:
             self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
         if not level.circuit.takes_squares:
@@ -198,11 +211,13 @@ class LevelGarbler:
             (nodes, part.best(gains, run))
             for (nodes, part), gains in zip(self._gains, found, strict=True)
         ]
-        if self.ranking is not None and self._sure.any():
-            parts = with_ranks(parts, self._sure, self.ranking.best(self._sure[self._few]))
+        for half, held in zip(self.rankings, self._slots, strict=False):
+            nodes = held[0]
+            sure = nodes & self._sure
+            if sure.any():
+                parts = with_ranks(parts, sure, half.best(sure[nodes]))
         if self.filter is not None:
-            index = self.filter.index(self._few[self._fit])
-            parts = in_candidates(parts, self.filter.level, index, self._few, run)
+            parts = in_candidates(parts, self.filter, self._slots, self._fit, run)
         best = by_nodes(parts)
         self._taken = {"to beat": best.pop("to beat")}
         self._best = best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,15 +20,20 @@ from fedmq.privacy.hidden_sums.circuits import (
     taken_bits,
 )
 from fedmq.privacy.hidden_sums.exact import Gains, Ranking
-from fedmq.privacy.hidden_sums.filter import SLOTS, FilterLevel, Precision
-from fedmq.privacy.hidden_sums.filtering import quotient_stage
+from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Precision
+from fedmq.privacy.hidden_sums.filtering import (
+    FilterEvaluator,
+    FilterGarbler,
+    Groups,
+    quotient_stage,
+)
 from fedmq.privacy.hidden_sums.quotient import (
     candidate_in_slot,
     filter_ands,
     pick_schedule,
     ranked_schedule,
 )
-from fedmq.privacy.hidden_sums.shares import Field
+from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.hidden_sums.sides import extended_bytes, finished
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_BYTES,
@@ -45,6 +51,7 @@ __all__ = [
     "evaluator_bytes",
     "garbler_bytes",
     "in_candidates",
+    "in_slots",
     "of_fitting",
     "with_ranks",
 ]
@@ -80,9 +87,9 @@ class HiddenLevel:
         """The filter over some of the nodes."""
         return FilterLevel(Precision.of(self.field), nodes, self.candidates)
 
-    def ranking(self, nodes: int) -> Ranking:
+    def ranking(self, nodes: int, slots: int) -> Ranking:
         """The ranks of the slots' candidates in some of the nodes."""
-        return Ranking(self.circuit, nodes, SLOTS, self.is_alone)
+        return Ranking(self.circuit, nodes, slots, self.is_alone)
 
     @property
     def is_alone(self) -> bool:
@@ -133,27 +140,47 @@ Parts = list[tuple[NDArray[np.bool_], dict[str, Labels]]]
 
 
 def with_ranks(parts: Parts, sure: NDArray[np.bool_], ranked: dict[str, Labels]) -> Parts:
-    """``parts`` with the nodes whose ranks are ``sure``: as they are, or of the gains computed.
+    """``parts`` with nodes whose ranks are ``sure``: as they are, or of the gains computed.
 
     Those gains are of the one best candidate, whose slot is what the ranks say.
     """
-    if parts and np.array_equal(parts[0][0], sure):
-        return [(sure, {**parts[0][1], "index": ranked["index"]}), *parts[1:]]
-    return [(sure, ranked), *parts]
+    found: Parts = []
+    for nodes, labels in parts:
+        computed = np.array_equal(nodes, sure)
+        found.append((nodes, {**labels, "index": ranked["index"]} if computed else labels))
+    if not any(np.array_equal(nodes, sure) for nodes, _ in parts):
+        found.append((sure, ranked))
+    return found
+
+
+def in_slots(
+    groups: Groups, shares: Sequence[Shares], fit: NDArray[np.bool_]
+) -> list[tuple[NDArray[np.bool_], Shares]]:
+    """The nodes of groups that have some, bool (all nodes,), and their slots' shares."""
+    return [
+        (of_fitting(nodes, fit), of_slots)
+        for (nodes, _), of_slots in zip(groups, shares, strict=True)
+        if nodes.any()
+    ]
 
 
 def in_candidates(
-    parts: Parts, slots: FilterLevel, index: Labels, few: NDArray[np.bool_], run: Run
+    parts: Parts,
+    filtering: FilterGarbler | FilterEvaluator,
+    slots: Sequence[tuple[NDArray[np.bool_], Shares]],
+    fit: NDArray[np.bool_],
+    run: Run,
 ) -> Parts:
-    """``parts`` with candidates for slots; ``index``: labels of those in slots of ``few`` nodes."""
+    """``parts`` with candidates for ``slots``, of which `in_slots` has the nodes."""
     found: Parts = []
     for nodes, labels in parts:
-        if (nodes & few).any():
-            of_slots = np.ascontiguousarray(index[:, nodes[few]])
-            picked = finished(candidate_in_slot(slots, of_slots, labels["index"], run))
-            found.append((nodes, {**labels, "index": picked}))
-        else:
-            found.append((nodes, labels))
+        best = labels
+        for held, shares in slots:
+            if (nodes & held).any():
+                index = filtering.index(nodes[fit], shares.shape[1])
+                picked = candidate_in_slot(filtering.level, index, labels["index"], run)
+                best = {**labels, "index": finished(picked)}
+        found.append((nodes, best))
     return found
 
 
@@ -189,10 +216,10 @@ def evaluator_bytes(level: HiddenLevel) -> int:
     counts = [level.gains(level.nodes, level.candidates).transfers]
     if level.filters:
         filtering = level.filter(level.nodes)
-        counts += [level.gains(level.nodes, filtering.slots).transfers, filtering.transfers]
-        most += filtering.table_bytes + level.nodes * BLOCK_BYTES
+        counts += [level.gains(level.nodes, MOST_SLOTS).transfers, filtering.transfers]
+        most += filtering.table_bytes + 2 * level.nodes * BLOCK_BYTES
         if level.circuit.ranked:
-            counts.append(level.ranking(level.nodes).labels)
+            counts.append(level.ranking(level.nodes, MOST_SLOTS).labels)
             most += level.nodes * BLOCK_BYTES
     return most + sum(extended_bytes(count) + turned_bytes(count) for count in counts)
 
@@ -204,16 +231,17 @@ def garbler_bytes(level: HiddenLevel) -> int:
     most += owner_bits(level.place.number) * level.nodes * _WORD_BYTES + _PADDING
     if level.filters:
         filtering = level.filter(level.nodes)
-        most += _gain_bytes(level.gains(level.nodes, filtering.slots))
+        most += _gain_bytes(level.gains(level.nodes, MOST_SLOTS))
         most += filtering.number_bytes + filtering.table_bytes
-        most += extended_bytes(filtering.index_transfers) + turned_bytes(level.nodes)
+        most += extended_bytes(filtering.index_transfers) + turned_bytes(2 * level.nodes)
         ands += quotient_stage(filtering).circuit().ands * filtering.instances
         ands += filter_ands(filtering)
-        ands += pick_schedule(filtering.slots, filtering.index_bits).ands * level.nodes
+        ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
         if level.circuit.ranked:
-            ranking = level.ranking(level.nodes)
+            ranking = level.ranking(level.nodes, MOST_SLOTS)
             ands += ranking.stage.circuit().ands * ranking.stage.instances
-            ands += ranked_schedule(level.field, SLOTS, level.is_alone).ands * level.nodes
+            ranks = ranked_schedule(level.field, SLOTS, level.is_alone).ands
+            ands += ranks * (MOST_SLOTS // SLOTS) * level.nodes
             most += turned_bytes(level.nodes)
     return most + ands * TABLE_BYTES
 

@@ -31,7 +31,7 @@ from fedmq.privacy.garbling.circuit import (
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.hidden_sums.circuits import GAIN_BITS, GAIN_FORM, Run
-from fedmq.privacy.hidden_sums.filter import FilterLevel, Precision
+from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Precision
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
@@ -140,20 +140,22 @@ def near_schedule(bits: int) -> Schedule:
 
 
 @cache
-def slots_schedule(candidates: int, slots: int) -> Schedule:
+def slots_schedule(candidates: int, few: int, slots: int) -> Schedule:
     """The ``index`` of each of the first candidates that are ``near``, and whether there are more.
 
-    Indices of unused slots are 0. One state goes along the candidates: which slot is the next.
+    Indices of unused slots are 0. ``more``: than ``few``, and than ``slots``. One state goes along
+    the candidates: which slot is the next.
     """
     c = Circuit()
     near = c.input("near", candidates)
     bits = max(1, (candidates - 1).bit_length())
     index = [[FALSE] * bits for _ in range(slots)]
     following = [TRUE] + [FALSE] * slots
-    more = FALSE
+    more = {few: FALSE, slots: FALSE}
     for number, flag in enumerate(near):
         taken = [c.both(flag, here) for here in following]
-        more = c.either(more, taken[slots])
+        for most in more:
+            more[most] = c.either(more[most], taken[most])
         for slot in range(slots):
             following[slot] = c.xor(following[slot], taken[slot])
             following[slot + 1] = c.xor(following[slot + 1], taken[slot])
@@ -161,14 +163,14 @@ def slots_schedule(candidates: int, slots: int) -> Schedule:
                 if number >> bit & 1:
                     index[slot][bit] = c.xor(index[slot][bit], taken[slot])
     c.output("index", [bit for word in index for bit in word])
-    c.output("more", [more])
+    c.output("more", [more[few], more[slots]])
     return Schedule.of(c)
 
 
 def chosen_slots(
     level: FilterLevel, found: Mapping[str, Labels], to_beat: Labels, run: Run
 ) -> Generator[Any, Any, dict[str, Labels]]:
-    """Labels of each node's ``index`` (slots * bits, nodes, 2) and ``more`` (1, nodes, 2).
+    """Labels of each node's ``index`` (slots * bits, nodes, 2) and ``more`` (2, nodes, 2).
 
     ``found``: those of `quotient_schedule`, of all candidates; ``to_beat`` (11, nodes, 2).
     """
@@ -191,7 +193,7 @@ def chosen_slots(
     }
     near = (yield from run(near_schedule(bits), inputs))["near"]
     in_rows = near.reshape(nodes, candidates, 2).transpose(1, 0, 2)
-    slots = slots_schedule(candidates, level.slots)
+    slots = slots_schedule(candidates, SLOTS, MOST_SLOTS)
     chosen: dict[str, Labels] = yield from run(slots, {"near": np.ascontiguousarray(in_rows)})
     return chosen
 
@@ -200,7 +202,7 @@ def candidate_in_slot(
     level: FilterLevel, index: Labels, slot: Labels, run: Run
 ) -> Generator[Any, Any, Labels]:
     """Labels of the candidate in each node's ``slot``, by `chosen_slots`' ``index`` of them."""
-    schedule = pick_schedule(level.slots, level.index_bits)
+    schedule = pick_schedule(len(index) // level.index_bits, level.index_bits)
     return (yield from run(schedule, {"index": index, "slot": slot}))["picked"]
 
 
@@ -225,7 +227,7 @@ def filter_ands(level: FilterLevel) -> int:
     bits = level.precision.quotient_bits + 1
     matches = larger_schedule(bits).ands * level.candidates  # the last one with what is to beat
     near = near_schedule(bits).ands * level.candidates
-    return (matches + near + slots_schedule(level.candidates, level.slots).ands) * level.nodes
+    return (matches + near + slots_schedule(level.candidates, SLOTS, MOST_SLOTS).ands) * level.nodes
 
 
 # Which of the few candidates in slots gains most? That with the largest s = G_L² / (H_L + lambda) +

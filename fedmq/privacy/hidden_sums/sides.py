@@ -171,14 +171,14 @@ class SenderSide:
         return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
 
     def read_bits(self, parcel: Unpacked, zeros: Labels) -> NDArray[np.bool_]:
-        """The bits of which the active party returns a label each: bool (instances,).
+        """The bits of which the active party returns a label each: bool (bits, instances).
 
-        ``zeros``: the labels of 0 of one bit, (1, instances, 2). Raises `MessageError` for labels
-        that are neither.
+        ``zeros``: the labels of 0, (bits, instances, 2). Raises `MessageError` for labels that are
+        neither.
         """
         labels = parcel.take(np.uint64, zeros.shape)
-        bits: NDArray[np.bool_] = (labels == zeros ^ self.secret).all(axis=(0, -1))
-        if not (bits | (labels == zeros).all(axis=(0, -1))).all():
+        bits: NDArray[np.bool_] = (labels == zeros ^ self.secret).all(axis=2)
+        if not (bits | (labels == zeros).all(axis=2)).all():
             raise MessageError("labels of bits that no circuit has shown")
         return bits
 

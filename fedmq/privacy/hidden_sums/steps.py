@@ -178,11 +178,13 @@ Winners = tuple[NDArray[np.bool_], NDArray[np.int64]]
 class Learned:
     """What the active party learns of a level: bool (nodes,) each.
 
-    Nodes that the passive party ``won``, that were ``crowded``, and whose ranks were ``doubtful``.
+    Nodes that the passive party ``won``, that were ``crowded``, ``overfull`` even of their slots,
+    and whose ranks were ``doubtful``.
     """
 
     won: NDArray[np.bool_]
     crowded: NDArray[np.bool_]
+    overfull: NDArray[np.bool_]
     doubtful: NDArray[np.bool_]
 
 
@@ -208,7 +210,7 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
         evaluator, made = yield from computed(LevelEvaluator.close_filter, evaluator, parcel, found)
         parcel = yield Exchange(pieces_of(*made))
         evaluator, made = yield from computed(LevelEvaluator.take_entries, evaluator, parcel)
-    if evaluator.ranking is not None:
+    if evaluator.rankings:
         yield Reply(first, pieces_of(*made))
         found = yield from evaluated(evaluator.stages, first)
         parcel = yield Exchange()
@@ -229,7 +231,8 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     owners = yield from _owners(evaluator, first)
     won: NDArray[np.bool_] = owners == evaluator.level.place.number
     yield Reply(first, pieces_of(evaluator.claim(won)))
-    return Learned(won, evaluator.crowded, evaluator.doubtful)
+    overfull = evaluator.whole & evaluator.fit
+    return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
@@ -268,7 +271,7 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
         for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
             parcel = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(step, garbler, parcel)
-    if garbler.ranking is not None:
+    if garbler.rankings:
         found = yield from garbled(garbler.stages, first)
         garbler, made = yield from computed(LevelGarbler.close_ranking, garbler, (), found)
         parcel = yield Exchange(pieces_of(*made))

@@ -33,6 +33,7 @@ class Told:
     won: list[bool]
     index: list[int]
     crowded: list[bool]
+    overfull: list[bool]
     doubtful: list[bool]
     received: list[Parcel]
     sent: list[Parcel]
@@ -105,6 +106,7 @@ class LevelPair:
             won.tolist(),
             index.tolist(),
             learned.crowded.tolist(),
+            learned.overfull.tolist(),
             learned.doubtful.tolist(),
             received,
             sent,

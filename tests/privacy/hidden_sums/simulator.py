@@ -60,13 +60,17 @@ def _colour(step: LevelStep[LevelEvaluator], parcel: Parcel, learned: Learned) -
     """Set the colours at the end of a parcel: of crowded or doubtful nodes, or of owners."""
     data = parcel[0]["bytes"] if parcel else np.empty(0, np.uint8)
     if step.step is LevelEvaluator.close_filter:
-        colours = np.packbits(_tried(step).crowded ^ learned.crowded)
+        half = _tried(step)
+        (few, _), (many, _) = half._groups
+        wanted = np.stack([learned.crowded, learned.overfull])[:, half.fit]
+        colours = np.packbits(np.stack([~few, ~few & ~many]) ^ wanted)
         data[len(data) - len(colours) :] ^= colours
     elif step.step is LevelEvaluator.begin_gains:
         half = _tried(step)
-        few = ~half.crowded & half.fit
-        colours = np.packbits((half.doubtful ^ learned.doubtful)[few])
-        data[len(data) - len(colours) :] ^= colours
+        wrong = half.doubtful ^ learned.doubtful
+        colours = [np.packbits(wrong[nodes]) for nodes, _ in half._slots]
+        assert len(colours) == 1, "colours behind tables of each kind of slots"
+        data[len(data) - len(colours[0]) :] ^= colours[0]
     elif step.step is LevelEvaluator.close:
         shown = _tried(step).owners() == 1
         data[len(data) - 8 * len(shown) :: 8] ^= (shown ^ learned.won).astype(np.uint8)
@@ -77,8 +81,8 @@ def _choose(
 ) -> None:
     """Put choices among the active party's tables at the end of a parcel."""
     assert half.filter is not None
-    few = half.filter.level.nodes - int(half.crowded.sum())
-    count = few * half.filter.level.slots * half.filter.level.index_bits
+    slots = sum(slots * int(nodes.sum()) for nodes, slots in half._groups)
+    count = slots * half.filter.level.index_bits
     start = half._back.tweaks.start
     sent, _ = chooser.extend(random.random(count) < 0.5, Tweaks(start, start + count))
     message = np.concatenate([part.reshape(-1) for part in extension_arrays(sent)])
