@@ -49,9 +49,11 @@ def binned(rows: int, seed: int = 0) -> BinMatrix:
 class Computed:
     """Everything that one session of both halves holds, over the rows of ``bins``."""
 
-    def __init__(self, bins: BinMatrix, degree: int, value_bits: int = 40) -> None:
+    def __init__(
+        self, bins: BinMatrix, degree: int, value_bits: int = 40, *, hidden: bool = False
+    ) -> None:
         self.bins = bins
-        self.layout = Layout(bins.n_rows, degree, value_bits)
+        self.layout = Layout(bins.n_rows, degree, value_bits, hidden)
         self.public = PublicElements.joined(
             [share.run() for share in shares_of(PUBLIC_SEED, self.layout, 2)]
         )
