@@ -70,16 +70,35 @@ _FOR_ALL = 0o666  # less the umask: the file holds no column, id or label of any
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[T]):
-    """Writes a value and reads it again: ``loads`` raises ValueError on all other bytes."""
+    """Writes a value and reads it again: ``loads`` raises ValueError on all other bytes.
+
+    ``version``: the only one that ``loads`` reads; None if documents name none.
+    """
 
     dumps: Callable[[T], str | bytes]
     loads: Callable[[bytes], T]
+    version: int | None = None
+
+    def fault(self, data: bytes) -> str:
+        """What is wrong with ``data`` if they are of another version; otherwise empty."""
+        try:
+            found = json.loads(data)["version"] if self.version is not None else None
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return ""
+        if type(found) is not int or found == self.version:
+            return ""
+        return (
+            f"version {found} is unknown; this fedmq reads version {self.version}, so use the "
+            "fedmq that wrote the file"
+        )
 
 
 def json_of(kind: Any) -> Format[Any]:
     """JSON of a ``kind``, any type that pydantic knows."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    return Format(adapter.dump_json, adapter.validate_json)
+    field = getattr(kind, "model_fields", {}).get("version")
+    version = None if field is None else field.default
+    return Format(adapter.dump_json, adapter.validate_json, version)
 
 
 def _json_text(data: bytes) -> str:
@@ -95,8 +114,8 @@ JSON_TEXT: Format[str] = Format(str, _json_text)
 class Documents(Generic[T]):
     """One kind of document: ``FOLDER/NAME.json``, each file written whole or not at all.
 
-    ``damaged`` describes an unreadable file and its owner's remedy; ``missing``, with ``{name}``
-    and ``{known}``, describes an absent one.
+    ``damaged`` describes an unreadable file and its owner's remedy, unless it is of another
+    version; ``missing``, with ``{name}`` and ``{known}``, describes an absent one.
     """
 
     def __init__(
@@ -131,16 +150,18 @@ class Documents(Generic[T]):
         return sorted(written, key=lambda name: written[name])
 
     def find(self, name: str) -> T | None:
-        """The document; None if there is none, DataError if it is damaged."""
+        """The document; None if there is none, DataError if it is damaged or of another version."""
         path = self.path(name)
         try:
-            return self._form.loads(path.read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        try:
+            return self._form.loads(data)
         except (ValueError, IndexError, ConfigError):
-            raise DataError(f"{path}: {self._damaged}") from None
+            raise DataError(f"{path}: {self._form.fault(data) or self._damaged}") from None
 
     def read(self, name: str) -> T:
         """The document; DataError if it is missing or damaged."""
@@ -490,7 +511,7 @@ class Deployment(BaseModel):
 class _Deployed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    version: int = 1
+    version: Annotated[int, Field(ge=1, le=1)] = 1
     names: dict[str, list[Deployment]] = {}
     """By name, the newest last."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.party.store.documents import Deployment, Deployments
 
 
@@ -29,3 +30,20 @@ def test_what_the_disk_refuses_is_switched_on_nowhere(
     for deployments in (kept, Deployments.read(tmp_path)):
         assert deployments.names()["production"].model == "old"
         assert [deployment.model for deployment in deployments.kept()] == ["old"]
+
+
+def test_a_file_of_a_later_version_is_left_to_the_fedmq_that_wrote_it(tmp_path: Path) -> None:
+    Deployments.read(tmp_path).put("production", Deployment(model="m", mode="hop"))
+    path = Deployments.read(tmp_path).path
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 2}))
+    with pytest.raises(DataError, match="version 2 is unknown; this fedmq reads version 1, so use"):
+        Deployments.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "nonsense", '{"version": "2"}', '{"version": 1, "x": 1}']
+)
+def test_a_damaged_file_names_no_version(tmp_path: Path, text: str) -> None:
+    Deployments.read(tmp_path).path.write_text(text)
+    with pytest.raises(DataError, match="cannot be read; move it away and activate again"):
+        Deployments.read(tmp_path)
