@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,7 @@ FALSE = 0
 TRUE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """XOR or AND of two wires."""
 
     kind: Literal["xor", "and"]
@@ -79,7 +78,9 @@ class Circuit:
 
     def xor(self, left: int, right: int) -> int:
         inverted = (left ^ right) & 1
-        left, right = sorted((left & ~1, right & ~1))
+        left, right = left & ~1, right & ~1
+        if left > right:
+            left, right = right, left
         if left == right:
             return inverted
         if left == FALSE:
@@ -88,7 +89,8 @@ class Circuit:
 
     def both(self, left: int, right: int) -> int:
         """AND."""
-        left, right = sorted((left, right))
+        if left > right:
+            left, right = right, left
         if left == FALSE or left ^ right == 1:
             return FALSE
         if left in (TRUE, right):
@@ -113,11 +115,11 @@ class Circuit:
 
     def _gate(self, kind: Literal["xor", "and"], left: int, right: int) -> int:
         gate = Gate(kind, left, right)
-        if gate not in self._nodes:
-            self._nodes[gate] = self._count
-            self.gates[self._count] = gate
+        node = self._nodes.setdefault(gate, self._count)
+        if node == self._count:
+            self.gates[node] = gate
             self._count += 1
-        return 2 * self._nodes[gate]
+        return 2 * node
 
 
 # How do gates compute on unsigned integers? Words of any length; a shorter one counts zeros above.

@@ -36,6 +36,9 @@ class Slots:
     inverted: NDArray[np.intp]
 
 
+_NO_PLACES = np.empty((2, 0, 1), np.uint64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
     """Gates of one kind. In a layer of ANDs, ``ands`` counts the ANDs of earlier layers."""
@@ -46,9 +49,12 @@ class Layer:
     result: NDArray[np.intp]
     ands: int
     places: NDArray[np.uint64] = field(init=False)
-    """The places of both halves of each gate among all: uint64 (2, gates, 1)."""
+    """The places of both halves of each AND among all: uint64 (2, ANDs, 1)."""
 
     def __post_init__(self) -> None:
+        if not self.is_and:
+            object.__setattr__(self, "places", _NO_PLACES)
+            return
         first = np.arange(self.ands, self.ands + len(self.result), dtype=np.uint64) * HALVES
         places = np.stack([first, first + np.uint64(1)])[..., np.newaxis]
         object.__setattr__(self, "places", places)
@@ -105,7 +111,10 @@ class _Places:
 
     def __init__(self, circuit: Circuit) -> None:
         self.inputs = {}
-        self._place = {0: CONSTANT_SLOT}
+        last = max(
+            [0, *circuit.gates, *(node for nodes in circuit.inputs.values() for node in nodes)]
+        )
+        self._place = np.full(last + 1, CONSTANT_SLOT)
         self.count = 1
         for name, nodes in circuit.inputs.items():
             self.inputs[name] = slice(self.count, self.count + len(nodes))
@@ -115,23 +124,23 @@ class _Places:
         self._free: list[int] = []
 
     def slots(self, wires: Iterable[int]) -> Slots:
-        listed = list(wires)
-        return Slots(
-            np.array([self._place[wire >> 1] for wire in listed], np.intp),
-            np.flatnonzero([wire & 1 for wire in listed]),
-        )
+        listed = np.fromiter(wires, np.intp)
+        return Slots(self._place[listed >> 1], np.flatnonzero(listed & 1))
 
     def free(self, nodes: Iterable[int]) -> None:
         for node in nodes:
-            heapq.heappush(self._free, self._place[node])
+            heapq.heappush(self._free, int(self._place[node]))
 
     def take(self, nodes: Sequence[int]) -> NDArray[np.intp]:
-        for node in nodes:
+        taken = []
+        for _ in nodes:
             if not self._free:
                 heapq.heappush(self._free, self.count)
                 self.count += 1
-            self._place[node] = heapq.heappop(self._free)
-        return np.array([self._place[node] for node in nodes], np.intp)
+            taken.append(heapq.heappop(self._free))
+        found = np.array(taken, np.intp)
+        self._place[nodes] = found
+        return found
 
 
 def _layers(circuit: Circuit) -> list[tuple[bool, list[int]]]:
@@ -162,10 +171,12 @@ class _Order:
         self._awaited: dict[int, int] = {}
         """The number of missing inputs, by gate."""
         for node in self.gates:
-            inputs = {before for before in self._inputs(node) if before in self.gates}
-            self._awaited[node] = len(inputs)
-            for before in inputs:
-                self._readers.setdefault(before, []).append(node)
+            awaited = 0
+            for before in self._inputs(node):  # never twice the same: no gate is of one wire
+                if before in self.gates:
+                    self._readers.setdefault(before, []).append(node)
+                    awaited += 1
+            self._awaited[node] = awaited
         self._done: set[int] = set()
         self._ready = [node for node in self.gates if self._is_ready(node)]
 

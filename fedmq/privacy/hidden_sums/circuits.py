@@ -213,6 +213,11 @@ class GainCircuit:
             bits += [(held.reshape(-1) & bit) != 0 for bit in _constraint_bits(self.interactions)]
         return np.array(bits, np.bool_).reshape(len(bits), held.size)
 
+    @property
+    def most_ands(self) -> int:
+        """At least as many as `schedule` has, which takes seconds to make."""
+        return 6_000 if self.takes_squares else 40_000
+
     def schedule(self) -> Schedule:
         """``gain`` of shares ``own …`` of the garbler and ``other …`` of the evaluator.
 

@@ -249,7 +249,7 @@ def garbler_bytes(level: HiddenLevel) -> int:
 def _gain_bytes(gains: Gains) -> int:
     numbers = gains.carry_transfers + gains.share_transfers
     numbers += gains.total_transfers * gains.candidates
-    ands = gains.stage.circuit().ands * gains.instances
+    ands = gains.circuit.most_ands * gains.instances
     left, bits = gains.candidates, 0
     while left > 1:
         ands += match_schedule(bits).ands * (left // 2) * gains.nodes

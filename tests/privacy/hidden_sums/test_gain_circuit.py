@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedmq.boosting.gain import GainRule
+from fedmq.boosting.params import MOST_CONSTRAINTS
 from fedmq.privacy.hidden_sums.circuits import GainCircuit
 from fedmq.privacy.hidden_sums.shares import Field
 from tests.how_often import seldom, seldom_several
@@ -42,4 +43,12 @@ def test_no_bit_of_a_gain_differs(case: tuple[str, str]) -> None:
     ids=str,
 )
 def test_how_many_ands_a_gain_takes(rule: GainRule, ands: int) -> None:
-    assert GainCircuit(Field(57), rule).schedule().ands == ands
+    circuit = GainCircuit(Field(57), rule)
+    assert circuit.schedule().ands == ands <= circuit.most_ands
+
+
+@pytest.mark.parametrize("rule", [GainRule("3.2"), *seldom(GainRule("3.4", *[True] * 3))], ids=str)
+def test_the_longest_sums_take_no_more_ands_than_a_limit_counts(rule: GainRule) -> None:
+    for interactions in (0, 0 if rule.is_oldest else MOST_CONSTRAINTS):
+        circuit = GainCircuit(Field(64), rule, interactions=interactions)
+        assert circuit.schedule().ands <= circuit.most_ands
