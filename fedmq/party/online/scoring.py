@@ -96,7 +96,8 @@ RequestRow = Mapping[str, float | str | None]
 _RETURN_SECONDS = 0.005
 """Reserved from a request's time, to bring the answer back to the caller."""
 
-_PROBE_SECONDS = 0.5
+_PROBE_SECONDS = 0.25
+"""Between pings of a party that is away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

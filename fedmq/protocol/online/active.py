@@ -72,6 +72,9 @@ _PAIRS_PER_HOP = 50_000  # 8 bytes each, and ids of up to 256 characters
 _IDS_PER_QUESTION = 500
 _BITS_PER_QUESTION = 4_000_000
 
+_SELDOMEST_SECONDS = 1.0
+"""A question is repeated at least so often: a party that is back answers while callers wait."""
+
 # The holder of a pair that neither a descent nor a question holds.
 _ARRIVED = 0
 _GATHERING = -1
@@ -633,11 +636,12 @@ class OpenQuestions:
             yield question
 
     def repeat(self, number: int) -> None:
-        """Ask again, less and less often, so as not to overload a slow party."""
+        """Ask again, less and less often down to once a second: a slow party is not overloaded."""
         question = self.open[number]
         self._emit(Send(self._served.asked[question.owner], question.body))
         question.repeated += 1
-        wait = self._timeouts.ask_again * 2**question.repeated
+        first = self._timeouts.ask_again
+        wait = max(first, min(first * 2**question.repeated, _SELDOMEST_SECONDS))
         self._emit(SetTimer(AskAgain(number), wait))
 
     def answered(self, sender: str, body: Any) -> Question | None:

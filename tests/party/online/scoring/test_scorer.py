@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -134,10 +135,55 @@ def test_a_party_that_is_away_is_not_asked_again_until_it_is_back(world: World) 
         assert list(again.degraded) == ["telco"]
 
         harness.away = set()
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.26)
         back = (await harness.scorer.score("production", world.ids[:9])).scores
         assert not back.degraded
         np.testing.assert_array_equal(back.margins, world.margins[:9])
+        await harness.scorer.close()
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("seconds_away", [0.3, 2.9, 6.5, 12.7, 40.0])
+def test_a_request_under_way_is_answered_within_a_second_of_a_partys_return(
+    world: World, seconds_away: float
+) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world, ask_again=0.2)
+        harness.away = {"telco"}
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        asked = asyncio.ensure_future(harness.margins(world.ids[:3], seconds=60.0))
+        await asyncio.sleep(seconds_away)
+        harness.away = set()
+        np.testing.assert_array_equal(await asked, world.margins[:3])
+        assert clock() - start < seconds_away + 1.01
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("degrade", ["fail", "partial"])
+def test_every_request_is_answered_by_its_deadline_whoever_comes_and_goes(
+    world: World, degrade: str
+) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world, degrade=degrade, drop=0.3, delay=0.4, batches=2)
+        random = np.random.default_rng(5)
+        clock = asyncio.get_running_loop().time
+
+        async def late(seconds: float) -> float:
+            start = clock()
+            with contextlib.suppress(FedmqError):
+                await harness.scorer.score("production", world.ids[:30], seconds=seconds)
+            return clock() - start - seconds
+
+        asked = []
+        for _ in range(150):
+            harness.away = set(random.choice(["telco", "retail"], random.integers(3), False))
+            asked.append(asyncio.ensure_future(late(float(random.uniform(0.01, 3.0)))))
+            await asyncio.sleep(float(random.exponential(0.1)))
+        assert max(await asyncio.gather(*asked)) < 0.001
+        harness.away = set()
         await harness.scorer.close()
 
     in_virtual_time(scenario())
