@@ -47,4 +47,5 @@ def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFeder
 @pytest.mark.skipif(FAULTS < 100, reason="the long form: make chaos")
 @pytest.mark.timeout(3600)
 def test_encrypted_trainings_too(federation: ChaosFederation) -> None:
-    weathered(federation, (PAILLIER, LATTICE, HIDDEN_SUMS), FAULTS // 5, SEED + 1)
+    # Most faults strike the first training of the storm, which is the second engine's.
+    weathered(federation, (PAILLIER, HIDDEN_SUMS, LATTICE), FAULTS // 5, SEED + 1)
