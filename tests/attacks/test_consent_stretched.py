@@ -31,6 +31,7 @@ from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.model_request import QUESTIONS
 from fedmq.party.services.service import Service
 from fedmq.party.services.training import TrainingService
+from fedmq.privacy.lattice.parameters import VERSION
 from fedmq.privacy.registry import engine_named
 from tests.party.consent.test_policy_consent import HEADER, consent, terms
 
@@ -43,7 +44,9 @@ def held_out(rows: int, of: int = 100) -> Bitmap:
 
 def offering(**more: Any) -> Any:
     """The public values of `lattice`; with an ``offer`` directions of other rows stay hidden."""
-    return pack_payload({"hint_bytes": 5, "version": 5, "seed": np.zeros(32, np.uint8), **more})
+    return pack_payload(
+        {"hint_bytes": 5, "version": VERSION, "seed": np.zeros(32, np.uint8), **more}
+    )
 
 
 OBLIVIOUS = {"engine": "lattice", "public": offering(offer=np.zeros((2, 256), np.uint8))}

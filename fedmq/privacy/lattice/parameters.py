@@ -33,9 +33,9 @@ __all__ = [
     "signed_field",
 ]
 
-VERSION = 5
+VERSION = 6
 """The version of both halves' messages: 1 had transfers of 128 bits a row, 2 had some at the root
-as well, 3 had shorter pieces of queries, 4 hid sums without a filter."""
+as well, 3 had shorter pieces of queries, 4 hid sums without a filter, 5 had four slots alone."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""
