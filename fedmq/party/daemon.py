@@ -87,3 +87,5 @@ class Daemon:
 
     def _on_link_state(self, state: LinkState) -> None:
         log.info("%s: %s", self._party, state.reason)
+        if state.connected:
+            self.parts.sealer.reconnected()

@@ -120,6 +120,9 @@ class Sealer(ABC):
     def greet(self, federation: str) -> None:
         """Agree on keys with every other party, in the background."""
 
+    def reconnected(self) -> None:  # noqa: B027 (there may be nothing to do)
+        """Find out at once, after an outage of the link, with whom keys are to be agreed on."""
+
     @abstractmethod
     async def close(self) -> None:
         """End all background work."""
@@ -257,6 +260,15 @@ class EndToEnd(Sealer):
         for party in self._peers:
             self._begin(federation, party)
 
+    def reconnected(self) -> None:
+        if self._federation is None:
+            return
+        for party, peer in self._peers.items():
+            if party in self._offering:  # the next offer may be half a minute away
+                self._post(party, self.offer(self._federation, party))
+            elif peer.current is not None:  # a party that has lost these keys offers new ones
+                self._confirm(self._federation, party, peer.current)
+
     async def close(self) -> None:
         self._tasks.cancel()
 
@@ -341,8 +353,7 @@ class EndToEnd(Sealer):
                 self._releases[sender] = release
                 self._refusals.pop(sender, None)
                 self._changes.announce(sender)
-                confirm, packed = self._header(header.federation, sender, _CONFIRM)
-                self._post(sender, _sealed(connection, confirm, packed, b""))
+                self._confirm(header.federation, sender, connection)
             elif header.kind == _REFUSAL:
                 self._note(sender, peer.refused(parts.header, parts.body, self._pinned[sender]))
             else:
@@ -354,6 +365,11 @@ class EndToEnd(Sealer):
                 body = peer.refusal(packed, parts.body, error.number, self._ring.current)
                 self._post(sender, frame(Parts(packed, body, _HANDSHAKE)))
             raise Untrusted(str(error)) from None
+
+    def _confirm(self, federation: str, recipient: str, connection: Connection) -> None:
+        """Show that this party holds the keys of ``connection``."""
+        header, packed = self._header(federation, recipient, _CONFIRM)
+        self._post(recipient, _sealed(connection, header, packed, b""))
 
     def _note(self, party: str, refusal: str) -> None:
         if self._refusals.get(party) != refusal:

@@ -29,7 +29,7 @@ from aiormq import Channel, spec
 from aiormq.abc import DeliveredMessage
 
 from fedmq.errors import LinkError
-from fedmq.transport.background_tasks import being_cancelled
+from fedmq.transport.background_tasks import being_cancelled, end
 from fedmq.transport.link import PriorityGate
 from fedmq.transport.rabbitmq.address import (
     BrokerAddress,
@@ -71,6 +71,10 @@ REACH_SECONDS = 2.0
 
 It reveals a network that drops packets long before the time-out for a busy broker.
 """
+
+_REACH_TRIES = 8
+"""TCP connections that begin within `REACH_SECONDS`: the kernel repeats the first packet of each
+after a second, and then after two, too late for a network that is back."""
 
 _SETTLE_SECONDS = 10.0
 
@@ -125,11 +129,25 @@ async def _out_of_date(address: BrokerAddress, error: BaseException) -> str:
 
 async def check_in_reach(address: BrokerAddress) -> None:
     """Raise `LinkError` unless something listens at ``address``."""
+    tries: set[asyncio.Task[None]] = set()
     try:
-        async with asyncio.timeout(REACH_SECONDS):
-            _, writer = await asyncio.open_connection(address.host, address.port)
+        for _ in range(_REACH_TRIES):
+            tries.add(asyncio.create_task(_reach(address)))
+            done, _ = await asyncio.wait(
+                tries, timeout=REACH_SECONDS / _REACH_TRIES, return_when=asyncio.FIRST_COMPLETED
+            )
+            for ended in done:
+                return ended.result()
+        raise TimeoutError
     except OSError as error:  # TimeoutError among them
         raise LinkError(_refusal(address, error)) from None
+    finally:
+        await end(tries)
+        await asyncio.gather(*tries, return_exceptions=True)  # or errors are logged as never read
+
+
+async def _reach(address: BrokerAddress) -> None:
+    _, writer = await asyncio.open_connection(address.host, address.port)
     writer.close()
 
 

@@ -42,8 +42,8 @@ __all__ = ["RabbitMQLink", "TemporaryTopology"]
 
 log = logging.getLogger(__name__)
 
-_BACKOFF = Backoff(limit=1.5)
-"""Callers wait for scores, so a restarted broker must be found within seconds."""
+_BACKOFF = Backoff(limit=0.75)
+"""Callers wait for scores, so a restarted broker must be found within a second or two."""
 
 
 class RabbitMQLink(Link):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import threading
@@ -27,6 +28,7 @@ from fedmq.transport.sealing.connection import Seal
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.messages.bodies import example
 from tests.party.sealed_parties import connect, envelope, sealers, shake_hands
+from tests.virtual_clock import in_virtual_time
 
 _KEPT = 8 * 24 * 3600
 
@@ -192,6 +194,46 @@ async def test_who_waits_for_keys_goes_on_as_soon_as_they_are_there() -> None:
     both["bank"].open(both["telco"].seal(envelope("telco", "bank")))
     await asyncio.wait_for(waiting, 5)
     await both["bank"].close()
+
+
+@pytest.mark.parametrize("back", ["bank", "telco"])
+def test_two_parties_agree_on_keys_as_soon_as_the_link_of_either_is_back(back: str) -> None:
+    """Bank is restarted while nothing arrives: its offers become rare, and telco knows nothing."""
+
+    async def scenario() -> None:
+        rings = {name: KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")}
+        pinned = {name: (ring.current.public,) for name, ring in rings.items()}
+        both = {name: EndToEnd(ring, pinned) for name, ring in rings.items()}
+        network_is_out = False
+
+        def post(recipient: str, data: bytes) -> None:
+            if not network_is_out:
+                asyncio.get_running_loop().call_soon(take, recipient, data)
+
+        def take(recipient: str, data: bytes) -> None:
+            with contextlib.suppress(Stale):
+                both[recipient].open(data)
+
+        for sealer in both.values():
+            sealer.connect_by(post)
+            sealer.greet("demo")
+        await asyncio.sleep(1)
+        assert both["telco"].open(both["bank"].seal(envelope())) == envelope()
+
+        network_is_out = True
+        await both["bank"].close()
+        both["bank"] = EndToEnd(rings["bank"], pinned)
+        both["bank"].connect_by(post)
+        both["bank"].greet("demo")
+        await asyncio.sleep(100)
+        network_is_out = False
+        both[back].reconnected()
+        await asyncio.sleep(0.001)
+        assert both["telco"].open(both["bank"].seal(envelope())) == envelope()
+        for sealer in both.values():
+            await sealer.close()
+
+    in_virtual_time(scenario())
 
 
 def test_a_party_of_an_older_version_is_refused_in_a_line_and_refuses_in_one() -> None:
