@@ -29,6 +29,7 @@ figures has its parent's::
     ├── MessageError                 8        bytes that are no message of this protocol version
     │   ├── Untrusted                         its seal does not hold: forged or altered
     │   │   └── OfferRefused                  a handshake under keys that are not taken here
+    │   ├── Unreadable                        its body is none that this fedmq knows
     │   ├── Replayed                          it was taken before, and is not taken twice
     │   └── Stale                             it was sealed under keys that are gone
     └── ProtocolError                9        an event that is illegal in this state
@@ -40,7 +41,7 @@ It never carries another party's data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 __all__ = [
     "Aborted",
@@ -69,6 +70,7 @@ __all__ = [
     "SourceAway",
     "Stale",
     "TooManyRows",
+    "Unreadable",
     "Unroutable",
     "Untrusted",
     "error_of_status",
@@ -230,6 +232,17 @@ class OfferRefused(Untrusted):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(reason)
         self.number = number
+
+
+class Unreadable(MessageError):
+    """A message with a body that this fedmq does not know, as of a newer one.
+
+    ``header``: its `fedmq.messages.envelope.Header`, which was read.
+    """
+
+    def __init__(self, header: Any, reason: str) -> None:
+        super().__init__(reason)
+        self.header = header
 
 
 class Replayed(MessageError):

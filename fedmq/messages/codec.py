@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgpack
 from pydantic import BaseModel, ValidationError
 
-from fedmq.errors import MessageError
+from fedmq.errors import MessageError, Unreadable
 from fedmq.messages import alignment, body, inference, model_request, online, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
@@ -150,11 +150,14 @@ def read_header(data: bytes, *, sealed: bool = False) -> Header:
 
 
 def read_body(header: Header, data: bytes | memoryview) -> Body:
-    """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
+    """The body packed in ``data``; Unreadable if it is not of the kind that ``header`` names."""
     model = KINDS.get(header.kind)
     if model is None:
-        raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
-    return _validate(model, _unpack(data, f"a {header.kind} body"))
+        raise Unreadable(header, f"message {header.id!r} is of unknown kind {header.kind!r}")
+    try:
+        return _validate(model, _unpack(data, f"a {header.kind} body"))
+    except MessageError as error:
+        raise Unreadable(header, str(error)) from None
 
 
 def unpack_body(kind: str, data: bytes | memoryview) -> Body:

@@ -171,6 +171,8 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     # Set late: these services open sessions, to which the inbox delivers.
     inbox.on_unexpected, inbox.on_online = unexpected_messages.take, online.receive
+    if sealer.sealed:  # without seals anybody at the broker could have sent what cannot be read
+        inbox.on_unreadable = unexpected_messages.refuse_unreadable
     reload = FileReload(files, context, online.scorer, access.ssl_context)
     file_check = FileCheck(lambda: context.config, stale=reload.stale)
     probe = Probe(

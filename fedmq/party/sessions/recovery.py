@@ -20,7 +20,7 @@ from fedmq.errors import Aborted, DataError, FedmqError, LinkError, Refused, Rep
 from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.consent.policy_consent import PolicyConsent
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import RELEASE, Sealer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.sessions import RunningSession, Sessions
 from fedmq.party.store.database import DiskTroubles, until_taken
@@ -120,6 +120,25 @@ class UnexpectedMessages:
             case Decision.DROP:
                 pass
         return None
+
+    async def refuse_unreadable(self, header: Header) -> None:
+        """End a session whose opening this party cannot read; the reason names both releases.
+
+        Only openings of the active party are answered, so never an answer, and no session that is
+        known here: it goes on once both have the same release. The seal of ``header`` was checked.
+        """
+        if header.sequence != 1 or header.sender != self._active or self._party == self._active:
+            return
+        if await self._store.find(header.session) is not None:
+            return
+        other = self._sender.releases.get(header.sender)
+        reason = (
+            f"{self._party} cannot read the message {header.kind!r}; {self._party} runs fedmq "
+            f"{RELEASE}, {header.sender} {f'fedmq {other}' if other else 'another one'}: bring "
+            "both to the same release"
+        )
+        log.warning("refused session %s: %s", header.session, reason)
+        await self._sender.reply(header, Abort(reason=reason))
 
     async def _join(self, opening: Opening, envelope: Envelope) -> SessionRunner:
         header = envelope.header
@@ -406,6 +425,11 @@ class UnsequencedSender:
         self._federation = federation
         self._link = link
         self._sealer = sealer
+
+    @property
+    def releases(self) -> Mapping[str, str]:
+        """By party that keys are agreed on with, its release of fedmq; empty if it says none."""
+        return self._sealer.releases
 
     async def send(self, recipient: str, session: str, attempt: int, body: Body) -> None:
         """Send ``body`` about an attempt at a session; LinkError if the link refuses it."""

@@ -12,12 +12,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Protocol
 
 from fedmq.computation import Computation
-from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Replayed, Stale, Unroutable
+from fedmq.errors import (
+    FedmqError,
+    LinkError,
+    MessageError,
+    Oversized,
+    Replayed,
+    Stale,
+    Unreadable,
+    Unroutable,
+)
 from fedmq.messages.body import Probe
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
@@ -64,6 +73,10 @@ async def _nobody(_: Envelope) -> None:
     return None
 
 
+async def _left_unanswered(_: Header) -> None:
+    return None
+
+
 _CLOCKS_DIFFER_SECONDS = 60.0  # a broker gives the time of sending in whole seconds
 
 
@@ -87,6 +100,9 @@ class Inbox:
         """The runner for an envelope of no running attempt; None drops the envelope."""
         self.on_online: Callable[[Envelope], None] = lambda _: None
         """Takes messages of the online lane, which has no sessions."""
+        self.on_unreadable: Callable[[Header], Awaitable[None]] = _left_unanswered
+        """Takes the header of a message for this party, of no running session, whose body cannot be
+        read here."""
         self.counters = counters or Counters()
         self._federation = federation
         self._party = party
@@ -141,6 +157,8 @@ class Inbox:
         except MessageError as error:
             self.counters.refused[type(error).__name__] += 1
             self._on_refused(delivery, str(error))
+            if isinstance(error, Unreadable):
+                await self._answer_unreadable(error.header, delivery)
             await delivery.dead_letter(str(error))
             return str(error)
         await delivery.ack()
@@ -160,15 +178,7 @@ class Inbox:
         if envelope is None:
             return None
         header = envelope.header
-        if header.federation != self._federation or header.recipient != self._party:
-            raise MessageError(
-                f"message {header.id!r} is for {header.recipient} in {header.federation}"
-            )
-        if header.sender != delivery.sender:
-            raise MessageError(
-                f"message {header.id!r} claims to be from {header.sender}, but the broker says "
-                f"{delivery.sender}"
-            )
+        self._check(header, delivery)
         counters = self.counters
         counters.messages_received[header.kind] += 1
         counters.bytes_received[header.kind] += len(delivery.body)
@@ -178,6 +188,24 @@ class Inbox:
         elif counters.clocks:
             counters.clocks.pop(header.sender, None)
         return envelope
+
+    def _check(self, header: Header, delivery: Delivery) -> None:
+        """Raise MessageError unless the message is for this party, from its authentic sender."""
+        if header.federation != self._federation or header.recipient != self._party:
+            raise MessageError(
+                f"message {header.id!r} is for {header.recipient} in {header.federation}"
+            )
+        if header.sender != delivery.sender:
+            raise MessageError(
+                f"message {header.id!r} claims to be from {header.sender}, but the broker says "
+                f"{delivery.sender}"
+            )
+
+    async def _answer_unreadable(self, header: Header, delivery: Delivery) -> None:
+        with suppress(MessageError):
+            self._check(header, delivery)
+            if header.session not in self._runners:
+                await self.on_unreadable(header)
 
 
 _HANDSHAKE_SECONDS = 2.0  # after which a caller waits for the party rather than for its answer

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from fedmq.errors import Replayed
+from fedmq.messages.body import Probe
 from fedmq.messages.codec import encode
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.operations.dead_letters import Redelivery
 from fedmq.party.operations.health import clock_warnings
 from fedmq.party.sessions.runner import Inbox
-from tests.party.sealed_parties import envelope
+from tests.party.sealed_parties import connect, envelope, sealers
 
 
 class Forgetless(Clear):
@@ -57,3 +58,51 @@ async def test_a_message_that_comes_before_it_was_sent_names_a_wrong_clock_until
                 "clocks: a message of bank was sent at 1970-01-14 13:46:40 UTC by the clock there, "
                 "and came at 1970-01-12 13:46:40 UTC by the clock here; one of the two is wrong",
             )
+
+
+class NewerProbe(Probe):
+    """As a newer release may send it."""
+
+    priority: int = 0
+
+
+@pytest.mark.parametrize("broken", ["kind", "field"])
+async def test_what_cannot_be_read_is_reported_for_the_party_that_has_sealed_it(
+    broken: str,
+) -> None:
+    both = connect(sealers(["bank", "telco"]))
+    letter = envelope(sequence=1)
+    header = letter.header
+    if broken == "kind":
+        header = header.model_copy(update={"kind": "newer kind"})
+    data = both["bank"].seal(Envelope(header, NewerProbe(priority=1)))
+    inbox = Inbox(header.federation, header.recipient, sealer=both["telco"])
+    reported: list[Header] = []
+
+    async def report(about: Header) -> None:
+        reported.append(about)
+
+    inbox.on_unreadable = report
+    for sender, expected in (("retail", []), ("bank", [header])):
+        again = Redelivery(data, header.id, sender)
+        assert await inbox.take(again.delivery())
+        assert reported == expected
+        data = both["bank"].seal(Envelope(header, NewerProbe(priority=1)))
+
+
+async def test_nothing_that_is_altered_or_not_sealed_is_reported_as_unreadable() -> None:
+    both = connect(sealers(["bank", "telco"]))
+    header = envelope(sequence=1).header
+    inbox = Inbox(header.federation, header.recipient, sealer=both["telco"])
+    reported: list[Header] = []
+
+    async def report(about: Header) -> None:
+        reported.append(about)
+
+    inbox.on_unreadable = report
+    newer = Envelope(header, NewerProbe(priority=1))
+    sealed = bytearray(both["bank"].seal(newer))
+    sealed[-1] ^= 1
+    for data in (bytes(sealed), encode(newer)):
+        assert await inbox.take(Redelivery(data, header.id, header.sender).delivery())
+    assert not reported

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fedmq import __version__
 from fedmq.errors import Replayed
 from fedmq.messages.body import Abort, SessionUnknown
 from fedmq.messages.training import TrainingOpen, TreeStarted
+from fedmq.party.identity.sealer import Clear
 from tests.messages.bodies import example
 from tests.party.sessions.recovery import SESSION, RestartedParty, Trainings, until
 
@@ -88,3 +90,42 @@ async def test_a_session_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     async with RestartedParty(tmp_path, "bank", Trainings()) as bank:
         await bank.unexpected_messages.take(bank.envelope(SessionUnknown()))
         assert await bank.reply() == Abort(reason="bank has no such session")
+
+
+async def test_an_opening_that_cannot_be_read_is_refused_with_both_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Clear, "releases", {"bank": "9.9.9"})
+    async with RestartedParty(tmp_path, "telco") as telco:
+        opening = telco.envelope(example(TrainingOpen), sequence=1).header
+        await telco.unexpected_messages.refuse_unreadable(opening)
+        assert await telco.reply() == Abort(
+            reason="telco cannot read the message 'training open'; telco runs fedmq "
+            f"{__version__}, bank fedmq 9.9.9: bring both to the same release"
+        )
+
+
+@pytest.mark.parametrize("sequence", [0, 2])
+async def test_no_later_message_that_cannot_be_read_is_answered(
+    tmp_path: Path, sequence: int
+) -> None:
+    async with RestartedParty(tmp_path, "telco") as telco:
+        later = telco.envelope(example(TreeStarted), sequence=sequence).header
+        await telco.unexpected_messages.refuse_unreadable(later)
+        assert telco.heard.empty()
+
+
+async def test_a_known_session_waits_for_a_release_that_reads_its_messages(tmp_path: Path) -> None:
+    async with RestartedParty(tmp_path, "telco") as telco:
+        await telco.store.begin(SESSION)
+        opening = telco.envelope(example(TrainingOpen), attempt=2, sequence=1).header
+        await telco.unexpected_messages.refuse_unreadable(opening)
+        assert telco.heard.empty()
+        assert await telco.state() == ("running", "")
+
+
+async def test_the_active_party_answers_nothing_that_it_cannot_read(tmp_path: Path) -> None:
+    async with RestartedParty(tmp_path, "bank", Trainings()) as bank:
+        refusal = bank.envelope(Abort(reason="enough"), sequence=1).header
+        await bank.unexpected_messages.refuse_unreadable(refusal)
+        assert bank.heard.empty()
