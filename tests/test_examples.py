@@ -103,6 +103,6 @@ def test_the_passwords_of_the_example_are_those_of_the_brokers_files(party: str)
     assert password_hash(password, base64.b64decode(stored)[:4]) == stored
 
 
-def test_the_example_asks_for_a_full_key() -> None:
+def test_the_example_hides_sums() -> None:
     job = TrainingJob.read(EXAMPLE / "bank" / "train.toml")
-    assert (job.engine, job.engine_options) == ("paillier", {})
+    assert (job.engine, job.engine_options) == ("lattice", {"sums": "hidden"})

@@ -304,7 +304,8 @@ class EndToEnd(Sealer):
         peer = self._peers.get(header.sender)
         connection = None if peer is None else peer.find(seal.connection)
         if peer is None or connection is None:
-            self._renew(header)
+            if peer is not None and self._seldom(header.sender, _OFFER):
+                self._post(header.sender, self.offer(header.federation, header.sender))
             raise Stale(
                 f"message {header.id!r} of {header.sender} is sealed under keys that "
                 f"{self._ring.party} does not have, as before a restart; they agree on new ones"
@@ -389,12 +390,6 @@ class EndToEnd(Sealer):
             now=self._clock(),
         )
         self._post(header.sender, frame(Parts(packed, body, _HANDSHAKE)))
-
-    def _renew(self, header: Header) -> None:
-        """Offer a new handshake to a party that seals under lost keys."""
-        known = header.sender in self._peers
-        if known and self._seldom(header.sender, _OFFER):
-            self._post(header.sender, self.offer(header.federation, header.sender))
 
     def _header(self, federation: str, recipient: str, kind: str) -> tuple[Header, bytes]:
         says = _SAYS if kind in (_OFFER, _ANSWER) else ""

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -157,8 +157,8 @@ class Inbox:
         except MessageError as error:
             self.counters.refused[type(error).__name__] += 1
             self._on_refused(delivery, str(error))
-            if isinstance(error, Unreadable):
-                await self._answer_unreadable(error.header, delivery)
+            if isinstance(error, Unreadable) and error.header.session not in self._runners:
+                await self.on_unreadable(error.header)
             await delivery.dead_letter(str(error))
             return str(error)
         await delivery.ack()
@@ -169,28 +169,23 @@ class Inbox:
         return f"session {envelope.header.session} does not run here in this attempt"
 
     def _checked(self, delivery: Delivery) -> Envelope | None:
+        """The envelope in ``delivery``; Unreadable is raised of messages to this party alone."""
         if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
                 f"{len(delivery.body)} bytes are not a fedmq message, which has at most "
                 f"{MAX_MESSAGE_BYTES}"
             )
-        envelope = self._open(delivery.body)
-        if envelope is None:
+        envelope, unreadable = None, None
+        try:
+            envelope = self._open(delivery.body)
+        except Unreadable as error:
+            unreadable = error
+        if envelope is not None:
+            header = envelope.header
+        elif unreadable is not None:
+            header = unreadable.header
+        else:
             return None
-        header = envelope.header
-        self._check(header, delivery)
-        counters = self.counters
-        counters.messages_received[header.kind] += 1
-        counters.bytes_received[header.kind] += len(delivery.body)
-        now = counters.heard[header.sender] = counters.clock()
-        if delivery.sent is not None and delivery.sent > now + _CLOCKS_DIFFER_SECONDS:
-            counters.clocks[header.sender] = delivery.sent, now
-        elif counters.clocks:
-            counters.clocks.pop(header.sender, None)
-        return envelope
-
-    def _check(self, header: Header, delivery: Delivery) -> None:
-        """Raise MessageError unless the message is for this party, from its authentic sender."""
         if header.federation != self._federation or header.recipient != self._party:
             raise MessageError(
                 f"message {header.id!r} is for {header.recipient} in {header.federation}"
@@ -200,12 +195,17 @@ class Inbox:
                 f"message {header.id!r} claims to be from {header.sender}, but the broker says "
                 f"{delivery.sender}"
             )
-
-    async def _answer_unreadable(self, header: Header, delivery: Delivery) -> None:
-        with suppress(MessageError):
-            self._check(header, delivery)
-            if header.session not in self._runners:
-                await self.on_unreadable(header)
+        if unreadable is not None:
+            raise unreadable
+        counters = self.counters
+        counters.messages_received[header.kind] += 1
+        counters.bytes_received[header.kind] += len(delivery.body)
+        now = counters.heard[header.sender] = counters.clock()
+        if delivery.sent is not None and delivery.sent > now + _CLOCKS_DIFFER_SECONDS:
+            counters.clocks[header.sender] = delivery.sent, now
+        elif counters.clocks:
+            counters.clocks.pop(header.sender, None)
+        return envelope
 
 
 _HANDSHAKE_SECONDS = 2.0  # after which a caller waits for the party rather than for its answer
