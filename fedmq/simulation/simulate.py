@@ -87,10 +87,12 @@ def simulate(
         params: XGBoost's parameters, as ``TrainParams`` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own. If left out,
-            ``paillier``, or the one that takes the least time to hide ``sums``.
+            the one that takes the least time to hide ``sums``; ``paillier`` where they are
+            ``shown``, or there is a ``key``.
         sums: ``hidden``: no party sees a sum, which is what real data needs: exact sums that are
             shown tell the active party nearly all cells of others' columns
-            (docs/measured/leakage.md). ``shown`` if left out; as among ``engine_options``.
+            (docs/measured/leakage.md). If left out, ``hidden`` without an ``engine``, and ``shown``
+            with one; as among ``engine_options``.
         key: a ``PaillierPrivateKey`` of python-paillier (phe) for engine ``paillier``, which
             otherwise makes a fresh key. ``key_bits`` is then that key's.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
@@ -126,8 +128,9 @@ def simulate(
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     options = {**(engine_options or {}), **({} if sums is None else {"sums": sums})}
     if engine is None:
-        hidden = options.get("sums") == "hidden"
-        engine = _that_hides_sums(tables, params) if hidden else "paillier"
+        options = {"sums": "hidden", **options}
+        shown = options["sums"] == "shown"
+        engine = "paillier" if shown or key is not None else _that_hides_sums(tables, params)
     spec = _engine(engine, options, key)
     own = active_table(
         tables.pop(ACTIVE),

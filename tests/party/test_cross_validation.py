@@ -56,6 +56,7 @@ def test_the_daemons_have_the_figures_of_one_process_bit_for_bit(demo: ExampleFe
     params = "\n".join(f"{name} = {json.dumps(value)}" for name, value in PARAMS.items())
     job = demo.job(
         'model = "crossed"\nsplit = "stratified"\n'
+        'engine = "paillier"\n'
         "engine_options = { key_bits = 512, allow_weak_keys = true }\n"
         f"[params]\n{params}"
     )

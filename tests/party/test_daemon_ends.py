@@ -10,6 +10,7 @@ from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
 
 LONG = """
+engine = "paillier"
 engine_options = { key_bits = 512, allow_weak_keys = true }
 [params]
 num_boost_round = 500

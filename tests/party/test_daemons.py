@@ -38,6 +38,7 @@ eval_metric = ["logloss", "auc"]
 """
 
 WEAK = """
+engine = "paillier"
 engine_options = { key_bits = 512, allow_weak_keys = true }
 evaluation = 0.2
 """

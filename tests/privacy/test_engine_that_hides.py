@@ -55,7 +55,6 @@ def test_a_simulation_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
         label=(table.sum(axis=1) > 0).astype(int),
         passive={"telco": table[:, 1:]},
         params={"num_boost_round": 1, "max_depth": 2, "max_bin": 4, "xgboost_arithmetic": OLDEST},
-        sums="hidden",
         workers=1,
     )
     assert asked == [(60, 2, 8, 1)]
@@ -64,14 +63,20 @@ def test_a_simulation_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "engine"),
+    ("job", "engine", "sums"),
     [
-        ({"engine_options": {"sums": "hidden"}}, "lattice"),
-        ({"engine_options": {"sums": "hidden"}, "engine": "ou"}, "ou"),
-        ({"engine_options": {"sums": "shown"}}, "paillier"),
-        ({}, "paillier"),
+        ({"engine_options": {"sums": "hidden"}}, "lattice", "hidden"),
+        ({"engine_options": {"sums": "hidden"}, "engine": "ou"}, "ou", "hidden"),
+        ({"engine_options": {"sums": "shown"}}, "paillier", "shown"),
+        ({"engine": "paillier"}, "paillier", None),
+        ({}, "lattice", "hidden"),
     ],
     ids=str,
 )
-def test_a_job_without_an_engine_names_the_lattice(job: dict[str, Any], engine: str) -> None:
-    assert TrainingJob.model_validate(job).engine == engine
+def test_a_job_without_an_engine_hides_sums(
+    job: dict[str, Any], engine: str, sums: str | None
+) -> None:
+    read = TrainingJob.model_validate(job)
+    assert (read.engine, read.engine_options.get("sums")) == (engine, sums)
+    again = TrainingJob.model_validate(read.model_dump(mode="json"))
+    assert again == read

@@ -90,12 +90,13 @@ class TrainingJob(Section):
     """The model's name; made from the date when left out."""
     alignment: ModelId | None = None
     """The alignment to train on; when left out, all parties must hold exactly the same ids."""
-    engine: str = "paillier"
-    """How the gradients are kept secret; every party's policy must allow it."""
+    engine: str = "lattice"
+    """How the gradients are kept secret; every party's policy must allow it. When left out,
+    ``lattice`` with hidden sums: a party with too many candidates for it refuses, and names ``ou``;
+    where ``engine_options`` are ``{ sums = "shown" }``, it is ``paillier``."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
-    """The engine's own options, such as ``{ key_bits = 3072 }``. Where they are ``{ sums = "hidden"
-    }`` and no engine is named, it is ``lattice``: a party with too many candidates for it refuses,
-    and names ``ou``."""
+    """The engine's own options, such as ``{ key_bits = 3072 }`` of ``ou``. Where an engine is named
+    that can hide sums, they are shown unless ``sums = "hidden"`` is among them."""
     continue_from: ModelId | None = None
     """A model whose trees come first: the new ones continue it, under a name of their own."""
     parties: tuple[PartyName, ...] | None = None
@@ -129,11 +130,18 @@ class TrainingJob(Section):
     @model_validator(mode="before")
     @classmethod
     def _hides_sums(cls, values: Any) -> Any:
-        """Choose an engine where the job asks for hidden sums, and for no engine."""
-        options = values.get("engine_options") if isinstance(values, dict) else None
-        if isinstance(options, dict) and options.get("sums") == "hidden":
-            return {"engine": "lattice", **values}
-        return values
+        """A job that names no engine shows no sum, unless it says so."""
+        if not isinstance(values, dict) or "engine" in values:
+            return values
+        options = values.get("engine_options", {})
+        if not isinstance(options, dict):
+            return values
+        shown = options.get("sums") == "shown"
+        return {
+            **values,
+            "engine": "paillier" if shown else "lattice",
+            "engine_options": {"sums": "hidden", **options},
+        }
 
     @property
     def session_model(self) -> str | None:

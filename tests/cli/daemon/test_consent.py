@@ -16,6 +16,7 @@ from tests.cli.command import fedmq
 from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 
 OPTIONS = """
+engine = "paillier"
 engine_options = { key_bits = 512, allow_weak_keys = true }
 [params]
 num_boost_round = 2

@@ -30,6 +30,7 @@ ASKS = 'consent = "ask"'
 
 JOB = """
 model = "%s"
+engine = "paillier"
 engine_options = { key_bits = 512, allow_weak_keys = true }
 evaluation = 0.2
 [params]

@@ -20,6 +20,7 @@ from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 SCRIPT = "<script>alert(1)</script>"
 ASKED = ("telco", "retail")
 JOB = """
+engine = "paillier"
 engine_options = { key_bits = 512, allow_weak_keys = true }
 [params]
 num_boost_round = %d
