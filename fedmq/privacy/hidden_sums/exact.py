@@ -134,7 +134,14 @@ class RankGarbler(_RankHalf):
         bits = bits_of(field.joined(self.shares.reshape(-1, 2)), 2 * field.bits)
         tweaks = side.tweaks.take(stage.instances)
         self.stage = GarblerStage(
-            stage, bits, other, by_node, side.secret, side.permutation, tweaks
+            stage,
+            stage.batches(),
+            bits,
+            other,
+            by_node,
+            side.secret,
+            side.permutation,
+            tweaks,
         )
 
     def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
@@ -167,7 +174,9 @@ class RankEvaluator(_RankHalf):
         turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
         other, by_node = self._parted(rows)
         tweaks = side.tweaks.take(stage.instances)
-        self.stage = EvaluatorStage(stage, other, by_node, side.permutation, tweaks)
+        self.stage = EvaluatorStage(
+            stage, stage.batches(), other, by_node, side.permutation, tweaks
+        )
         return [turned]
 
     def close(
@@ -304,6 +313,7 @@ class GainGarbler:
             bits.append(self._columns)
         self.stage = GarblerStage(
             gains.stage,
+            gains.stage.batches(),
             np.concatenate(bits),
             other,
             by_node,
@@ -370,7 +380,9 @@ class GainEvaluator:
         turned, rows = side.choose_rows(np.concatenate(bits))
         other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
         tweaks = side.tweaks.take(gains.instances)
-        self.stage = EvaluatorStage(gains.stage, other, by_node, side.permutation, tweaks)
+        self.stage = EvaluatorStage(
+            gains.stage, gains.stage.batches(), other, by_node, side.permutation, tweaks
+        )
         return [turned]
 
     def best(self, found: Mapping[str, Labels], run: Run) -> dict[str, Labels]:

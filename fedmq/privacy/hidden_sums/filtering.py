@@ -28,7 +28,7 @@ each reads, with its own mask, is a fresh share. A slot is one such place.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -78,6 +78,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Permutation,
     Tweaks,
     hashed,
+    hashed_at,
 )
 
 __all__ = [
@@ -135,14 +136,14 @@ def hidden_entries(
     slots, entries, _ = tables.shape
     bits = (entries - 1).bit_length()
     numbers = tweaks.spend(len(rows))
-    of_bits = [
-        hashed(permutation, blocks, numbers, entries).reshape(slots, bits, entries, BLOCK_WORDS)
-        for blocks in (rows, rows ^ secret)
-    ]
     hidden = tables.copy()
-    for bit in range(bits):
-        chosen = (np.arange(entries) >> bit & 1).astype(np.bool_)[:, np.newaxis]
-        hidden ^= np.where(chosen, of_bits[1][:, bit], of_bits[0][:, bit])
+    for part, of_part in _few_slots(slots, bits, entries):
+        for choice, blocks in enumerate((rows[of_part], rows[of_part] ^ secret)):
+            pads = hashed(permutation, blocks, numbers[of_part], entries)
+            by_bit = pads.reshape(-1, bits, entries, BLOCK_WORDS)
+            for bit in range(bits):
+                chosen = (np.arange(entries) >> bit & 1) == choice
+                hidden[part, chosen] ^= by_bit[:, bit, chosen]
     return hidden
 
 
@@ -156,11 +157,21 @@ def chosen_entries(
     """The entries at ``places``: uint64 (slots, 2). ``rows``: the receiver's of transfers."""
     slots, entries, _ = hidden.shape
     bits = (entries - 1).bit_length()
-    pads = hashed(permutation, rows, tweaks.spend(len(rows)), entries)
     at = places.reshape(-1)
-    together = np.bitwise_xor.reduce(pads.reshape(slots, bits, entries, BLOCK_WORDS), axis=1)
-    entry: NDArray[np.uint64] = (hidden ^ together)[np.arange(slots), at]
-    return entry
+    pads = hashed_at(permutation, rows, tweaks.spend(len(rows)), np.repeat(at, bits))
+    entry: NDArray[np.uint64] = hidden[np.arange(slots), at]
+    return entry ^ np.bitwise_xor.reduce(pads.reshape(slots, bits, BLOCK_WORDS), axis=1)
+
+
+_PADS_AT_ONCE = 1 << 18  # 4 MB
+
+
+def _few_slots(slots: int, bits: int, entries: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of all slots whose pads are few, and the parts of their rows."""
+    at_once = max(1, _PADS_AT_ONCE // (bits * entries))
+    for start in range(0, slots, at_once):
+        stop = min(start + at_once, slots)
+        yield slice(start, stop), slice(start * bits, stop * bits)
 
 
 def fresh_shares(entries: NDArray[np.uint64], masks: Shares, field: Field) -> Shares:
@@ -283,7 +294,14 @@ class FilterGarbler(_Half):
         bits = _bits(self._joined, stage)
         tweaks = side.tweaks.take(stage.instances)
         self.stage = GarblerStage(
-            stage, bits, other, by_node, side.secret, side.permutation, tweaks
+            stage,
+            stage.batches(),
+            bits,
+            other,
+            by_node,
+            side.secret,
+            side.permutation,
+            tweaks,
         )
 
     def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
@@ -376,7 +394,9 @@ class FilterEvaluator(_Half):
         turned, rows = side.choose_rows(np.concatenate(bits))
         other, by_node = self._parted(rows)
         tweaks = side.tweaks.take(stage.instances)
-        self.stage = EvaluatorStage(stage, other, by_node, side.permutation, tweaks)
+        self.stage = EvaluatorStage(
+            stage, stage.batches(), other, by_node, side.permutation, tweaks
+        )
         return [turned]
 
     def close(

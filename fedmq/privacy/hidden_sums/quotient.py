@@ -7,7 +7,7 @@ is long enough.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -44,6 +44,7 @@ __all__ = [
     "ranked_candidates",
     "ranked_schedule",
     "sides_schedule",
+    "slots_in_order",
     "threshold_bits",
 ]
 
@@ -139,32 +140,136 @@ def near_schedule(bits: int) -> Schedule:
     return Schedule.of(c)
 
 
-@cache
-def slots_schedule(candidates: int, few: int, slots: int) -> Schedule:
-    """The ``index`` of each of the first candidates that are ``near``, and whether there are more.
+_BLOCK_BITS = 4
+_BLOCK = 1 << _BLOCK_BITS  # candidates that wait for each other in a circuit: blocks run at once
+_COUNT_BITS = 6  # of which the highest stands for all that is 32 or more
 
-    Indices of unused slots are 0. ``more``: than ``few``, and than ``slots``. One state goes along
-    the candidates: which slot is the next.
+
+@cache
+def count_schedule() -> Schedule:
+    """The ``count`` of a block's candidates that are ``near``."""
+    c = Circuit()
+    c.output("count", [*_counted(c, c.input("near", _BLOCK)), FALSE])
+    return Schedule.of(c)
+
+
+def _counted(c: Circuit, flags: Sequence[int]) -> Word:
+    if len(flags) < 2:
+        return list(flags)
+    middle = len(flags) // 2 + 1
+    halves = _counted(c, flags[1:middle]), _counted(c, flags[middle:])
+    found, carry = sum_and_carry(c, *halves, flags[0])
+    return [*found, carry]
+
+
+@cache
+def joined_counts_schedule() -> Schedule:
+    """The ``sum`` of two counts."""
+    c = Circuit()
+    left, right = c.input("left", _COUNT_BITS), c.input("right", _COUNT_BITS)
+    found, carry = sum_and_carry(c, left[:-1], right[:-1])
+    c.output("sum", [*found, c.any_of([left[-1], right[-1], carry])])
+    return Schedule.of(c)
+
+
+@cache
+def block_schedule() -> Schedule:
+    """The ``place`` in its block of each slot's candidate, and whether it is ``held`` there.
+
+    Slots take the candidates that are ``near`` in their order, so many of which stand ``before``
+    the block. One state goes along the candidates: which slot is the next.
     """
     c = Circuit()
-    near = c.input("near", candidates)
-    bits = max(1, (candidates - 1).bit_length())
-    index = [[FALSE] * bits for _ in range(slots)]
-    following = [TRUE] + [FALSE] * slots
-    more = {few: FALSE, slots: FALSE}
+    near, before = c.input("near", _BLOCK), c.input("before", _COUNT_BITS)
+    slot_bits = (MOST_SLOTS - 1).bit_length()
+    following = [c.inverse(c.any_of(before[slot_bits:]))]
+    for bit in reversed(before[:slot_bits]):
+        moved = [c.both(here, bit) for here in following]
+        pairs = zip(following, moved, strict=True)
+        following = [wire for here, there in pairs for wire in (c.xor(here, there), there)]
+    place = [[FALSE] * _BLOCK_BITS for _ in range(MOST_SLOTS)]
+    held = [FALSE] * MOST_SLOTS
     for number, flag in enumerate(near):
         taken = [c.both(flag, here) for here in following]
-        for most in more:
-            more[most] = c.either(more[most], taken[most])
-        for slot in range(slots):
-            following[slot] = c.xor(following[slot], taken[slot])
-            following[slot + 1] = c.xor(following[slot + 1], taken[slot])
-            for bit in range(bits):
+        following = [
+            c.xor(c.xor(here, own), last)
+            for here, own, last in zip(following, taken, [FALSE, *taken[:-1]], strict=True)
+        ]
+        for slot, wire in enumerate(taken):
+            held[slot] = c.xor(held[slot], wire)
+            for bit in range(_BLOCK_BITS):
                 if number >> bit & 1:
-                    index[slot][bit] = c.xor(index[slot][bit], taken[slot])
-    c.output("index", [bit for word in index for bit in word])
-    c.output("more", [more[few], more[slots]])
+                    place[slot][bit] = c.xor(place[slot][bit], wire)
+    c.output("place", [bit for word in place for bit in word])
+    c.output("held", held)
     return Schedule.of(c)
+
+
+@cache
+def more_schedule() -> Schedule:
+    """Whether the ``count`` of a node's candidates that are near is ``more`` than its slots.
+
+    Than a few slots, and than the most.
+    """
+    c = Circuit()
+    count = c.input("count", _COUNT_BITS)
+    c.output(
+        "more", [at_least(c, count, constant(n + 1, _COUNT_BITS)) for n in (SLOTS, MOST_SLOTS)]
+    )
+    return Schedule.of(c)
+
+
+def slots_in_order(near: Labels, bits: int, run: Run) -> Generator[Any, Any, dict[str, Labels]]:
+    """Labels of the ``index`` of each of the first candidates that are ``near``, and of ``more``.
+
+    ``near`` (nodes, candidates, 2); ``index`` (slots * ``bits``, nodes, 2), 0 for unused slots;
+    ``more`` (2, nodes, 2), as `more_schedule` has it.
+    """
+    nodes, candidates, words = near.shape
+    blocks = -(-candidates // _BLOCK)
+    # What fills up the last block is known not to be near: both sides use the label 0 for it.
+    flags = np.zeros((nodes, blocks * _BLOCK, words), np.uint64)
+    flags[:, :candidates] = near
+    flags = flags.reshape(nodes * blocks, _BLOCK, words).transpose(1, 0, 2)
+    inputs = {"near": np.ascontiguousarray(flags)}
+    counts = (yield from run(count_schedule(), inputs))["count"]
+    before, count = yield from _counts_before(counts.reshape(-1, nodes, blocks, words), run)
+    inputs["before"] = before.reshape(counts.shape)
+    found = yield from run(block_schedule(), inputs)
+    held = found["held"].reshape(MOST_SLOTS, nodes, blocks, words)
+    place = found["place"].reshape(MOST_SLOTS, _BLOCK_BITS, nodes, blocks, words)
+    number = np.arange(blocks)
+    index = [np.bitwise_xor.reduce(place, axis=3)[:, :bits]] + [
+        np.bitwise_xor.reduce(held[:, :, number >> bit & 1 > 0], axis=2)[:, np.newaxis]
+        for bit in range(bits - _BLOCK_BITS)
+    ]
+    more = yield from run(more_schedule(), {"count": count})
+    joined = np.concatenate(index, axis=1)
+    return {"index": joined.reshape(-1, nodes, words), "more": more["more"]}
+
+
+def _counts_before(counts: Labels, run: Run) -> Generator[Any, Any, tuple[Labels, Labels]]:
+    """The sums of all ``counts`` (bits, nodes, n, 2) before each one, and of all of them."""
+    every = counts.shape[2]
+    if every == 1:
+        return np.zeros_like(counts), counts[:, :, 0]
+    paired = every // 2 * 2
+    left, right = counts[:, :, 0:paired:2], counts[:, :, 1:paired:2]
+    pairs = yield from _joined_counts(left, right, run)
+    joined = np.concatenate([pairs, counts[:, :, paired:]], axis=2)
+    before_pairs, count = yield from _counts_before(joined, run)
+    before = np.empty_like(counts)
+    before[:, :, 0::2] = before_pairs
+    before[:, :, 1::2] = yield from _joined_counts(before_pairs[:, :, : every // 2], left, run)
+    return before, count
+
+
+def _joined_counts(left: Labels, right: Labels, run: Run) -> Generator[Any, Any, Labels]:
+    flat = {
+        name: side.reshape(_COUNT_BITS, -1, 2) for name, side in (("left", left), ("right", right))
+    }
+    found = yield from run(joined_counts_schedule(), flat)
+    return found["sum"].reshape(left.shape)
 
 
 def chosen_slots(
@@ -191,11 +296,8 @@ def chosen_slots(
         "may": found["may"],
         "best": np.repeat(best["best"], candidates, axis=1),
     }
-    near = (yield from run(near_schedule(bits), inputs))["near"]
-    in_rows = near.reshape(nodes, candidates, 2).transpose(1, 0, 2)
-    slots = slots_schedule(candidates, SLOTS, MOST_SLOTS)
-    chosen: dict[str, Labels] = yield from run(slots, {"near": np.ascontiguousarray(in_rows)})
-    return chosen
+    near = (yield from run(near_schedule(bits), inputs))["near"].reshape(nodes, candidates, 2)
+    return (yield from slots_in_order(near, level.index_bits, run))
 
 
 def candidate_in_slot(
@@ -227,7 +329,10 @@ def filter_ands(level: FilterLevel) -> int:
     bits = level.precision.quotient_bits + 1
     matches = larger_schedule(bits).ands * level.candidates  # the last one with what is to beat
     near = near_schedule(bits).ands * level.candidates
-    return (matches + near + slots_schedule(level.candidates, SLOTS, MOST_SLOTS).ands) * level.nodes
+    blocks = -(-level.candidates // _BLOCK)
+    slots = (count_schedule().ands + block_schedule().ands) * blocks + more_schedule().ands
+    slots += joined_counts_schedule().ands * 2 * (blocks - 1)
+    return (matches + near + slots) * level.nodes
 
 
 # Which of the few candidates in slots gains most? That with the largest s = G_L² / (H_L + lambda) +

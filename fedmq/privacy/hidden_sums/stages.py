@@ -8,9 +8,9 @@ active label of the wire is the number 0, which both know.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation,
 from fedmq.privacy.plan import Values
 
 __all__ = [
+    "Batches",
     "EvaluateBatch",
     "EvaluateMore",
     "EvaluatorStage",
@@ -40,6 +41,13 @@ _SLOTS_AT_ONCE = 400_000
 """Slots of a circuit times its instances in a batch: their labels fit into a cache."""
 
 _LEAST_INSTANCES = 160
+
+
+class Batches(NamedTuple):
+    """The batches of a stage, and the number of ``stretches`` in which all of them are garbled."""
+
+    slices: Sequence[slice]
+    stretches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +82,20 @@ class Stage:
         of_candidates = sum(self.candidate_bits.values()) * self.instances
         return of_candidates + sum(self.node_bits.values()) * self.nodes
 
-    def batches(self) -> Iterator[slice]:
-        """Instances that are garbled together, about as many each time."""
-        at_once = max(_LEAST_INSTANCES, _SLOTS_AT_ONCE // self.circuit().slots)
+    def batches(self) -> Batches:
+        """Instances that are garbled together, about as many each time; makes the schedule."""
+        schedule = self.circuit()
+        at_once = max(_LEAST_INSTANCES, _SLOTS_AT_ONCE // schedule.slots)
         parts = -(-self.instances // at_once)
-        for part in range(parts):
-            yield slice(self.instances * part // parts, self.instances * (part + 1) // parts)
-
-    @property
-    def stretches(self) -> int:
-        """The number of parts in which all batches are garbled."""
-        per_instance, schedule = _STRETCH_BYTES / TABLE_BYTES, self.circuit()
-        return sum(
-            len(schedule.stretches(per_instance / (batch.stop - batch.start)))
-            for batch in self.batches()
+        batches = [
+            slice(self.instances * part // parts, self.instances * (part + 1) // parts)
+            for part in range(parts)
+        ]
+        per_instance = _STRETCH_BYTES / TABLE_BYTES
+        stretches = sum(
+            len(schedule.stretches(per_instance / (batch.stop - batch.start))) for batch in batches
         )
+        return Batches(batches, stretches)
 
     def inputs(
         self, batch: slice, own: Labels, other: Labels, by_node: Labels
@@ -121,10 +128,12 @@ def named_labels(labels: Labels, bits: Mapping[str, int], prefix: str = "") -> d
 class GarblerStage:
     """The passive party's half of a stage: its ``bits``, bool (bits, instances), and labels of 0.
 
-    ``tweaks``: one per instance.
+    ``tweaks``: one per instance. ``batches`` are those of the ``stage``: a worker makes them, so
+    that no event loop waits for a circuit.
     """
 
     stage: Stage
+    batches: Batches
     bits: NDArray[np.bool_] = field(repr=False)
     other: Labels = field(repr=False)
     by_node: Labels = field(repr=False)
@@ -151,6 +160,7 @@ class EvaluatorStage:
     """The active party's half of a stage: labels of its inputs, as `GarblerStage`."""
 
     stage: Stage
+    batches: Batches
     other: Labels = field(repr=False)
     by_node: Labels = field(repr=False)
     permutation: Permutation

@@ -76,7 +76,7 @@ def garbled(stages: Sequence[GarblerStage], first: int) -> Plan[list[Outputs]]:
 def evaluated(stages: Sequence[EvaluatorStage], first: int) -> Plan[list[Outputs]]:
     """Evaluate all batches as they come; labels of their outputs. Another parcel follows them."""
     found: list[list[Outputs]] = [[] for _ in stages]
-    unasked = sum(half.stage.stretches for half in stages) + 1 - PARCELS_AHEAD
+    unasked = sum(half.batches.stretches for half in stages) + 1 - PARCELS_AHEAD
     for group in _groups(stages):
         under_way: list[Evaluation] = []
         missing = list(range(len(group)))
@@ -107,9 +107,10 @@ def _groups(
     stages: Sequence[GarblerStage] | Sequence[EvaluatorStage],
 ) -> Iterator[list[tuple[int, slice]]]:
     """Batches by the number of their stage, as many as are made side by side."""
-    of_stages = [half.stage for half in stages]
     batches = [
-        (number, batch) for number, stage in enumerate(of_stages) for batch in stage.batches()
+        (number, batch)
+        for number, slices in enumerate([half.batches.slices for half in stages])
+        for batch in slices
     ]
     for start in range(0, len(batches), _SIDE_BY_SIDE):
         yield batches[start : start + _SIDE_BY_SIDE]

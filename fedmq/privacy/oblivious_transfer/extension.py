@@ -54,6 +54,7 @@ __all__ = [
     "Tweaks",
     "draw_choices",
     "hashed",
+    "hashed_at",
     "transposed",
     "turned_bytes",
 ]
@@ -153,6 +154,22 @@ def hashed(
     tweaked[..., 1] = (permuted[:, 1] ^ numbers)[:, np.newaxis]
     result = permutation(tweaked)
     result ^= permuted[:, np.newaxis]
+    return result
+
+
+def hashed_at(
+    permutation: Permutation,
+    blocks: NDArray[np.uint64],
+    numbers: NDArray[np.uint64],
+    places: NDArray[np.int64],
+) -> NDArray[np.uint64]:
+    """Of the hashes of each block that `hashed` makes the one at its place: uint64 (n, 2)."""
+    permuted = permutation(np.ascontiguousarray(blocks))
+    tweaked = permuted.copy()
+    tweaked[:, 0] ^= places.view(np.uint64)
+    tweaked[:, 1] ^= numbers
+    result = permutation(tweaked)
+    result ^= permuted
     return result
 
 

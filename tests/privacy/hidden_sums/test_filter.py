@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.privacy.garbling.schedule import in_the_clear
+from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
 from fedmq.privacy.hidden_sums.active import Filtering
 from fedmq.privacy.hidden_sums.filter import (
+    MOST_SLOTS,
+    SLOTS,
     FilterLevel,
     KnownNode,
     NodeFactors,
@@ -23,9 +28,10 @@ from fedmq.privacy.hidden_sums.quotient import (
     pick_schedule,
     quotient_inputs,
     quotient_schedule,
-    slots_schedule,
+    slots_in_order,
 )
 from fedmq.privacy.hidden_sums.shares import Field
+from fedmq.privacy.hidden_sums.sides import finished
 from fedmq.privacy.oblivious_transfer.correlated import bits_of, subtract, wide
 from tests.how_often import seldom
 from tests.privacy.hidden_sums.drawn_level import DrawnLevel
@@ -204,16 +210,29 @@ def test_a_quotient_at_the_edges_of_its_weight(weight: int) -> None:
         assert not found["low"].any()
 
 
-@pytest.mark.parametrize("slots", [2, 4])
-def test_slots_hold_the_first_candidates_in_their_order(slots: int) -> None:
-    near = np.random.default_rng(slots).random((11, 500)) < 0.25
-    found = in_the_clear(slots_schedule(11, 1, slots), {"near": near})
-    index = found["index"].reshape(slots, 4, -1)
-    for node in range(500):
-        wanted = np.flatnonzero(near[:, node])
-        assert found["more"][:, node].tolist() == [len(wanted) > 1, len(wanted) > slots]
-        kept = [*wanted[:slots], *[0] * slots][:slots]
-        assert [int(bits @ (1 << np.arange(4))) for bits in index[..., node]] == kept
+def clear_run(schedule: Schedule, inputs: Mapping[str, Labels]) -> Generator[Any, Any, dict]:
+    """A circuit in the clear; what stands for a label is its bit."""
+    bits = {name: labels[..., 0].astype(np.bool_) for name, labels in inputs.items()}
+    return {
+        name: np.stack([found.astype(np.uint64)] * 2, axis=-1)
+        for name, found in in_the_clear(schedule, bits).items()
+    }
+    yield
+
+
+@pytest.mark.parametrize("candidates", [8, 16, 17, 78, *seldom(300, 1000)])
+def test_slots_hold_the_first_candidates_in_their_order(candidates: int) -> None:
+    random, bits = np.random.default_rng(candidates), (candidates - 1).bit_length()
+    near = random.random((200, candidates)) < random.choice([0, 2, 8, 40], (200, 1)) / candidates
+    labels = np.stack([near.astype(np.uint64)] * 2, axis=-1)
+    found = finished(slots_in_order(labels, bits, clear_run))
+    index = found["index"][..., 0].reshape(MOST_SLOTS, bits, -1).astype(np.int64)
+    for node in range(200):
+        wanted = np.flatnonzero(near[node])
+        more = [len(wanted) > SLOTS, len(wanted) > MOST_SLOTS]
+        assert found["more"][:, node, 0].tolist() == more
+        kept = [*wanted[:MOST_SLOTS], *[0] * MOST_SLOTS][:MOST_SLOTS]
+        assert [int(word @ (1 << np.arange(bits))) for word in index[..., node]] == kept
 
 
 def test_the_index_of_a_slot_is_picked() -> None:
@@ -227,7 +246,7 @@ def test_the_index_of_a_slot_is_picked() -> None:
 def test_how_many_ands_a_candidate_takes() -> None:
     level = FilterLevel(Precision.of(Field(57)), 1, 78)
     assert quotient_schedule(level.precision).ands == 298
-    assert filter_ands(level) == 3975
+    assert filter_ands(level) == 4152
 
 
 def test_a_session_whose_nodes_are_often_crowded_goes_on_without_the_filter() -> None:
