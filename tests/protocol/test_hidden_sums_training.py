@@ -131,6 +131,22 @@ def test_a_column_of_a_chain_keeps_its_constraint() -> None:
     assert shares(federation.having(engine=DealtShares()).train()) == shares(federation.train())
 
 
+@pytest.mark.parametrize("counts", [(1, 3), *seldom((1, 2, 2))], ids=str)
+def test_nodes_of_wide_tables_are_compared_a_few_at_a_time(
+    counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups are under way at most: of one node each, as none fits with another one."""
+    monkeypatch.setattr("fedmq.protocol.training.comparisons._MOST_INSTANCES", 20)
+    federation = dealt(counts=counts, num_boost_round=1, max_depth=4)
+    said: list[Envelope] = []
+    trained = federation.having(engine=DealtShares()).train(tap=said.append)
+    pieces = [each.body for each in said if isinstance(each.body, training.CircuitPiece)]
+    groups = {piece.level for piece in pieces if piece.level}
+    assert len(groups) > 8
+    assert {len(group) for group in groups} == {1}
+    assert shares(trained) == shares(federation.train())
+
+
 @pytest.mark.parametrize(
     "counts",
     seldom((0, 3), (3, 0), (1, 1), (2, 2, 1), (1, 2, 2, 2), (2, 0, 2), (2, 2, 0), (0, 0, 1, 1)),

@@ -109,8 +109,10 @@ class Comparisons(Part):
     def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
         self._circuits.hear(peer, body)
 
-    def _circuits_end(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
+    def _circuits_end(self, peer: str, nodes: tuple[int, ...], won: NDArray[np.bool_]) -> None:
         self._circuits.end(peer, nodes[0])
+        self._level.ended(peer, nodes)
+        self._compare()  # before the winners: the next level may follow from them
         self._with_winners(peer, nodes, won)
 
     def _with_winners(self, peer: str, nodes: Sequence[int], won: NDArray[np.bool_]) -> None:
@@ -128,12 +130,16 @@ class Comparisons(Part):
         return self._level.gain(peer, node, left, column)
 
 
+_MOST_INSTANCES = 1 << 14  # candidates of all nodes that are compared together
+
+
 class LevelComparisons:
     """Decides which ``nodes`` are compared with ``peers``, and when, if sums are hidden.
 
     Comparisons begin once all nodes were asked about. A comparison takes nodes with the same
     number of candidates: a whole level, or single nodes if nodes draw their columns. It also takes
-    the active party's own best of each node.
+    the active party's own best of each node. Of wide tables it takes a few nodes, and the next ones
+    wait until others have ended: both parties hold some kilobytes of each candidate.
     """
 
     def __init__(
@@ -154,7 +160,10 @@ class LevelComparisons:
         self._together = params.colsample_bylevel == params.colsample_bynode == 1
         self._candidates: dict[str, dict[int, int]] = {peer: {} for peer in peers}
         """The number of answered candidates, by node."""
-        self._begun = False
+        self._waiting: deque[tuple[int, ...]] | None = None
+        """The groups of nodes that have not begun; None before the level is known."""
+        self._under_way: dict[tuple[int, ...], set[str]] = {}
+        """The peers whose comparisons are under way, by group."""
 
     @property
     def peers(self) -> set[str]:
@@ -166,18 +175,23 @@ class LevelComparisons:
         self._candidates[peer] |= zip(nodes, candidates, strict=True)
 
     def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Comparison]]]]:
-        """Groups of nodes, once the level is known: by peer, candidates per node and comparison.
+        """Groups of nodes to begin, once the level is known: by peer, candidates and comparison.
 
-        Peers come in the order of the chain; peers without a candidate are left out.
+        Candidates per node. Peers come in the order of the chain; peers without a candidate are
+        left out.
         """
         nodes, counts = self._nodes, self._candidates
-        own = all(node in self.own_gains for node in nodes)
-        if self._begun or not own or any(len(count) < len(nodes) for count in counts.values()):
-            return
-        self._begun = True
-        for group in [nodes] if self._together else [(node,) for node in nodes]:
+        if self._waiting is None:
+            own = all(node in self.own_gains for node in nodes)
+            if not own or any(len(count) < len(nodes) for count in counts.values()):
+                return
+            self._waiting = deque(self._groups())
+        while self._waiting and self._has_room():
+            group = self._waiting.popleft()
             counted = {peer: self._count(peer, group) for peer in counts}
             chain = [peer for peer, count in counted.items() if count]
+            if chain:
+                self._under_way[group] = set(chain)
             yield (
                 group,
                 {
@@ -188,6 +202,28 @@ class LevelComparisons:
                     for number, peer in enumerate(chain, start=1)
                 },
             )
+
+    def ended(self, peer: str, nodes: tuple[int, ...]) -> None:
+        """The comparison of ``nodes`` with ``peer`` has ended."""
+        peers = self._under_way[nodes]
+        peers.remove(peer)
+        if not peers:
+            del self._under_way[nodes]
+
+    def _groups(self) -> Iterator[tuple[int, ...]]:
+        most = max((max(count.values()) for count in self._candidates.values()), default=0)
+        size = max(1, _MOST_INSTANCES // max(1, most)) if self._together else 1
+        for start in range(0, len(self._nodes), size):
+            yield self._nodes[start : start + size]
+
+    def _has_room(self) -> bool:
+        """Whether the next group may begin: one computes while another one's tables travel."""
+        if not self._under_way:
+            return True
+        assert self._waiting is not None
+        nodes = [node for group in (*self._under_way, self._waiting[0]) for node in group]
+        counts = self._candidates.values()
+        return all(sum(count[node] for node in nodes) <= 2 * _MOST_INSTANCES for count in counts)
 
     def _count(self, peer: str, nodes: Sequence[int]) -> int:
         """Candidates of ``peer`` in each of ``nodes``."""
