@@ -25,6 +25,7 @@ from fedmq.privacy.lattice.parameters import (
     FLOOD_UNIFORMS,
     LIMB_BITS,
     LIMBS,
+    MOST_ROWS,
     Layout,
 )
 
@@ -114,7 +115,15 @@ def main() -> None:
         answers = log2(layout.most_answers)
         print(
             f"{rows:,} rows: fields of {layout.field_bits} bits above {layout.noise_bits} of "
-            f"noise, {used:.0%} used at worst; 2^{answers:.0f} answers in a session"
+            f"noise, {used:.0%} used at worst; 2^{answers:.0f} answers in a session; "
+            f"{layout.hint_bytes:,} bytes of a hint"
+        )
+    for rows in (1_000, 30_000, 1_000_000, MOST_ROWS):
+        layout = Layout(rows, hidden=True)
+        doubt = log2(layout.largest_error) + 1 - layout.noise_bits
+        print(
+            f"{rows:,} rows, hidden sums: uniform noise of {layout.noise_bits} bits; 2^{doubt:.1f} "
+            f"of sums in doubt at worst; {layout.hint_bytes:,} bytes of a hint"
         )
 
 

@@ -22,7 +22,7 @@ figures has its parent's::
     │   ├── PeerSilent                   504  a party did not answer in time
     │   │   └── PeerAway                 503  it has been silent, so nobody waited for it
     │   ├── Overloaded                   429  too much is asked at once; ask again later
-    │   └── Inexact                           float64 arithmetic of this machine is not exact enough
+    │   └── Inexact                           a number is not certain to be exact
     ├── Inconsistent                10        a session ended: a party said what cannot be true
     ├── DaemonError                  7   409  no daemon answers, or it answers in error
     │   └── DaemonAway                        no daemon listens, or it stopped before its answer
@@ -202,7 +202,10 @@ class Overloaded(SessionError):
 
 
 class Inexact(SessionError):
-    """A product that is not within 1/4 of integers: this machine's float64 is not IEEE's."""
+    """A product that is not within 1/4 of integers: this machine's float64 is not IEEE's.
+
+    Or a hidden sum that errors of encryption leave in doubt, one of 2^36.
+    """
 
 
 class DaemonError(FedmqError):

@@ -34,7 +34,6 @@ CLASSES = {
 # What sums cost before circuits compare them, with keys of 2048 bits (docs/measured/wide.md).
 # Circuits have the same work with both engines.
 _BYTES_PER_SECOND = 12_500_000  # of a link with 100 Mbit/s
-_HINT_BYTES = 140_000  # of a lattice's candidate, once
 _QUERY_BYTES = 24  # of a row, for each query
 _CIPHER_SECONDS = 50e-6  # to encrypt a row under ou, and to send it
 _PRODUCT_SECONDS = 1.2e-6  # to add a row to a column's sums
@@ -98,8 +97,10 @@ def cheapest_to_hide_sums(
     decrypts every sum. Where hints are longer than a lattice takes, it is `ou`.
     """
     from fedmq.privacy.engines.lattice import Lattice
+    from fedmq.privacy.lattice.parameters import MOST_ROWS, Layout
 
-    hints = candidates * _HINT_BYTES
+    layout = Layout(min(rows, MOST_ROWS), hidden=True)
+    hints = candidates * layout.hint_bytes
     if hints > Lattice.hint_bytes:
         return "ou"
     nodes = (1 << params.depth_limit) - 1  # that are asked about

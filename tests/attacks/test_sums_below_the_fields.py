@@ -1,13 +1,14 @@
 """With hidden sums on a lattice, an active party encrypts a number that is below g and h.
 
-A passive party masks g and h. Below them lies its noise, which is less than half of the room there:
-so an active party that lies puts people into this room, and reads whether an odd number of them
-goes left.
+Two of a person there are a whole unit of h, and one is half of it: an active party that reads
+halves knows whether an odd number of its people goes left. So a passive party's noise is uniform
+over all that is below its mask: the answer to any query is a uniform number.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fedmq.privacy.lattice.answer import MaskSums
 from fedmq.privacy.lattice.parameters import Layout
@@ -15,6 +16,7 @@ from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode
 from tests.privacy.lattice.computed import QUERY_SEED, Computed, binned, integers
 
 ROWS = 200
+ANSWERS = 400
 
 
 class Below(Layout):
@@ -24,26 +26,34 @@ class Below(Layout):
         return self.noise_bits - 1
 
 
-def told(computed: Computed, people: np.ndarray) -> np.ndarray:
-    """Of each candidate, whether an odd number of ``people`` goes left, as is read."""
+def rooms(computed: Computed, people: np.ndarray) -> np.ndarray:
+    """What stands below the fields, from 0 to 1, as is read: (answers, candidates)."""
     layout = computed.layout
     pairs = np.zeros((ROWS, 2), np.int64)
     pairs[:, 1] = 1
     lying = Below(layout.rows, layout.degree, layout.value_bits, layout.hidden)
     query = EncryptNode(pairs, [people], computed.public, lying, QUERY_SEED).run()
-    answer, _ = MaskSums(computed.answering(query)).run()
-    pieces = [{"numbers": np.arange(len(answer), dtype=np.uint32), "sums": answer}]
-    [(_, limbs)] = DecryptAnswer([pieces], computed.hints, layout, [QUERY_SEED]).limbs()
+    answers = [
+        MaskSums(computed.answering(query, seed.to_bytes(32, "little"))).run()[0]
+        for seed in range(ANSWERS)
+    ]
+    numbers = np.arange(len(answers[0]), dtype=np.uint32)
+    pieces = [[{"numbers": numbers, "sums": answer}] for answer in answers]
+    read = DecryptAnswer(pieces, computed.hints, layout, [QUERY_SEED] * ANSWERS).limbs()
     room = 1 << layout.noise_bits
-    return np.array([abs(number % room - room // 2) > room // 4 for number in integers(limbs)])
+    return np.array([[number % room / room for number in integers(limbs)] for _, limbs in read])
 
 
-def test_a_person_side_of_every_cut_is_read_from_one_question() -> None:
-    """What remains: hidden sums are for parties that keep the protocol."""
-    bins = binned(ROWS)
-    computed = Computed(bins, 64, hidden=True)
-    ones = np.ones((ROWS, 2), np.int64)
-    for people in (np.array([7]), np.array([150]), np.arange(0, ROWS, 3)):
-        left = computed.expected(ones, people)[:, 1]
-        np.testing.assert_array_equal(told(computed, people), left % 2 == 1)
-        assert 0 < (left % 2).sum() < len(left)
+@pytest.mark.parametrize("people", [np.array([7]), np.array([150]), np.arange(0, ROWS, 3)])
+def test_the_side_of_people_below_the_fields_is_not_read(people: np.ndarray) -> None:
+    computed = Computed(binned(ROWS), 64, hidden=True)
+    odd = computed.expected(np.ones((ROWS, 2), np.int64), people)[:, 1] % 2 == 1
+    assert 0 < odd.sum() < len(odd)
+    read = rooms(computed, people)
+    told = abs(read - 0.5) > 0.25  # as it was read from noise that fills half of the room
+    assert abs((told == odd).mean() - 0.5) < 5 * np.sqrt(0.25 / told.size)
+    # Whoever reads otherwise: what is read is uniform, of those who go left and of the others.
+    for side in (odd, ~odd):
+        counts = np.histogram(read[:, side], 16, (0, 1))[0]
+        expected = counts.sum() / 16
+        assert ((counts - expected) ** 2 / expected).sum() < 60  # 15 degrees: chance of 2e-7

@@ -20,7 +20,6 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
-    FLOOD_UNIFORMS,
     LIMB_BITS,
     LIMBS,
     Layout,
@@ -117,9 +116,10 @@ def _joint_features(cuts: Cuts, features: NDArray[np.integer]) -> Iterator[list[
 #
 # ``y = Σ b_i over the rows left of the candidate + [b'·r]_0 + E``: [·]_0 is the constant
 # coefficient, r the candidate's mask, and E noise that drowns what errors would tell of the rows
-# (Gentry, STOC 2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers. The noise
-# derives from the passive party's secret, the position and the content of the question: different
-# questions get different noise, and the same question gets the same answer.
+# (Gentry, STOC 2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers, or one
+# uniform number where sums are hidden. The noise derives from the passive party's secret, the
+# position and the content of the question: different questions get different noise, and the same
+# question gets the same answer.
 
 
 _ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
@@ -143,11 +143,10 @@ def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
     bits = np.full(limbs, LIMB_BITS)
     bits[-1] = layout.flood_bits - LIMB_BITS * (limbs - 1)
     stream = Stream(seed, "fedmq lattice flood")
-    words = stream.words(FLOOD_UNIFORMS, limbs, sums.shape[-1])
+    words = stream.words(layout.flood_uniforms, limbs, sums.shape[-1])
     words = words >> (64 - bits).astype(np.uint64)[:, np.newaxis]
     sums[:limbs] += words.sum(axis=0).astype(np.int64)
-    # Subtract the mean of the four: 4 · 2^flood_bits / 2.
-    add_power(sums, layout.flood_bits + 1, -1)
+    add_power(sums, layout.flood_bits - 1, -layout.flood_uniforms)  # their mean
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,8 +250,9 @@ class AnswerQueries:
 
 # How does a passive party keep a share of each sum? It subtracts what it keeps.
 #
-# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: the active party
-# reads its own share, which discloses nothing. Errors and the noise over them stay below.
+# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair, and the noise E in
+# y is uniform over all that is below them. So ``E - p·2^noise`` is uniform modulo 2^192, and the
+# answer as well: it discloses nothing, also of a query that holds other numbers in other places.
 
 
 _LOW = np.uint64(2**LIMB_BITS - 1)

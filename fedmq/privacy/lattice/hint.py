@@ -89,7 +89,8 @@ def masks_of(seed: bytes, feature: int, candidates: int, degree: int) -> NDArray
 def cut_hints(hints: NDArray[np.int64], layout: Layout) -> NDArray[np.uint16]:
     """Hints (..., 6, N) rounded to multiples of 2^cut: their units of 16 bits (..., units, N)."""
     hints = hints.copy()
-    add_power(hints, layout.cut_bits - 1)
+    if layout.cut_bits:
+        add_power(hints, layout.cut_bits - 1)
     limbs = carried(hints)
     units = np.empty((*limbs.shape[:-2], 2 * LIMBS, limbs.shape[-1]), np.uint16)
     units[..., 0::2, :] = limbs & 0xFFFF

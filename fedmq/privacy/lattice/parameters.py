@@ -3,6 +3,11 @@
 From the top of 192 bits: ``[ g | h | noise ]``, both fields signed. Where gradients have few bits,
 pairs of several nodes stand side by side: ``[ g | h | g | h | noise ]``, the first node's lowest.
 All bounds are worst cases, and are checked before a session begins.
+
+Where sums are shown, the noise over an answer leaves room for all errors, which it drowns. Where
+they are hidden it is uniform over all that is below the fields, as the mask is over the fields: an
+answer is a uniform number modulo 2^192, whatever was asked. Errors then reach the fields where this
+noise is next to an end of its room; the active party sees that, and ends the session.
 """
 
 from __future__ import annotations
@@ -33,9 +38,10 @@ __all__ = [
     "signed_field",
 ]
 
-VERSION = 6
+VERSION = 7
 """The version of both halves' messages: 1 had transfers of 128 bits a row, 2 had some at the root
-as well, 3 had shorter pieces of queries, 4 hid sums without a filter, 5 had four slots alone."""
+as well, 3 had shorter pieces of queries, 4 hid sums without a filter, 5 had four slots alone, 6 had
+hidden sums under noise that left half of its room empty."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""
@@ -51,7 +57,7 @@ ERROR_BITS = 21
 """An error is centred binomial, 21 bits against 21: deviation 3.24."""
 
 FLOOD_UNIFORMS = 4
-"""The number of uniform numbers that sum to the noise over an answer."""
+"""The number of uniform numbers that sum to the noise over an answer, where sums are shown."""
 
 MOST_ROWS = 2**21 - 1
 """Sums of limbs stay below 2^53, where float64 counts every integer."""
@@ -63,6 +69,7 @@ _CUT_UNIT = 16  # bits; hints and queries travel in these units
 _LEAST_ANSWERS = 2**26  # of a session, however nodes are joined or bits dropped
 _FLOOD_INFORMATION = 1.04  # Fisher information times variance of the sum of four uniform numbers
 _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
+_DOUBT_BITS = 38  # rounding hints, or queries, puts at most one of 2^38 hidden sums in doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class Layout:
 
     ``degree`` is smaller than `DEGREE` in tests only. With ``hidden`` sums a query is about one
     node, and both fields are strictly smaller than a quarter of what they hold.
+    With them few low bits are rounded away, and only once in 2^36 sums are errors in doubt.
 
     Raises:
         DataError: there are too many rows for exact sums.
@@ -89,7 +97,10 @@ class Layout:
             )
         # Sums of limbs over rows, and products of limbs by ternary numbers, in float64.
         assert max(self.rows, self.degree) << LIMB_BITS < 1 << 53
-        assert self.largest_noise < 1 << (self.noise_bits - 1)
+        if self.hidden:
+            assert self.largest_error < 1 << (self.noise_bits - 37)
+        else:
+            assert self.largest_noise < 1 << (self.noise_bits - 1)
 
     @property
     def blocks(self) -> int:
@@ -135,6 +146,8 @@ class Layout:
     def dropped_bits(self) -> int:
         """Low bits of a query that are rounded away, a multiple of 16."""
         noise = self.noise_bits
+        if self.hidden:
+            return self._rounded_bits(self.rows + self.degree)
         return max(
             bits
             for bits in range(0, noise, _CUT_UNIT)
@@ -154,12 +167,24 @@ class Layout:
     @property
     def flood_bits(self) -> int:
         """Bits of each uniform number over an answer."""
-        return self.noise_bits - _FLOOD_BELOW
+        return self.noise_bits - (0 if self.hidden else _FLOOD_BELOW)
+
+    @property
+    def flood_uniforms(self) -> int:
+        """The number of uniform numbers over an answer; one alone fills the room below fields."""
+        return 1 if self.hidden else FLOOD_UNIFORMS
 
     @property
     def cut_bits(self) -> int:
         """Low bits of a hint that are rounded away, a multiple of 16."""
+        if self.hidden:
+            return self._rounded_bits(self.largest_secret)
         return (self.noise_bits - 14) // _CUT_UNIT * _CUT_UNIT
+
+    def _rounded_bits(self, numbers: int) -> int:
+        """Low bits of so many numbers that may be rounded away before they are added."""
+        room = (1 << (self.noise_bits - _DOUBT_BITS)) // numbers
+        return max(0, room.bit_length() - 1) // _CUT_UNIT * _CUT_UNIT
 
     @property
     def hint_units(self) -> int:
@@ -179,15 +204,19 @@ class Layout:
     @property
     def largest_noise(self) -> int:
         """The largest magnitude below the fields at decryption, in the worst case."""
-        flood = FLOOD_UNIFORMS << (self.flood_bits - 1)
-        cut = self.largest_secret << (self.cut_bits - 1)
+        return (self.flood_uniforms << (self.flood_bits - 1)) + self.largest_error
+
+    @property
+    def largest_error(self) -> int:
+        """The largest magnitude of all but the passive party's noise, in the worst case."""
+        cut = self.largest_secret << self.cut_bits >> 1
         errors = ERROR_BITS * (self.rows + 2 * self.degree)
-        dropped = (self.rows + self.degree) * (1 << self.dropped_bits >> 1)
-        return flood + cut + errors + dropped
+        dropped = (self.rows + self.degree) << self.dropped_bits >> 1
+        return cut + errors + dropped
 
     @property
     def most_answers(self) -> int:
-        """The most sums that a session may answer.
+        """The most sums that a session may show.
 
         The errors in an answer have a root mean square B; the noise over it has deviation D. Q
         answers then differ from answers without errors by a statistical distance of at most

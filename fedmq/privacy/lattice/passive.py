@@ -183,7 +183,7 @@ class LatticePassive(PassiveHalf):
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         self._answered += sum(len(query.order) for query in queries)
-        if self._answered > self._layout.most_answers:
+        if not self.hidden and self._answered > self._layout.most_answers:
             raise Refused(
                 f"engine 'lattice': {self._answered:,} sums have been asked for, and more than "
                 f"{self._layout.most_answers:,} would tell of single rows; train anew with fewer "

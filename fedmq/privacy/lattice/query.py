@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import MessageError
+from fedmq.errors import Inexact, MessageError
 from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.lattice.parameters import (
@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _HALF = LIMB_BITS // 2
+_WORD = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +274,9 @@ class DecryptAnswer:
 class ReadShares:
     """Each answer's numbers of hints, uint32 (C,), and the active party's shares (C, 2).
 
-    Raises `MessageError` for a malformed answer.
+    Raises:
+        MessageError: an answer is malformed.
+        Inexact: a share is in doubt; no other one is ever wrong.
     """
 
     label: ClassVar[str] = "ReadShares"
@@ -285,7 +288,21 @@ class ReadShares:
 
 
 def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:
-    """The fields of numbers (6, C) as shares."""
+    """The fields of numbers (6, C) as shares.
+
+    Below them is a uniform number from 0 to 2^noise - 1, plus errors of `Layout.largest_error` at
+    most. Where this sum leaves the room, it is wrong by one in h, and stands as near to an end.
+
+    Raises:
+        Inexact: a number stands so near to an end of the room below fields.
+    """
+    below = field_at(limbs, layout.noise_bits - _WORD)  # the highest bits of the room
+    near = np.uint64(layout.largest_error >> (layout.noise_bits - _WORD))
+    if ((below <= near) | (~below <= near)).any():
+        raise Inexact(
+            "engine 'lattice': a hidden sum is in doubt, which happens to one of 2^36 by chance; "
+            "train anew"
+        )
     mask = Field(layout.field_bits).mask
     fields = [field_at(limbs, offset) & mask for offset in (layout.g_offset(0), layout.h_offset(0))]
     return np.stack(fields, axis=-1)

@@ -42,6 +42,35 @@ def test_few_bits_leave_room_for_nodes_or_need_fewer_limbs(
     assert layout.sent_limbs - layout.sends_half / 2 == limbs
 
 
+@pytest.mark.parametrize("value_bits", [*range(1, 16), 40])
+@pytest.mark.parametrize("rows", SIZES)
+def test_errors_put_one_hidden_sum_of_2_to_the_36_in_doubt(rows: int, value_bits: int) -> None:
+    layout = Layout(rows, value_bits=value_bits, hidden=True)
+    assert layout.flood_uniforms == 1
+    assert layout.flood_bits == layout.noise_bits
+    assert layout.noise_bits + 2 * layout.field_bits == LIMBS * LIMB_BITS
+    assert 2 * layout.largest_error <= 2 ** (layout.noise_bits - 36)
+
+
+@pytest.mark.parametrize(
+    ("rows", "value_bits", "size", "limbs"),
+    [
+        (1000, 40, 163_840, 5),
+        (30_000, 40, 180_224, 5.5),
+        (150_000, 40, 180_224, 5.5),
+        (10**6, 40, 180_224, 6),
+        (MOST_ROWS, 40, 196_608, 6),
+        (30_000, 7, 114_688, 3.5),
+    ],
+)
+def test_the_length_of_hints_and_queries_where_sums_are_hidden(
+    rows: int, value_bits: int, size: int, limbs: float
+) -> None:
+    layout = Layout(rows, value_bits=value_bits, hidden=True)
+    assert layout.hint_bytes == size
+    assert layout.sent_limbs - layout.sends_half / 2 == limbs
+
+
 @pytest.mark.parametrize("rows", [0, 2**21, 10**7])
 def test_more_rows_than_are_summed_exactly_are_refused(rows: int) -> None:
     with pytest.raises(DataError, match=rf"{rows:,} rows; engine 'lattice' sums 2,097,151 at most"):

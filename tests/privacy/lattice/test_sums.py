@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import Inexact
 from fedmq.privacy.lattice import hint
-from fedmq.privacy.lattice.answer import add_flood
+from fedmq.privacy.lattice.answer import MaskSums, add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.parameters import Layout, carried
+from fedmq.privacy.lattice.query import DecryptAnswer, ReadShares, shares_at
 from fedmq.privacy.lattice.ring import MASK_ELEMENT, draw_secret, public_element
 from tests.privacy.lattice.computed import (
     PUBLIC_SEED,
@@ -132,6 +134,76 @@ def test_the_noise_over_an_answer_has_its_deviation() -> None:
     assert np.abs(noise).max() <= 2
     assert abs(noise.std() - np.sqrt(4 / 12)) < 0.01
     assert abs(noise.mean()) < 5 * np.sqrt(4 / 12 / 20_000)
+
+
+def joined(computed: Computed, shares: np.ndarray) -> list[int]:
+    """Shares of pairs as numbers of both fields."""
+    bits = computed.layout.field_bits
+    return [(g << bits) + h for g, h in shares.tolist()]
+
+
+@pytest.mark.parametrize("value_bits", [1, 7, 40])
+@pytest.mark.parametrize("rows", [1, DEGREE + 1, 5 * DEGREE - 3])
+def test_shares_of_hidden_sums_are_exact(rows: int, value_bits: int) -> None:
+    computed = Computed(binned(rows), DEGREE, value_bits, hidden=True)
+    largest = np.tile(np.array([[-(2**value_bits), 2**value_bits]]), (rows, 1))
+    modulus = 1 << 2 * computed.layout.field_bits
+    for pairs in (abs(drawn_pairs(rows, value_bits=value_bits)), largest, -largest * [1, 0]):
+        node = np.arange(rows)[::2]
+        query = computed.query(pairs, node)
+        wanted = computed.expected(pairs, node).tolist()
+        for seed in range(20):
+            answer, kept = MaskSums(computed.answering(query, bytes([seed]) * 32)).run()
+            numbers = np.arange(len(answer), dtype=np.uint32)
+            pieces = [{"numbers": numbers, "sums": answer}]
+            reading = DecryptAnswer([pieces], computed.hints, computed.layout, [QUERY_SEED])
+            [(_, read)] = ReadShares(reading).run()
+            both = zip(joined(computed, read), joined(computed, kept), wanted, strict=True)
+            for active, passive, (g, h) in both:
+                field = computed.layout.field_bits
+                assert (active + passive - (g << field) - h) % modulus == 0
+
+
+@pytest.mark.parametrize("rows", [100, 30_000, 10**6, 2**21 - 1])
+def test_a_hidden_sum_next_to_the_end_of_its_room_is_refused_and_never_wrong(rows: int) -> None:
+    layout = Layout(rows, hidden=True)
+    room, most = 1 << layout.noise_bits, layout.largest_error
+    shares, refused = (5 << layout.field_bits) + 2, []
+    step = max(most, room >> 64)
+    for noise in (0, most - 1, most, room - most - 1, room - most, room - 1):
+        for error in (-most, 0, most):
+            number = (shares * room + noise + error) % 2**192
+            limbs = np.array([[number >> 32 * limb & 0xFFFFFFFF] for limb in range(6)], np.uint32)
+            try:
+                assert shares_at(limbs, layout).tolist() == [[5, 2]]
+            except Inexact:
+                refused.append((noise, error))
+    assert {(0, -most), (room - 1, most)} <= set(refused)
+    for noise in (3 * step, room // 2, room - 3 * step):
+        number = shares * room + noise
+        limbs = np.array([[number >> 32 * limb & 0xFFFFFFFF] for limb in range(6)], np.uint32)
+        assert shares_at(limbs, layout).tolist() == [[5, 2]]
+
+
+def test_an_answer_whose_sums_are_hidden_is_uniform_whatever_was_asked() -> None:
+    """Less what was asked it is the mask and the noise, which fill all 192 bits evenly."""
+    computed = Computed(binned(100), DEGREE, hidden=True)
+    rooms = [1, 1 << computed.layout.noise_bits, 1 << 192]
+    query = computed.query(drawn_pairs(100), np.arange(100))
+    bare = integers(computed.answering(query).sums()[0])
+    masked: list[list[int]] = []
+    for seed in range(500):
+        answering = computed.answering(query, seed.to_bytes(32, "little"))
+        masked.append(integers(MaskSums(answering).run()[0].T))
+    for low, high in pairwise(rooms):
+        places = [
+            (number - asked) % high // low / (high // low)
+            for numbers in masked
+            for number, asked in zip(numbers, bare, strict=True)
+        ]
+        counts = np.histogram(places, 16, (0, 1))[0]
+        expected = len(places) / 16
+        assert ((counts - expected) ** 2 / expected).sum() < 60  # 15 degrees: chance of 2e-7
 
 
 def test_answers_of_other_secrets_differ_by_noise_only() -> None:
