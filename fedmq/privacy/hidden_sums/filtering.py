@@ -159,8 +159,9 @@ def chosen_entries(
     bits = (entries - 1).bit_length()
     at = places.reshape(-1)
     pads = hashed_at(permutation, rows, tweaks.spend(len(rows)), np.repeat(at, bits))
-    entry: NDArray[np.uint64] = hidden[np.arange(slots), at]
-    return entry ^ np.bitwise_xor.reduce(pads.reshape(slots, bits, BLOCK_WORDS), axis=1)
+    together = np.bitwise_xor.reduce(pads.reshape(slots, bits, BLOCK_WORDS), axis=1)
+    entry: NDArray[np.uint64] = hidden[np.arange(slots), at] ^ together
+    return entry
 
 
 _PADS_AT_ONCE = 1 << 18  # 4 MB
