@@ -50,6 +50,7 @@ def learned(
     }
 
 
+@pytest.mark.long
 def test_sums_of_long_gradients_name_people_and_those_of_two_bits_far_fewer(
     tmp_path: Path,
 ) -> None:

@@ -47,6 +47,7 @@ def placed(folder: Path, smallest_cell: int, bits: int | None = None) -> tuple[f
     return share, not model.departures
 
 
+@pytest.mark.long
 def test_without_merging_many_cells_are_placed(tmp_path: Path) -> None:
     share, is_xgboosts = placed(tmp_path, 0)
     assert share > 0.2

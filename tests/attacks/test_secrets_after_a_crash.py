@@ -105,6 +105,7 @@ async def test_nothing_random_is_sent_twice(
         assert not await federation.train_through_a_crash(victim)
 
 
+@pytest.mark.long
 async def test_parties_that_draw_the_same_seeds_again_are_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

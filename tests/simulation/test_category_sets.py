@@ -139,7 +139,7 @@ def reference() -> fedmq.SimulatedModel:
     return model
 
 
-@pytest.mark.parametrize("engine", ["paillier", "ou", "lattice", "smm1"])
+@pytest.mark.parametrize("engine", ["lattice", *seldom("paillier", "ou", "smm1")])
 def test_exact_engines_find_the_same_sets(engine: str, reference: fedmq.SimulatedModel) -> None:
     model = elsewhere(engine)
     assert model.share.dumps() == reference.share.dumps()

@@ -14,6 +14,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.xgboost_comparison.parity import compare, train_reference
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
+from tests.how_often import seldom
 
 pytestmark = pytest.mark.usefixtures("threads")
 
@@ -92,7 +93,7 @@ def test_metrics_are_those_of_all_trees() -> None:
         np.testing.assert_allclose(model.evals_result[rows]["logloss"], metrics["logloss"], 1e-6)
 
 
-@pytest.mark.parametrize("engine", ["ou", "lattice", "smm1"])
+@pytest.mark.parametrize("engine", ["lattice", *seldom("ou", "smm1")])
 def test_exact_engines_grow_the_same_trees(engine: str) -> None:
     drawn = {"rate_drop": 0.5, "subsample": 0.8, "num_boost_round": 4}
     expected, model = trained(**drawn), trained(engine, **drawn)

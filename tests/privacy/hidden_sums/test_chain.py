@@ -45,6 +45,7 @@ def check(levels: list[DrawnLevel], to_beat: np.ndarray, told: ToldChain) -> lis
     return owners
 
 
+@pytest.mark.long
 @examples(12)
 @given(
     sizes=some.lists(some.integers(1, 5), min_size=2, max_size=4),

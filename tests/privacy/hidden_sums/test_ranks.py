@@ -215,6 +215,7 @@ def test_a_level_is_ranked_and_a_doubt_is_decided_by_gains() -> None:
     assert again.bytes < told.bytes
 
 
+@pytest.mark.long
 def test_a_chain_computes_gains_of_the_best_alone() -> None:
     level = drawn(5, 60, 6, xgboost_arithmetic="3.4")
     levels = divided(level, [24, 26, 10])
