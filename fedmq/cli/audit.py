@@ -129,4 +129,6 @@ class _Truth:
         return DataSection(path=path, id=self.id_column, **rules, **more)
 
     def _rows(self, name: str, table: Table) -> Table:
-        return table if self.alignment is None else rows_in_order(name, table, self.alignment.ids)
+        if self.alignment is None:
+            return table
+        return rows_in_order(name, table, self.alignment.ids, bool(self.alignment.lacked_at))

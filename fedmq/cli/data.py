@@ -22,7 +22,7 @@ from fedmq.party.data.table import read_table
 from fedmq.party.data.validation import validate_source
 from fedmq.party.store.alignments import AlignmentStore
 
-__all__ = ["align", "data"]
+__all__ = ["align", "choices_in_words", "data"]
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -193,9 +193,20 @@ def align(job: Path, as_json: bool) -> None:
     print_next_step(as_json, "train", job.with_name("train.toml"))
 
 
-def _alignment_in_words(result: Any) -> str:
-    return (
-        f"alignment {result['alignment']}: {result['rows']} ids are shared by "
+def _alignment_in_words(result: Any) -> Text:
+    what = "are shared by" if result["join"] == "inner" else "are taken, of"
+    return joined(
+        f"alignment {result['alignment']}: {result['rows']} ids {what} "
         f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
-        f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent"
+        f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent",
+        *(f"{party} lacks {lacked} of them" for party, lacked in result["lacked_at"].items()),
+        choices_in_words(result["choices"]),
     )
+
+
+def choices_in_words(choices: Mapping[str, Any]) -> str:
+    """How many people each choice of an alignment has."""
+    known = choices["known_to"]
+    least = [f"at_least {party}: {people}" for party, people in known.items() if len(known) > 1]
+    counted = [f"inner: {choices['inner']}", *least, f"left: {choices['left']}"]
+    return f"people by join: {', '.join(counted)}"

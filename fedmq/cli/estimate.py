@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
+from fedmq.cli.data import choices_in_words
 from fedmq.cli.output import json_option, print_next_step, print_result
 from fedmq.errors import ConfigError, LinkError
 from fedmq.large_array import allow_open_files, too_many_files
@@ -56,14 +57,14 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     party, federation = PartyFile.read(description.party)
     if party.party != federation.active:
         raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
-    name = description.alignment
+    name, store = description.alignment, AlignmentStore(party.state)
     table = LoadActiveTable(
         party.party,
         party.data,
         description.params,
         description.evaluation,
         salt="",
-        aligned=None if name is None else Aligned(AlignmentStore(party.state), name),
+        aligned=None if name is None else Aligned(store, name),
     ).run()
     learned = np.flatnonzero(~table.evaluation)
     latency = _latency(party, federation)
@@ -89,6 +90,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         "trees": found.trees,
         "rows": len(table.label),
         "alignment": name,
+        "choices": None if name is None else store.described(name)["choices"],
         "broker_answers": latency is not None,
         "seconds_per_tree": round(found.per_tree, 4),
         "seconds_on_one_machine": round(found.together, 1),
@@ -174,5 +176,7 @@ def _in_words(result: Any) -> str:
         + (f", answers {cost['sums_per_row']:,} sums per row" if "sums_per_row" in cost else "")
         for party, cost in result["parties"].items()
     ]
+    if result["choices"]:
+        lines.append(f"{choices_in_words(result['choices'])}; another join: fedmq align")
     lines += filter(None, [too_many_files(result["open_files"])])
     return "\n".join(lines)

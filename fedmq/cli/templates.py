@@ -91,6 +91,7 @@ _ALIGN = """\
 # Finds the people that all parties hold, without showing the others: fedmq align align.toml
 party = "party.toml"
 name = "{name}"
+# join = "left" keeps the people whom a partner lacks: so that such people can be scored
 """
 
 _ALIGNMENT = """\

@@ -16,6 +16,7 @@ from fedmq.messages.fields import Count, Index, ModelId, PartyName
 
 __all__ = [
     "BODIES",
+    "LACKED",
     "AlignmentAccept",
     "AlignmentBegin",
     "AlignmentOpen",
@@ -25,6 +26,9 @@ __all__ = [
     "CommonRows",
     "StoreAlignment",
 ]
+
+LACKED = 2**32 - 1
+"""In a list of places: the owner of the list lacks this person. No list is so long."""
 
 Owner = PartyName
 Rows = Annotated[int, Field(ge=1, lt=2**28)]
@@ -47,6 +51,9 @@ class AlignmentOpen(Body):
     """All parties, the active one first: the order in which lists travel."""
     normalise: Annotated[tuple[str, ...], Field(strict=False)]
     """The steps that bring an id into the form in which ids are compared."""
+    known_to: Annotated[tuple[Owner, ...], Field(strict=False)] | None = None
+    """The passive parties that must hold a person of the active party. All of them if left out; the
+    others may lack some people, whose columns are then missing."""
 
 
 class AlignmentAccept(Body):
@@ -83,6 +90,7 @@ class CommonRows(Body):
     """Back to the former party: which rows of ``owner``'s list are common, one piece of them.
 
     ``places`` are positions in the list as the recipient sent it. They stand in the common order.
+    ``LACKED`` stands for a person that ``owner`` lacks, if ``known_to`` of the opening allows it.
     """
 
     kind: ClassVar[str] = "common rows"

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import computation
 from fedmq.errors import DataError
+from fedmq.messages.alignment import LACKED
 
 __all__ = [
     "POINT_BYTES",
@@ -155,41 +156,62 @@ def sort_points(pieces: Sequence[Points]) -> Sorted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Common:
-    """The rows that all lists share, by ascending value; ``places[i]`` uint32: where in list i."""
+    """Rows of the first list by ascending value; ``places[i]`` uint32: where in list i.
+
+    ``held``: how many of these rows each list holds; elsewhere its place is ``LACKED``. ``shared``
+    int (lists,): how many rows of the whole first list each list holds; ``by_all``: all lists.
+    """
 
     places: tuple[NDArray[np.uint32], ...]
+    held: tuple[int, ...]
+    shared: tuple[int, ...]
+    by_all: int
 
     @property
     def count(self) -> int:
-        """How many rows all lists share."""
+        """How many rows they are."""
         return len(self.places[0])
 
 
 @computation("Intersect")
-def intersect(lists: Sequence[Sequence[Points]]) -> Common:
+def intersect(lists: Sequence[Sequence[Points]], required: Sequence[int] | None = None) -> Common:
     """Find the rows that all ``lists`` share; each list comes in pieces under all parties' keys.
+
+    With ``required``: the rows of the first list that the lists of these numbers hold, too.
 
     Raises:
         DataError: a list holds one point twice, which no honest party sends.
     """
-    common: NDArray[np.bytes_] | None = None
     values = [_values(np.concatenate(pieces)) for pieces in lists]
     orders = [np.argsort(points, kind="stable") for points in values]
-    for points, order in zip(values, orders, strict=True):
-        ascending = points[order]
-        if (ascending[1:] == ascending[:-1]).any():
-            raise DataError("a list of blinded ids holds one of them twice")
-        if common is None:
-            common = ascending
-        else:
-            common = np.intersect1d(common, ascending, assume_unique=True)
-    assert common is not None
+    ascending = [points[order] for points, order in zip(values, orders, strict=True)]
+    if any((points[1:] == points[:-1]).any() for points in ascending):
+        raise DataError("a list of blinded ids holds one of them twice")
+    first = ascending[0]
+    held = np.stack([np.isin(first, points, assume_unique=True) for points in ascending])
+    wanted = range(len(lists)) if required is None else required
+    taken = held[list(wanted)].all(axis=0)
+    common, there = first[taken], held[:, taken]
     return Common(
         tuple(
-            order[np.searchsorted(points, common, sorter=order)].astype(np.uint32)
-            for points, order in zip(values, orders, strict=True)
-        )
+            _places(points, order, common, found)
+            for points, order, found in zip(ascending, orders, there, strict=True)
+        ),
+        tuple(there.sum(axis=1).tolist()),
+        tuple(held.sum(axis=1).tolist()),
+        int(held.all(axis=0).sum()),
     )
+
+
+def _places(
+    ascending: NDArray[np.bytes_],
+    order: NDArray[np.intp],
+    wanted: NDArray[np.bytes_],
+    there: NDArray[np.bool_],
+) -> NDArray[np.uint32]:
+    places = np.full(len(wanted), LACKED, np.uint32)
+    places[there] = order[np.searchsorted(ascending, wanted[there])]
+    return places
 
 
 def _values(points: Points) -> NDArray[np.bytes_]:

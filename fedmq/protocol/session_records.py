@@ -31,6 +31,7 @@ from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
 
 __all__ = [
+    "NOBODY",
     "ActiveTree",
     "AnswerSettings",
     "AnsweredTraining",
@@ -120,6 +121,10 @@ def all_places(steps: Iterable[PassiveTree]) -> list[tuple[int, int]]:
 _SKETCH = 4096
 _REGROWN = 3
 """Trees of a session that may grow again after a crash without counting twice."""
+
+
+NOBODY = np.uint64(0)
+"""In place of the hash of an id: the party lacks this person."""
 
 
 def hashed_ids(names: Iterable[str]) -> NDArray[np.uint64]:
@@ -572,6 +577,8 @@ class PeopleAnswered:
 class RowPeople:
     """The ``people`` of all rows, uint64 (rows,), of whom those ``learning``, bool (rows,), learn.
 
+    ``NOBODY`` stands for a person whom the party lacks: nothing about that person can be told.
+
     Its methods return records that must be on disk before any later message leaves.
     """
 
@@ -580,9 +587,9 @@ class RowPeople:
     ) -> None:
         self._party = party
         self._people = people
-        self._learning = learning
+        self._learning = learning & (people != NOBODY)
         self._folds = folds
-        self._named = {self._digest(learning)}
+        self._named = {self._digest(self._learning)}
 
     def of_session(self) -> PeopleAnswered:
         """All who learn."""

@@ -312,6 +312,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         name=models,
         parties=st.lists(names, min_size=2, max_size=4).map(tuple),
         normalise=st.lists(text, max_size=3).map(tuple),
+        known_to=st.none() | st.lists(names, max_size=3).map(tuple),
     ),
     alignment.AlignmentAccept: st.builds(
         alignment.AlignmentAccept, rows=st.integers(1, 2**28 - 1), fewest=naturals
@@ -368,6 +369,7 @@ _FIELDS: dict[str, Any] = {
     "name": "customers",
     "parties": ("bank", "telco"),
     "normalise": ("trim",),
+    "known_to": None,
     "fewest": 1,
     "owner": "telco",
     "points": Array.of(np.ones((1, 32), np.uint8)),

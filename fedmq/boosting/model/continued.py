@@ -48,6 +48,11 @@ def continued_active(earlier: ActiveShare, share: ActiveShare) -> ActiveShare:
         inexact_engine=share.inexact_engine,
         earlier_trees=len(earlier.trees),
         earlier_departures=earlier.departures,
+        lacked_at={  # a party without splits before has no earlier directions
+            party: lacked
+            for party, lacked in share.lacked_at.items()
+            if party in earlier.lacked_at or party not in earlier.asked
+        },
     )
 
 

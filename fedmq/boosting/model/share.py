@@ -152,7 +152,9 @@ class ActiveShare(_Share):
     their names; ``inexact_engine``: the engine, if its sums were not exact. Shares of earlier
     versions have neither, and say nothing of it. The first ``earlier_trees`` are those of a model
     that the training continued, with ``earlier_departures``; ``history`` begins after them.
-    ``tree_weights``: what each tree of DART weighs.
+    ``tree_weights``: what each tree of DART weighs. ``lacked_at``: how many of the people that it
+    was trained on each party lacks. The default directions of that party's splits are learned from
+    them; without them the directions say nothing of people whom the party lacks.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -166,6 +168,7 @@ class ActiveShare(_Share):
     earlier_trees: Annotated[int, Field(ge=0)] = 0
     earlier_departures: tuple[str, ...] = ()
     tree_weights: tuple[float, ...] = ()
+    lacked_at: dict[str, Annotated[int, Field(ge=1)]] = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -175,6 +175,18 @@ class AlignmentJob(Section):
     """The passive parties among whom it is made; all when left out."""
     name: ModelId
     """What the alignment is called, here and in ``train.toml``."""
+    join: Literal["inner", "left"] = "inner"
+    """Whether it holds the people whom all parties hold, or all people of the active party: then
+    the columns of a party are missing for people whom it lacks, and default directions are learned
+    from these."""
+    at_least: tuple[PartyName, ...] = ()
+    """With ``join = "left"``: the passive parties that must hold a person all the same."""
+
+    @model_validator(mode="after")
+    def _left_alone(self) -> AlignmentJob:
+        if self.at_least and self.join != "left":
+            raise ValueError('at_least goes with join = "left": an inner join wants all parties')
+        return self
 
     @classmethod
     def read(cls, path: Path) -> AlignmentJob:

@@ -59,6 +59,9 @@ class StandingConsent(Section):
     together."""
     normalise: tuple[str, ...] = ()
     """How an alignment changes ids before they are compared."""
+    known_to: tuple[PartyName, ...] | None = None
+    """The parties that must hold a person of an alignment that keeps people whom others lack;
+    left out: all parties hold everybody."""
     engine: str = ""
     """The engine of a training."""
     sums: Literal["shown", "hidden"] = "hidden"

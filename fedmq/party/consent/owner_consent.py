@@ -307,8 +307,9 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
         return False
     terms = asked.details
     if asked.kind == "alignment":
-        named = (standing.alignment, list(standing.parties), list(standing.normalise))
-        return named == (asked.name, terms["parties"], terms["normalise"])
+        known_to = None if standing.known_to is None else list(standing.known_to)
+        named = (standing.alignment, list(standing.parties), list(standing.normalise), known_to)
+        return named == (asked.name, terms["parties"], terms["normalise"], terms.get("known_to"))
     return (
         asked.says_all
         and all(getattr(standing, bound) >= terms[term] for bound, term in _MOST.items())
@@ -334,6 +335,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             alignment=asked.name,
             parties=tuple(terms["parties"]),
             normalise=tuple(terms["normalise"]),
+            known_to=tuple(terms["known_to"]) if "known_to" in terms else None,
         )
     if not asked.says_all:
         raise DaemonError(

@@ -173,7 +173,8 @@ class PolicyConsent:
 
     async def alignment(self, header: Header, terms: AlignmentOpen) -> None:
         """Raise Refused if this party does not align ids with its peers."""
-        await self._ask(header, name=terms.name, parties=list(terms.parties))
+        left = {} if terms.known_to is None else {"known_to": list(terms.known_to)}
+        await self._ask(header, name=terms.name, parties=list(terms.parties), **left)
         self._check_peer(header, "alignment")
         await self._remember_days()
         self._alignments.take()

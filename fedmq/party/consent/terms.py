@@ -43,7 +43,8 @@ class RequestedTerms:
     def of_alignment(cls, peer: str, opening: AlignmentOpen) -> RequestedTerms:
         """The terms of an alignment that ``peer`` opens."""
         digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
-        details = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
+        known = {} if opening.known_to is None else {"known_to": list(opening.known_to)}
+        details = {"parties": list(opening.parties), "normalise": list(opening.normalise), **known}
         return cls(peer, "alignment", opening.name, digest, details)
 
     @classmethod
@@ -122,6 +123,8 @@ def _constraints(opening: TrainingOpen) -> Iterator[str]:
 def asked_in_words(request: Mapping[str, Any]) -> str:
     """A request of the daemon's ``inbox`` in one line."""
     if request["kind"] == "alignment":
+        if "known_to" in request["terms"]:
+            return f"{request['peer']} asks to find which of its people each party holds"
         return f"{request['peer']} asks to find the people that all parties share"
     terms = request["terms"]
     what = f"train model {request['name']}"
@@ -143,6 +146,15 @@ def _of_alignment(
     yield "alignment", request["name"]
     yield "parties", ", ".join(terms["parties"])
     yield "ids", ", ".join(terms["normalise"]) or "unchanged, as in the table"
+    if (known_to := terms.get("known_to")) is not None:
+        whom = f", if {' and '.join(known_to)} hold them" if known_to else ""
+        yield "people", f"all of {request['peer']}{whom}; what a party lacks is missing"
+        yield "you learn", "at which places of the list your own people stand, and its length"
+        yield (
+            "active party learns",
+            "which of its own people each party holds, and the number of ids of each other party",
+        )
+        return
     yield (
         "every party learns",
         "which of its own people all parties share, and the number of ids of each other party",

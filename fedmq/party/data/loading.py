@@ -18,17 +18,19 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.alignment import LACKED
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
 from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.held_out import EvaluationShares, folds_of
-from fedmq.party.data.table import Table, read_table, read_text_column
-from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
+from fedmq.party.data.table import NO_ID, Table, read_table, read_text_column
+from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
+from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.inference.passive import PassiveRows
-from fedmq.protocol.session_records import RowSet, hashed_ids
+from fedmq.protocol.session_records import NOBODY, RowSet, hashed_ids
 from fedmq.protocol.training.terms import ActiveTable, Fold, PassiveTable
 
 __all__ = [
@@ -97,23 +99,32 @@ class AlignmentIds:
     terms: AlignmentTerms
     store: AlignmentStore
 
-    def keep(self, rows: NDArray[np.uint32]) -> Computation:
-        """Store the alignment: the ids in these rows, in this order."""
-        return keep_alignment.bind(self, rows)
+    def keep(self, rows: NDArray[np.uint32], found: PeopleFound | None = None) -> Computation:
+        """Store the alignment: the ids in these rows, in this order; ``LACKED``: no id here.
+
+        ``found``: how many people each choice has, at the active party.
+        """
+        return keep_alignment.bind(self, rows, found)
 
 
 @computation("KeepAlignment")
-def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32]) -> int:
+def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32], found: PeopleFound | None) -> int:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
     ids, terms = own.ids.strings(), own.terms
+    choices = None
+    if found is not None:
+        choices = StoredChoices(left=found.left, inner=found.inner, known_to=found.known_to)
     alignment = StoredAlignment(
+        version=2 if choices or (rows == LACKED).any() else 1,
         name=terms.name,
         session=terms.session,
         made=datetime.now().astimezone().isoformat(timespec="seconds"),
         parties=terms.parties,
         normalise=own.normalise,
         fingerprint=own.fingerprint,
-        ids=tuple(ids[row] for row in rows.tolist()),
+        ids=tuple(None if row == LACKED else ids[row] for row in rows.tolist()),
+        choices=choices,
+        lacked_at=None if found is None else found.lacked_at,
     )
     own.store.save(alignment)
     return len(alignment.ids)
@@ -126,8 +137,8 @@ class Aligned:
     store: AlignmentStore
     name: str
 
-    def rows_of(self, party: str, table: Table) -> tuple[Table, str]:
-        """The chosen rows of ``table``, and the session that made the alignment.
+    def rows_of(self, party: str, table: Table) -> tuple[Table, StoredAlignment]:
+        """The chosen rows of ``table``, and the alignment.
 
         Raises:
             Refused: ``party`` has no such alignment, or its data changed since.
@@ -143,16 +154,24 @@ class Aligned:
                 f"{party}: its data, or what [data] reads of it, changed since alignment "
                 f"{self.name!r} was made ({alignment.made}); make it anew with: fedmq align"
             )
-        return rows_in_order(party, table, alignment.ids), alignment.session
+        return rows_in_order(party, table, alignment.ids), alignment
 
 
-def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
-    """The rows of ``ids``, in their order; DataError names one that ``party`` does not hold."""
-    row_of = {name: row for row, name in enumerate(table.ids)}
-    absent = next((name for name in ids if name not in row_of), None)
-    if absent is not None:
+def rows_in_order(
+    party: str, table: Table, ids: Sequence[str | None], may_lack: bool = False
+) -> Table:
+    """The rows of ``ids``, in their order; a row of None has no id, and all its values are missing.
+
+    ``may_lack``: so has a row whose id ``party`` does not hold; otherwise DataError names it.
+    """
+    row_of: dict[str | None, int] = {name: row for row, name in enumerate(table.ids)}
+    absent = next((name for name in ids if name is not None and name not in row_of), None)
+    if absent is not None and not may_lack:
         raise DataError(f"{party}: there is no row of {absent!r}, which the alignment holds")
-    return table.taken([row_of[name] for name in ids])
+    rows = [row_of.get(name, -1) for name in ids]
+    if -1 in rows:
+        table = table.with_missing_row()
+    return table.taken(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +204,11 @@ class LoadActiveTable:
         objective = objective_of(self.params)
         table = read_table(self.party, self.data, objective.labels)
         alignment, name = table.digest(self.salt), ""
+        lacked_at: Mapping[str, int] = {}
         if self.aligned is not None:
-            table, alignment = self.aligned.rows_of(self.party, table)
-            name = self.aligned.name
+            table, stored = self.aligned.rows_of(self.party, table)
+            alignment, name = stored.session, self.aligned.name
+            lacked_at = stored.lacked_at or {}
         label = table.label
         assert label is not None
         shares = EvaluationShares.of(self.evaluation, self.split)
@@ -221,6 +242,7 @@ class LoadActiveTable:
             column_groups=self.data.column_groups,
             category_columns=table.category_columns,
             folds=folds,
+            lacked_at=lacked_at,
         )
 
     def _folds(
@@ -274,7 +296,8 @@ def load_passive_table(
     table = read_table(party, data)
     alignment = table.digest(salt)
     if aligned is not None:
-        table, alignment = aligned.rows_of(party, table)
+        table, stored = aligned.rows_of(party, table)
+        alignment = stored.session
     kept = table.features if permitted is None else permitted
     lacking = [name for name in kept if name not in table.features]
     if lacking:
@@ -282,13 +305,14 @@ def load_passive_table(
     places = [at for at, name in enumerate(table.features) if name in kept]
     names, values = tuple(table.features[at] for at in places), table.values[:, places]
     digest = _digest(names, values)
-    people = hashed_ids(table.ids)
+    held = np.array([name != NO_ID for name in table.ids], dtype=np.bool_)
+    people = np.where(held, hashed_ids(table.ids), NOBODY)
     return PassiveTable(
         values,
         names,
         alignment,
         digest,
-        RowSet.of_hashes(people),
+        RowSet.of_hashes(people[held]),
         data.monotone,
         data.column_groups,
         table.category_columns if category_sets else {},

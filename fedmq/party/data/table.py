@@ -30,6 +30,7 @@ from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
 __all__ = [
+    "NO_ID",
     "Roles",
     "Table",
     "feature_column",
@@ -40,6 +41,8 @@ __all__ = [
     "table_of",
 ]
 
+NO_ID = ""
+"""The id of a row of a person whom the party lacks. No table has it: empty ids are refused."""
 _SHOWN = 8  # most columns that a message quotes
 
 
@@ -92,6 +95,26 @@ class Table:
             {name: missing[rows] for name, missing in self.uncategorised.items()},
             None if self.weight is None else self.weight[rows],
             None if self.base_margin is None else self.base_margin[rows],
+            self.category_columns,
+        )
+
+    def with_missing_row(self) -> Table:
+        """The table, and as its last row one without an id whose values are all missing."""
+        missing = np.full((1, len(self.features)), np.nan, np.float32)
+
+        def more(held: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+            if held is None:
+                return None
+            return np.concatenate([held, np.full((1, *held.shape[1:]), np.nan, np.float32)])
+
+        return Table(
+            (*self.ids, NO_ID),
+            self.features,
+            np.concatenate([self.values, missing]),
+            more(self.label),
+            {name: np.append(without, True) for name, without in self.uncategorised.items()},
+            more(self.weight),
+            more(self.base_margin),
             self.category_columns,
         )
 

@@ -114,6 +114,9 @@ class AlignmentService(Service):
         name = job.name
         federation = self.context.federation
         parties = (federation.active, *federation.partners(job.parties))
+        if absent := [party for party in job.at_least if party not in parties[1:]]:
+            raise ConfigError(f"at_least: {absent[0]} is no passive party of the alignment")
+        known_to = None if job.join == "inner" else job.at_least
         if name in self._making:
             raise ConfigError(f"alignment {name!r} is being made already; see: fedmq status")
         self._making.add(name)
@@ -136,6 +139,7 @@ class AlignmentService(Service):
                 secrets.token_bytes(_KEY_BYTES),
                 replace(own, terms=self._terms(name, session, number, parties)).keep,
                 self.context.config.policy.smallest_alignment,
+                known_to,
             )
             return self.context.sessions.open(
                 session, number, "alignment", name, machine, on_change=on_change
@@ -145,9 +149,13 @@ class AlignmentService(Service):
         attempts.result.add_done_callback(lambda _: self._making.discard(name))
         await on_progress({"event": "opened", "session": session, "alignment": name})
         rows: int = await attempts.followed(on_progress)
+        stored = await asyncio.to_thread(AlignmentStore(self.context.config.state).described, name)
         return {
             "alignment": name,
+            "join": job.join,
             "rows": rows,
+            "lacked_at": stored["lacked_at"],
+            "choices": stored["choices"],
             "own_ids": len(own.ids),
             "parties": list(parties),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),

@@ -145,7 +145,8 @@ class InferenceService(Service):
         if not names:
             raise DataError("there is no alignment yet; make one with: fedmq align JOB.toml")
         name = request.get("alignment") or names[-1]
-        return store.load(name).ids, name
+        ids = store.load(name).ids
+        return tuple(person for person in ids if person is not None), name
 
 
 def _contributions(known: NDArray[np.bool_], scores: Scores) -> dict[str, Any]:

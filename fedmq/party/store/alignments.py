@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fedmq.party.store.documents import Documents, Format, json_of
+from fedmq.party.store.documents import Documents, Format
 
-__all__ = ["AlignmentStore", "StoredAlignment"]
+__all__ = ["AlignmentStore", "StoredAlignment", "StoredChoices"]
+
+
+class StoredChoices(BaseModel):
+    """How many people each choice of an alignment has: ``left`` all of the active party's.
+
+    ``inner``: those whom all parties hold. ``known_to``: the people of the active party whom each
+    passive party holds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    left: int
+    inner: int
+    known_to: Mapping[str, int]
 
 
 class StoredAlignment(BaseModel):
-    """``ids``: this party's own ids in the order that all ``parties`` share.
+    """``ids``: this party's own ids in the order that all ``parties`` share; None: it lacks them.
 
     ``session``: the session that made it, the same at all parties. ``fingerprint``: of the table
-    that it was made from.
+    that it was made from. At the active party ``choices``, and in ``lacked_at`` how many of these
+    people a party lacks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["fedmq.alignment"] = "fedmq.alignment"
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 1
+    """2 if it has a None, ``choices`` or ``lacked_at``."""
     name: str
     session: str
     made: str
     parties: tuple[str, ...]
     normalise: tuple[str, ...]
     fingerprint: str
-    ids: tuple[str, ...]
+    ids: tuple[str | None, ...]
+    choices: StoredChoices | None = None
+    lacked_at: Mapping[str, int] | None = None
 
 
-_ALIGNMENT: Format[StoredAlignment] = json_of(StoredAlignment)
+_ALIGNMENT: Format[StoredAlignment] = Format(
+    lambda alignment: alignment.model_dump_json(exclude_none=True),
+    StoredAlignment.model_validate_json,
+    (1, 2),
+)
 
 
 class AlignmentStore:
@@ -72,4 +95,7 @@ class AlignmentStore:
             "parties": list(found.parties),
             "made": found.made,
             "normalise": list(found.normalise),
+            "lacked": sum(name is None for name in found.ids),
+            "lacked_at": dict(found.lacked_at or {}),
+            "choices": None if found.choices is None else found.choices.model_dump(),
         }

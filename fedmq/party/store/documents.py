@@ -72,24 +72,24 @@ _FOR_ALL = 0o666  # less the umask: the file holds no column, id or label of any
 class Format(Generic[T]):
     """Writes a value and reads it again: ``loads`` raises ValueError on all other bytes.
 
-    ``version``: the only one that ``loads`` reads; None if documents name none.
+    ``versions``: those that ``loads`` reads; empty if documents name none.
     """
 
     dumps: Callable[[T], str | bytes]
     loads: Callable[[bytes], T]
-    version: int | None = None
+    versions: tuple[int, ...] = ()
 
     def fault(self, data: bytes) -> str:
         """What is wrong with ``data`` if they are of another version; otherwise empty."""
         try:
-            found = json.loads(data)["version"] if self.version is not None else None
+            found = json.loads(data)["version"] if self.versions else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return ""
-        if type(found) is not int or found == self.version:
+        if type(found) is not int or found in self.versions:
             return ""
         return (
-            f"version {found} is unknown; this fedmq reads version {self.version}, so use the "
-            "fedmq that wrote the file"
+            f"version {found} is unknown; this fedmq reads version "
+            f"{' and '.join(map(str, self.versions))}, so use the fedmq that wrote the file"
         )
 
 
@@ -97,8 +97,8 @@ def json_of(kind: Any) -> Format[Any]:
     """JSON of a ``kind``, any type that pydantic knows."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     field = getattr(kind, "model_fields", {}).get("version")
-    version = None if field is None else field.default
-    return Format(adapter.dump_json, adapter.validate_json, version)
+    versions = () if field is None else (field.default,)
+    return Format(adapter.dump_json, adapter.validate_json, versions)
 
 
 def _json_text(data: bytes) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import Computation
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Points, intersect
-from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
+from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
     ALL_AGREED,
@@ -26,16 +28,31 @@ from fedmq.protocol.alignment.states import (
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import PeerConsents, on, on_message
 
-__all__ = ["ActiveAlignment"]
+__all__ = ["ActiveAlignment", "PeopleFound"]
 
 State = ActiveAlignmentState
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleFound:
+    """How many people each choice of an alignment has: ``left`` all of the active party's.
+
+    ``inner``: those whom all parties hold. ``known_to``: the people of the active party whom each
+    passive party holds. ``lacked_at``: how many of the alignment's people a party lacks.
+    """
+
+    left: int
+    inner: int
+    known_to: Mapping[str, int]
+    lacked_at: Mapping[str, int]
 
 
 class ActiveAlignment(Alignment):
     """Aligns ``ids`` with all other ``parties``; finishes with the result of ``keep``.
 
-    ``normalise``: the names of the normalisation steps of the ids. With fewer than ``fewest``
-    common ids the alignment fails.
+    ``normalise``: the names of the normalisation steps of the ids. ``known_to``: the passive
+    parties that must hold a person, None: all. If a party holds fewer than ``fewest`` of the
+    alignment's people, the alignment fails.
     """
 
     TABLE = ACTIVE_ALIGNMENT
@@ -50,8 +67,9 @@ class ActiveAlignment(Alignment):
         ids: IdList,
         normalise: Sequence[str],
         key: bytes,
-        keep: Keep,
+        keep: Callable[[NDArray[np.uint32], PeopleFound], Computation],
         fewest: int = 1,
+        known_to: Sequence[str] | None = None,
     ) -> None:
         super().__init__(State.READY, parties[0], parties, key)
         self._name = name
@@ -59,6 +77,8 @@ class ActiveAlignment(Alignment):
         self._normalise = tuple(normalise)
         self._keep = keep
         self._fewest = {self._party: fewest}
+        self._known_to = None if known_to is None else tuple(known_to)
+        self._found_people: PeopleFound
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
         self._storing = set(self.peers)
@@ -72,7 +92,10 @@ class ActiveAlignment(Alignment):
     @on(Start)
     def _on_start(self, _: Start) -> None:
         opening = alignment.AlignmentOpen(
-            name=self._name, parties=self._parties, normalise=self._normalise
+            name=self._name,
+            parties=self._parties,
+            normalise=self._normalise,
+            known_to=self._known_to,
         )
         for peer in self.peers:
             self._send(peer, opening)
@@ -103,13 +126,28 @@ class ActiveAlignment(Alignment):
             and self._party in self._arriving
         ):
             points_of = [pieces.in_order() for pieces in lists]
-            self._run(COMMON, single(intersect.bind(points_of)), self._with_common)
+            required = self._required()
+            finding = (
+                intersect.bind(points_of)
+                if required is None
+                else intersect.bind(points_of, required)
+            )
+            self._run(COMMON, single(finding), self._with_common)
+
+    def _required(self) -> tuple[int, ...] | None:
+        """The numbers of the parties that must hold a person; None: all."""
+        if self._known_to is None:
+            return None
+        return (0, *(self._parties.index(party) for party in self._known_to))
 
     def _with_common(self, common: Common) -> None:
         self._lists.clear()
-        wanting = max(self._fewest, key=lambda party: self._fewest[party])
-        fewest = max(1, self._fewest[wanting])
-        if common.count < fewest:
+        held = dict(zip(self._parties, common.held, strict=True))
+        held[self._party] = min(common.held)  # it wants as many people of each other party
+        few = [party for party in self._fewest if held[party] < max(1, self._fewest[party])]
+        if few:
+            wanting = max(few, key=lambda party: self._fewest[party])
+            fewest = max(1, self._fewest[wanting])
             # The count stays hidden: a party with a minimum wants no smaller count disclosed.
             why = (
                 "the parties have no id in common; do all use the same kind of id?"
@@ -128,10 +166,21 @@ class ActiveAlignment(Alignment):
             )
         else:
             self._move(ENOUGH)
+            self._found_people = self._people_found(common)
             for owner, places in zip(self._parties, common.places, strict=True):
                 # Lists of others are here in their owners' order; the own list was reordered.
                 back = self._before(owner) if owner == self._party else owner
                 self._send_places(back, owner, places)
+
+    def _people_found(self, common: Common) -> PeopleFound:
+        rows = common.count
+        held = dict(zip(self._parties, common.held, strict=True))
+        return PeopleFound(
+            left=len(self._ids),
+            inner=common.by_all,
+            known_to=dict(zip(self.peers, common.shared[1:], strict=True)),
+            lacked_at={peer: rows - held[peer] for peer in self.peers if held[peer] < rows},
+        )
 
     @on_message(alignment.CommonRows)
     def _on_common(self, peer: str, body: alignment.CommonRows) -> None:
@@ -159,7 +208,8 @@ class ActiveAlignment(Alignment):
         assert self._own_places is not None
         self._discard(peer, self._storing)
         if not self._storing:
-            self._run(STORED, single(self._keep(self._own_places)), self._finish)
+            keeping = self._keep(self._own_places, self._found_people)
+            self._run(STORED, single(keeping), self._finish)
 
     def _finish(self, kept: object) -> None:
         self._emit(Finish(kept))

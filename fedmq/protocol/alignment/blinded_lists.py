@@ -9,7 +9,7 @@ way back identify its ids for the common rows alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.computation import Computation, Given
+from fedmq.computation import Given
 from fedmq.errors import ProtocolError
 from fedmq.messages import alignment
+from fedmq.messages.alignment import LACKED
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, blind, blind_ids, sort_points
@@ -27,14 +28,11 @@ from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SOR
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, on_message
 
-__all__ = ["Alignment", "Keep", "Pieces", "way"]
+__all__ = ["Alignment", "Pieces", "way"]
 
 _POINTS = 8192  # per computation and message: a quarter of a second, and 256 KiB
 _BURST = 16  # messages sent in one go
 _PLACES = 200_000  # per message: 800 kB
-
-Keep = Callable[[NDArray[np.uint32]], Computation]
-"""How to store the alignment, given the places of the common ids among the party's own ids."""
 
 
 def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
@@ -185,8 +183,11 @@ class Alignment(Machine, ABC):
         return np.concatenate(pieces.in_order()) if pieces.complete else None
 
     def _own_rows(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The indices of this party's ids at ``places`` of its list."""
-        return self._found(self._sent_order, places)
+        """The indices of this party's ids at ``places`` of its list; ``LACKED`` stays."""
+        held = places != LACKED
+        rows = np.full(len(places), LACKED, np.uint32)
+        rows[held] = self._found(self._sent_order, places[held])
+        return rows
 
     @staticmethod
     def _found(origin: NDArray[np.uint32], places: NDArray[np.uint32]) -> NDArray[np.uint32]:

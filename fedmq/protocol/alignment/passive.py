@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
+from fedmq.messages.alignment import LACKED
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, sort_points
@@ -42,7 +43,10 @@ class OwnIds(Protocol):
         """The ids, normalised, each once."""
 
     def keep(self, rows: NDArray[np.uint32]) -> Computation:
-        """The computation that stores the alignment: the ids at ``rows``, in this order."""
+        """The computation that stores the alignment: the ids at ``rows``, in this order.
+
+        ``LACKED`` stands for a person whom this party lacks.
+        """
 
 
 class PassiveAlignment(Alignment):
@@ -78,6 +82,7 @@ class PassiveAlignment(Alignment):
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
         self._attach(self._consent)
         self._own: OwnIds
+        self._may_lack = False
         self._list_origin: NDArray[np.uint32] | None = None
         """The place of each row of the active party's list before this party sorted it."""
         self._own_places: NDArray[np.uint32]
@@ -93,10 +98,13 @@ class PassiveAlignment(Alignment):
         try:
             if terms.parties != self._parties:
                 raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
+            if unknown := set(terms.known_to or ()) - set(terms.parties[1:]):
+                raise Refused(f"no passive party of the alignment is called {min(unknown)}")
             self._agree(terms)
         except Refused as error:
             self._refuse(error)
             return
+        self._may_lack = terms.known_to is not None and self._party not in terms.known_to
         self._consent.begin(self._active)
 
     def _prepare(self) -> None:
@@ -177,17 +185,26 @@ class PassiveAlignment(Alignment):
 
     def _take_own(self, body: alignment.CommonRows) -> None:
         if body.rows < self._fewest:
-            self._move(TOO_FEW)
-            self._fail(
-                Refused(f"{self._party} wants at least {self._fewest} common ids"),
-                disclosed=f"{self._party} wants more common ids",
-            )
+            self._refuse_few()
             return
         places = self._arrived_places(body)
         if places is not None:
             self._own_places = self._own_rows(places)
+            held = int(np.count_nonzero(self._own_places != LACKED))
+            if held < len(places) and not self._may_lack:
+                raise ProtocolError(f"{self._party} must hold all people of the alignment")
+            if held < self._fewest:
+                self._refuse_few()
+                return
             self._move(ROWS_KNOWN)
             self._send(self._active, alignment.AlignmentReady())
+
+    def _refuse_few(self) -> None:
+        self._move(TOO_FEW)
+        self._fail(
+            Refused(f"{self._party} wants at least {self._fewest} common ids"),
+            disclosed=f"{self._party} wants more common ids",
+        )
 
     @on_message(alignment.StoreAlignment)
     def _on_store(self, _: str, __: alignment.StoreAlignment) -> None:

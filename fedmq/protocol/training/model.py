@@ -378,6 +378,9 @@ class ModelBuilder:
             withheld=withheld,
             inexact_engine="" if self._engine.traits.exact else self._engine.name,
             tree_weights=self._round.tree_weights,
+            lacked_at={
+                party: lacked for party, lacked in self._table.lacked_at.items() if party in parties
+            },
         )
 
     def _ask_callbacks(self, rounds: int) -> None:

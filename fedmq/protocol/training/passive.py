@@ -334,6 +334,12 @@ class PassiveTraining(Machine):
         agreed = ledger.agree(
             asked, self._next_tree, len(columns.candidates), engine.nodes_per_query
         )
+        if self._smallest_node and table.lacks_people:
+            # Rows without values would count, and a node could hold a single person of this party.
+            raise Refused(
+                f"{self._party} lacks people of the alignment, and has a smallest_node: align with "
+                'join = "inner"'
+            )
         people = (
             None
             if table.people is None

@@ -41,7 +41,7 @@ from fedmq.messages.codec import pack_body
 from fedmq.messages.training import MOST_ROWS, SessionAccept, TrainingOpen
 from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
-from fedmq.protocol.session_records import PassiveTree, RowSet
+from fedmq.protocol.session_records import NOBODY, PassiveTree, RowSet
 
 __all__ = [
     "ALL_COLUMNS",
@@ -95,7 +95,8 @@ class ActiveTable:
     ``folds``: a model is trained and scored for each fold, in place of one model of all rows; no
     fold contains rows of ``evaluation``.
     ``category_columns``: the features of each column of categories, 1 if a row has the category,
-    otherwise 0. Raises `DataError` for more rows than a training takes.
+    otherwise 0. ``lacked_at``: how many people of the alignment a passive party lacks; parties that
+    lack nobody are left out. Raises `DataError` for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -115,6 +116,7 @@ class ActiveTable:
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folds: tuple[Fold, ...] = ()
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lacked_at: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -159,7 +161,8 @@ class PassiveTable:
     ``values`` float32 (rows, features), NaN is missing; ``alignment``, ``digest``, ``signs``,
     ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: the row set
     for counting answered sums, None if they are not counted. ``people``: a hash of each row's id,
-    uint64 (rows,), to be compared with those of earlier sessions, None if they are not.
+    uint64 (rows,), to be compared with those of earlier sessions, None if they are not; ``NOBODY``
+    for a person whom this party lacks.
     """
 
     values: NDArray[np.float32]
@@ -171,6 +174,11 @@ class PassiveTable:
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     people: NDArray[np.uint64] | None = None
+
+    @property
+    def lacks_people(self) -> bool:
+        """Whether the party lacks people of the alignment."""
+        return self.people is not None and bool((self.people == NOBODY).any())
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]

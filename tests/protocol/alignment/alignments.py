@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Given
 from fedmq.messages import alignment
+from fedmq.messages.alignment import LACKED
 from fedmq.privacy.set_intersection import IdList
-from fedmq.protocol.alignment.active import ActiveAlignment
+from fedmq.protocol.alignment.active import ActiveAlignment, PeopleFound
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.machine import Machine
 
@@ -25,13 +26,16 @@ class Own:
 
     names: Sequence[str]
     stored: list[str] = field(default_factory=list)
+    """The people of the alignment; "" for a person whom it lacks."""
+    found: PeopleFound | None = None
 
     @property
     def ids(self) -> IdList:
         return IdList.of(self.names)
 
-    def keep(self, rows: NDArray[np.uint32]) -> Any:
-        return _Store(self, [self.names[row] for row in rows])
+    def keep(self, rows: NDArray[np.uint32], found: PeopleFound | None = None) -> Any:
+        self.found = found
+        return _Store(self, ["" if row == LACKED else self.names[row] for row in rows])
 
 
 @dataclass
@@ -51,6 +55,7 @@ def machines(
     fewest: Mapping[str, int] | None = None,
     seed: int = 0,
     asked: Mapping[str, int] | None = None,
+    known_to: Sequence[str] | None = None,
 ) -> dict[str, Machine]:
     parties = tuple(owners)
     least = fewest or {}
@@ -65,6 +70,7 @@ def machines(
             keys[:32],
             active.keep,
             least.get(parties[0], 1),
+            known_to,
         )
     }
     for number, party in enumerate(parties[1:], start=1):

@@ -11,12 +11,14 @@ import pytest
 
 from fedmq.errors import Aborted, DataError, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages import alignment
+from fedmq.messages.alignment import LACKED
 from fedmq.messages.array import Array
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.set_intersection import hash_to_curve
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
+from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Fail, Received, Start
@@ -53,6 +55,72 @@ def test_every_party_learns_the_rows_that_all_share_in_the_same_order(
     orders = {tuple(own.stored) for own in owners.values()}
     assert len(orders) == 1
     assert set(orders.pop()) == shared(owners) and shared(owners)
+
+
+@pytest.mark.parametrize("known_to", [(), ("telco",), ("insurer", "retail")])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_left_join_keeps_the_active_partys_people_and_shows_each_party_the_places_of_its_own(
+    count: int, known_to: tuple[str, ...], short_pieces: None
+) -> None:
+    owners = people(count)
+    asked = [party for party in known_to if party in owners]
+    Simulation(machines(owners, known_to=asked)).run()
+    wanted = set(owners["bank"].names).intersection(*(owners[party].names for party in asked))
+    order = owners["bank"].stored
+    assert set(order) == wanted and len(order) == len(wanted)
+    for own in owners.values():
+        assert own.stored == [name if name in set(own.names) else "" for name in order]
+
+
+def test_an_alignment_counts_the_people_of_each_choice_for_the_active_party_alone() -> None:
+    owners = {
+        "bank": Own(["a", "b", "c", "d"]),
+        "telco": Own(["c", "b", "e"]),
+        "retail": Own(["b", "d", "c", "f"]),
+    }
+    Simulation(machines(owners, known_to=["retail"])).run()
+    found = PeopleFound(4, 2, {"telco": 2, "retail": 3}, lacked_at={"telco": 1})
+    assert owners["bank"].found == found
+    assert owners["telco"].found is None and owners["retail"].found is None
+    Simulation(machines(owners)).run()
+    assert owners["bank"].found == PeopleFound(4, 2, {"telco": 2, "retail": 3}, {})
+
+
+def test_a_left_join_needs_as_many_people_of_each_party_as_it_wants() -> None:
+    owners = {"bank": Own(["a", "b", "c"]), "telco": Own(["c", "b", "d"]), "retail": Own(["a"])}
+    for wanting in ("retail", "bank"):
+        errors = failed(owners, fewest={wanting: 2}, known_to=())
+        assert f"than the 2 that {wanting} wants" in str(errors["bank"])
+    simulation = Simulation(machines(owners, known_to=()))
+    simulation.run()
+    assert not simulation.errors
+
+
+def test_a_party_that_must_hold_everybody_takes_no_places_of_people_whom_it_lacks() -> None:
+    owners = people(2)
+    machine = machines(owners)["telco"]
+    opening = alignment.AlignmentOpen(name="customers", parties=PARTIES[:2], normalise=())
+    [effect] = machine.handle(Received("bank", opening))
+    machine.handle(run_inline(effect))
+    effects = list(machine.handle(Received("bank", alignment.AlignmentBegin())))
+    while effects:
+        effect = effects.pop()
+        if hasattr(effect, "plan") or hasattr(effect, "computation"):
+            effects += machine.handle(run_inline(effect))
+    places = Array.of(np.array([0, LACKED], np.uint32))
+    with pytest.raises(ProtocolError, match="telco must hold all people"):
+        machine.handle(
+            Received("bank", alignment.CommonRows(owner="telco", start=0, rows=2, places=places))
+        )
+
+
+def test_an_opening_that_wants_people_known_to_a_stranger_is_refused() -> None:
+    machine = machines(people(2))["telco"]
+    opening = alignment.AlignmentOpen(
+        name="customers", parties=PARTIES[:2], normalise=(), known_to=("retail",)
+    )
+    effects = machine.handle(Received("bank", opening))
+    assert "no passive party of the alignment is called retail" in str(effects)
 
 
 def test_the_common_order_does_not_depend_on_the_order_of_anyones_rows() -> None:
