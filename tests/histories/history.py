@@ -270,6 +270,7 @@ def _result(result: Any) -> str:
             "earlier_trees": True,
             "earlier_departures": True,
             "tree_weights": True,
+            "lacked_at": True,
         }
         return digest(result.model_dump_json(exclude=later).encode())
     if isinstance(result, Scores):

@@ -138,6 +138,7 @@ def test_a_missing_field_is_named(kind: type[Body]) -> None:
 _LISTS = (
     "ids",
     "normalise",
+    "known_to",
     "together",
     "constraints",
     "categories",
@@ -162,7 +163,7 @@ def test_fields_of_another_type_are_refused(kind: type[Body]) -> None:
                 continue
             if field == "sign" and wrong == -1:
                 continue
-            if field in ("rising", "falling", "columns") and wrong is None:
+            if field in ("rising", "falling", "columns", "known_to") and wrong is None:
                 continue
             with pytest.raises(MessageError, match=field):
                 decode(tampered(body, **{field: wrong}))

@@ -145,8 +145,8 @@ class InferenceService(Service):
         if not names:
             raise DataError("there is no alignment yet; make one with: fedmq align JOB.toml")
         name = request.get("alignment") or names[-1]
-        ids = store.load(name).ids
-        return tuple(person for person in ids if person is not None), name
+        found = store.load(name).ids
+        return tuple(person for person in found if person is not None), name
 
 
 def _contributions(known: NDArray[np.bool_], scores: Scores) -> dict[str, Any]:
