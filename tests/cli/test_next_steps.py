@@ -93,6 +93,9 @@ ALIGNED = {
     "rows": 1,
     "parties": ["bank"],
     "own_ids": 1,
+    "join": "inner",
+    "lacked_at": {},
+    "choices": {"left": 1, "inner": 1, "known_to": {"telco": 1}},
     "seconds": 1.0,
     "bytes_sent": 1,
 }

@@ -14,6 +14,7 @@ import pytest
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.operations import consent_commands as policy_file
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -63,8 +64,8 @@ async def approve(demo: DaemonsInMemory, party: str, request: str) -> None:
     await demo.ask(party, "approve", request=request, by="olga")
 
 
-async def align(demo: DaemonsInMemory, name: str) -> Any:
-    job = AlignmentJob(name=name)
+async def align(demo: DaemonsInMemory, name: str, **how: Any) -> Any:
+    job = AlignmentJob(name=name, **how)
     return await demo.ask("bank", "align", job=job.model_dump(mode="json"))
 
 
@@ -214,6 +215,37 @@ async def test_an_alignment_waits_through_a_restart_of_who_is_asked(
         await demo.start("telco")
         await approve(demo, "telco", asked["request"])
         assert (await aligning)["rows"] == 40
+
+
+async def test_who_says_yes_to_an_inner_join_for_ever_is_asked_about_a_left_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch)
+    asking(demo, "telco")
+    table = demo.folder / "telco" / "data.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:-10]) + "\n")
+    async with demo:
+
+        async def agreed_to(**how: Any) -> tuple[dict[str, Any], Any]:
+            aligning = asyncio.create_task(align(demo, "people", **how))
+            asked = await waiting(demo, "telco")
+            diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
+            await demo.ask("telco", "approve", request=asked["request"], by="olga", diff=diff)
+            return asked, await aligning
+
+        _, inner = await agreed_to()
+        assert (inner["rows"], inner["lacked_at"]) == (30, {})
+        asked, left = await agreed_to(join="left")
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        assert "all people of bank" in words["people"]
+        assert "which of its own people each party holds" in words["active party learns"]
+        assert "which of its people each party holds" in asked_in_words(asked)
+        assert (left["rows"], left["lacked_at"]) == (40, {"telco": 10})
+        known_to = {"telco": 30, "retail": 40}
+        assert left["choices"] == {"left": 40, "inner": 30, "known_to": known_to}
+        assert (await align(demo, "people", join="left"))["rows"] == 40, "asked no more"
+        with pytest.raises(DaemonError, match="at_least: shop is no passive party"):
+            await align(demo, "people", join="left", at_least=("shop",))
 
 
 async def test_alike_is_written_into_the_policy_and_asks_no_more(

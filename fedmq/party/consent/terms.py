@@ -148,7 +148,10 @@ def _of_alignment(
     yield "ids", ", ".join(terms["normalise"]) or "unchanged, as in the table"
     if (known_to := terms.get("known_to")) is not None:
         whom = f", if {' and '.join(known_to)} hold them" if known_to else ""
-        yield "people", f"all of {request['peer']}{whom}; what a party lacks is missing"
+        yield (
+            "people",
+            f"all people of {request['peer']}{whom}; columns of a party that lacks one are missing",
+        )
         yield "you learn", "at which places of the list your own people stand, and its length"
         yield (
             "active party learns",

@@ -51,11 +51,11 @@ class StoredAlignment(BaseModel):
     lacked_at: Mapping[str, int] | None = None
 
 
-_ALIGNMENT: Format[StoredAlignment] = Format(
-    lambda alignment: alignment.model_dump_json(exclude_none=True),
-    StoredAlignment.model_validate_json,
-    (1, 2),
-)
+def _dumps(alignment: StoredAlignment) -> str:
+    return alignment.model_dump_json(exclude_none=True)  # of fields: a None among ids stays
+
+
+_ALIGNMENT: Format[StoredAlignment] = Format(_dumps, StoredAlignment.model_validate_json, (1, 2))
 
 
 class AlignmentStore:
