@@ -20,9 +20,9 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.data.table import read_table
 from fedmq.party.data.validation import validate_source
-from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.alignments import AlignmentStore, StoredChoices
 
-__all__ = ["align", "choices_in_words", "data"]
+__all__ = ["align", "data"]
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -200,13 +200,5 @@ def _alignment_in_words(result: Any) -> Text:
         f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
         f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent",
         *(f"{party} lacks {lacked} of them" for party, lacked in result["lacked_at"].items()),
-        choices_in_words(result["choices"]),
+        StoredChoices.model_validate(result["choices"]).in_words(),
     )
-
-
-def choices_in_words(choices: Mapping[str, Any]) -> str:
-    """How many people each choice of an alignment has."""
-    known = choices["known_to"]
-    least = [f"at_least {party}: {people}" for party, people in known.items() if len(known) > 1]
-    counted = [f"inner: {choices['inner']}", *least, f"left: {choices['left']}"]
-    return f"people by join: {', '.join(counted)}"

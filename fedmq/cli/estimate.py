@@ -12,7 +12,6 @@ import click
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.data import choices_in_words
 from fedmq.cli.output import json_option, print_next_step, print_result
 from fedmq.errors import ConfigError, LinkError
 from fedmq.large_array import allow_open_files, too_many_files
@@ -21,7 +20,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker import BrokerLatency, latency_of_broker
-from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.alignments import AlignmentStore, StoredChoices
 from fedmq.protocol.session_records import most_sums
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.tables import ACTIVE
@@ -177,6 +176,7 @@ def _in_words(result: Any) -> str:
         for party, cost in result["parties"].items()
     ]
     if result["choices"]:
-        lines.append(f"{choices_in_words(result['choices'])}; another join: fedmq align")
+        choices = StoredChoices.model_validate(result["choices"])
+        lines.append(f"{choices.in_words()}; another join: fedmq align")
     lines += filter(None, [too_many_files(result["open_files"])])
     return "\n".join(lines)

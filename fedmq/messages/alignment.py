@@ -16,7 +16,6 @@ from fedmq.messages.fields import Count, Index, ModelId, PartyName
 
 __all__ = [
     "BODIES",
-    "LACKED",
     "AlignmentAccept",
     "AlignmentBegin",
     "AlignmentOpen",
@@ -26,9 +25,6 @@ __all__ = [
     "CommonRows",
     "StoreAlignment",
 ]
-
-LACKED = 2**32 - 1
-"""In a list of places: the owner of the list lacks this person. No list is so long."""
 
 Owner = PartyName
 Rows = Annotated[int, Field(ge=1, lt=2**28)]
@@ -90,7 +86,7 @@ class CommonRows(Body):
     """Back to the former party: which rows of ``owner``'s list are common, one piece of them.
 
     ``places`` are positions in the list as the recipient sent it. They stand in the common order.
-    ``LACKED`` stands for a person that ``owner`` lacks, if ``known_to`` of the opening allows it.
+    2^32 - 1 stands for a person that ``owner`` lacks, if ``known_to`` of the opening allows it.
     """
 
     kind: ClassVar[str] = "common rows"

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from fedmq.computation import computation
 from fedmq.errors import DataError
-from fedmq.messages.alignment import LACKED
 
 __all__ = [
+    "LACKED",
     "POINT_BYTES",
     "Common",
     "IdList",
@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 POINT_BYTES = 32
+LACKED = 2**32 - 1
+"""In place of a person's place in a list: the list lacks this person. No list is so long."""
 
 Points = NDArray[np.uint8]
 """u-coordinates, little-endian: uint8 (points, 32)."""

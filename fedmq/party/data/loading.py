@@ -18,7 +18,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.messages.alignment import LACKED
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
@@ -27,7 +26,7 @@ from fedmq.party.data.held_out import EvaluationShares, folds_of
 from fedmq.party.data.table import NO_ID, Table, read_table, read_text_column
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
-from fedmq.privacy.set_intersection import IdList
+from fedmq.privacy.set_intersection import LACKED, IdList
 from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.session_records import NOBODY, RowSet, hashed_ids

@@ -26,6 +26,13 @@ class StoredChoices(BaseModel):
     inner: int
     known_to: Mapping[str, int]
 
+    def in_words(self) -> str:
+        """The choices in one line."""
+        several = self.known_to if len(self.known_to) > 1 else {}
+        least = [f"at_least {party}: {people}" for party, people in several.items()]
+        counted = [f"inner: {self.inner}", *least, f"left: {self.left}"]
+        return f"people by join: {', '.join(counted)}"
+
 
 class StoredAlignment(BaseModel):
     """``ids``: this party's own ids in the order that all ``parties`` share; None: it lacks them.

@@ -20,10 +20,17 @@ from numpy.typing import NDArray
 from fedmq.computation import Given
 from fedmq.errors import ProtocolError
 from fedmq.messages import alignment
-from fedmq.messages.alignment import LACKED
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import IdList, Points, Sorted, blind, blind_ids, sort_points
+from fedmq.privacy.set_intersection import (
+    LACKED,
+    IdList,
+    Points,
+    Sorted,
+    blind,
+    blind_ids,
+    sort_points,
+)
 from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, on_message

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
-from fedmq.messages.alignment import LACKED
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import IdList, Points, Sorted, sort_points
+from fedmq.privacy.set_intersection import LACKED, IdList, Points, Sorted, sort_points
 from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import (
     IDS,

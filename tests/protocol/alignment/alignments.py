@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Given
 from fedmq.messages import alignment
-from fedmq.messages.alignment import LACKED
-from fedmq.privacy.set_intersection import IdList
+from fedmq.privacy.set_intersection import LACKED, IdList
 from fedmq.protocol.alignment.active import ActiveAlignment, PeopleFound
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.machine import Machine

@@ -11,12 +11,11 @@ import pytest
 
 from fedmq.errors import Aborted, DataError, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages import alignment
-from fedmq.messages.alignment import LACKED
 from fedmq.messages.array import Array
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.set_intersection import hash_to_curve
+from fedmq.privacy.set_intersection import LACKED, hash_to_curve
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.alignment.blinded_lists import Pieces, way
