@@ -34,6 +34,7 @@ from fedmq.boosting.splits import (
     leaf_weights,
     split_gains,
 )
+from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.active import Filtering
 from fedmq.privacy.hidden_sums.circuits import NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
@@ -188,7 +189,7 @@ class Session:
             factors = choose_factors(*known, level.scale, params, sums)
         (receiver, sender), (back_receiver, back_sender) = self.ends
         public, back = self.permutations
-        circuit = circuit_of(params, level.scale, sums, UNCONSTRAINED)
+        circuit = circuit_of(params, level.scale, sums, UNCONSTRAINED).ranked_at(ALONE)
         inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, circuit)
         return (
             LevelEvaluator(

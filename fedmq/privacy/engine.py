@@ -486,9 +486,9 @@ class Engine(ABC):
             self.leakage,
             active="no sum: how many split candidates there are, and of each node whether one of "
             "a passive party wins, then also which constraints hold its column, and whether more "
-            "than four are near the best",
-            passive=f"{self.leakage.passive}; in which nodes more than four are near the best, and "
-            "which nodes do not fit the filter",
+            "than four are near the best, or another one is next to it",
+            passive=f"{self.leakage.passive}; in which nodes more than four are near the best, or "
+            "another one is next to it, and which nodes do not fit the filter",
         )
 
     @property

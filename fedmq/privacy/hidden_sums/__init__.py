@@ -6,8 +6,8 @@ may be the best go into slots, of which neither party knows the candidate. XGBoo
 of those are computed in a second circuit, which tells the passive party the best candidate, and
 the active party that it won. A crowded node has 16 slots instead of four. Where even more may be
 the best, and in nodes that the first circuit's fixed point does not hold, the second one computes
-the gains of all candidates. Where gains are dear, a circuit between both ranks the few candidates,
-and the second one computes the gains of those that its bound leaves in doubt. Several passive
+the gains of all candidates. A circuit between both ranks the few candidates, and the second one
+computes the gains of those that its bound leaves in doubt. Several passive
 parties stand in a chain, of which only the last one's circuit tells whose candidate is the best of
 all.
 
@@ -53,12 +53,12 @@ k to A     tables of quotients, in pieces; tables that    ``stages``, ``close_fi
            fill the slots; colours of crowded nodes
 A to k     labels of crowded nodes; choices of indices    ``close_filter``, ``offer_entries``
 k to A     k's tables of shares, and choices of indices   ``offer_entries``, ``take_entries``
-A to k     A's tables of shares; choices of labels of     ``take_entries``, ``read_entries``
-           ranks, or of carries
-k to A     with ranks: tables of them, in pieces;         ``stages``, ``close_ranking``,
-           colours of doubtful nodes                      ``begin_gains``
-A to k     labels of doubtful nodes; choices of labels    ``begin_gains``
-k to A     with carries: numbers for them                 ``read_entries``, ``choose_squares``
+A to k     A's tables of shares; choices of carries       ``take_entries``, ``read_entries``
+both       with ranks: as above, from numbers for         ``read_entries`` ...
+           carries to tables of quotients, of the slots   ``take_quotient_labels``, ``stages``
+k to A     with ranks: colours of doubtful nodes          ``close_ranking``, ``begin_gains``
+A to k     labels of doubtful nodes; choices of carries   ``begin_gains``
+k to A     with squares: numbers for carries              ``begin_gains``, ``choose_squares``
 A to k     choices of squares                             ``choose_squares``, ``offer_squares``
 k to A     numbers for them                               ``offer_squares``, ``choose_labels``
 A to k     choices of labels                              ``choose_labels``, ``take_labels``
@@ -73,8 +73,9 @@ A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
 =========  =============================================  =====================================
 
 If no node fits the filter, the first parcel has the choices of carries of gains, or of labels.
-The active party waits for 8 answers, with ranks for 7, and for one more in each link but the first:
-requests of further pieces of tables leave before the last ones are needed.
+The active party waits for 10 answers, for 8 without ranks, and for one more in each link but the
+first; for two more if a node is doubtful whose gains take squares. Requests of further pieces of
+tables leave before the last ones are needed.
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
 from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,7 @@ class HiddenActive(HidesSums):
 
     def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
         circuit, nodes = self._circuit(comparison), len(comparison.nodes)
+        circuit = circuit.ranked_at(comparison.place)
         return garbler_bytes(HiddenLevel(circuit, nodes, candidates, comparison.place))
 
     def _circuit(self, comparison: Comparison) -> GainCircuit:
@@ -150,7 +151,8 @@ class HiddenActive(HidesSums):
         circuit, constraints = self._circuit(comparison), comparison.constraints
         filtering = self._filtering[peer]
         filters = circuit.filters and filtering.goes_on
-        circuit = replace(circuit, ranked=circuit.ranked and filters and filtering.ranks)
+        if filters and filtering.ranks:
+            circuit = circuit.ranked_at(comparison.place)
         inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         factors = yield from self._factors(comparison, filters=filters)
         evaluator = LevelEvaluator(

@@ -109,10 +109,14 @@ class GainCircuit:
         bare = not (rule.shrinks or rule.limits or rule.bounds)
         return self.whole and bare and not self.interactions
 
-    @property
-    def ranks(self) -> bool:
-        """Whether the few candidates that the filter finds are worth ranking first."""
-        return self.filters and not self.takes_squares
+    def ranked_at(self, place: Place) -> GainCircuit:
+        """This circuit, ranked where the filter holds, of the passive party in ``place``.
+
+        In a chain the best candidate's gain is computed of its sums, which a circuit that takes
+        squares does not have.
+        """
+        ranked = self.filters and (place.parties == 1 or not self.takes_squares)
+        return replace(self, ranked=ranked)
 
     @property
     def candidate_bits(self) -> Mapping[str, int]:
@@ -195,7 +199,7 @@ class GainCircuit:
         interactions = int(count[0].partition("=")[2]) if count else 0
         whole, ranked = "real" not in words, "ranked" in words
         circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked)
-        if not np.array_equal(circuit.told(), told) or (ranked and not circuit.ranks):
+        if not np.array_equal(circuit.told(), told) or (ranked and not circuit.filters):
             raise MessageError("circuits of gains by rules that this party does not know")
         return circuit
 
@@ -472,8 +476,7 @@ def circuit_of(
     rule = GainRule.of(params, bounds=constraints.within is not None)
     whole = _whole_lambda(params.reg_lambda, scale, field) is not None
     interactions = 0 if constraints.paths is None else len(params.interaction_constraints)
-    circuit = GainCircuit(field, rule, whole, interactions)
-    return replace(circuit, ranked=circuit.ranks)
+    return GainCircuit(field, rule, whole, interactions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -526,9 +529,6 @@ class NodeInputs:
         whole = _whole_lambda(params.reg_lambda, scale, field)
         if circuit.whole and whole is not None:
             words["lambda"] = whole
-            g, weight = totals[:, 0].astype(np.float64), totals[:, 1].astype(np.float64) + whole
-            own = np.where(weight > 0, g * g / np.maximum(weight, 1), 0)
-            bits["sides to beat"] = gain_bits(own + np.ldexp(to_beat, of_gains))
         else:
             reals["lambda"] = (params.reg_lambda, scale.h_bits)
         for name, number in words.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
-from fedmq.privacy.hidden_sums.filtering import FilterEvaluator, Groups
+from fedmq.privacy.hidden_sums.filtering import FilterEvaluator, Groups, QuotientEvaluator
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
@@ -68,6 +69,7 @@ class LevelEvaluator:
         self.level = HiddenLevel(circuit, nodes, candidates, place)
         self._shares = shares
         self._inputs = inputs
+        self._factors = factors
         self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks))
         self._back = back.of_level(self.level)
         self.fit = np.array([node is not None for node in factors]) & self.level.filters
@@ -87,6 +89,8 @@ class LevelEvaluator:
         """Nodes whose ranks leave no doubt."""
         self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
         """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
+        self._quotients: Sequence[QuotientEvaluator] = ()
+        """Those of the filter, or of the ranks after it."""
         self.rankings: list[RankEvaluator] = []
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[EvaluatorStage]
@@ -104,20 +108,22 @@ class LevelEvaluator:
         if self.filter is None:
             return [fit, *self._begin_gains()]
         filled = self._side.fill(self.filter.level.transfers)
-        return [fit, *filled, *self.filter.choose_carries(self._side)]
+        self._quotients = [self.filter.quotients]
+        return [fit, *filled, *self.filter.quotients.choose_carries(self._side)]
 
     def choose_factors(self, parcel: Unpacked) -> Made:
-        assert self.filter is not None
-        return self._ended(parcel, self.filter.choose_factors(self._side, parcel))
+        made = [array for of in self._quotients for array in of.choose_factors(self._side, parcel)]
+        return self._ended(parcel, made)
 
     def choose_products(self, parcel: Unpacked) -> Made:
-        assert self.filter is not None
-        return self._ended(parcel, self.filter.choose_products(self._side, parcel))
+        made = [array for of in self._quotients for array in of.choose_products(self._side, parcel)]
+        return self._ended(parcel, made)
 
     def choose_quotient_labels(self, parcel: Unpacked) -> Made:
-        assert self.filter is not None
-        made = self.filter.choose_labels(self._side, parcel)
-        self.stages = [self.filter.stage]
+        for quotients in self._quotients:
+            quotients.take_products(self._side, parcel)
+        made = [array for of in self._quotients for array in of.choose_labels(self._side)]
+        self.stages = [quotients.stage for quotients in self._quotients]
         return self._ended(parcel, made)
 
     def close_filter(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -128,7 +134,7 @@ class LevelEvaluator:
         return self._ended(parcel, made)
 
     def take_entries(self, parcel: Unpacked) -> Made:
-        """Own tables of shares, and choices of labels of ranks, or of carries of gains."""
+        """Own tables of shares, and choices of carries, of ranks or of gains."""
         assert self.filter is not None
         back = self._back
         made, shares = self.filter.offer_entries(
@@ -138,12 +144,17 @@ class LevelEvaluator:
         if not (self.level.circuit.ranked and self._slots):
             return self._ended(parcel, [*made, *self._begin_gains()])
         self.rankings = [
-            RankEvaluator(self.level.ranking(*of_slots.shape[:2]), of_slots, self._inputs, nodes)
+            RankEvaluator(
+                self.level.ranking(*of_slots.shape[:2]),
+                of_slots,
+                self._inputs.totals[nodes],
+                [node.fine for node in compress(self._factors, nodes) if node is not None],
+            )
             for nodes, of_slots in self._slots
         ]
-        made += self._side.fill(sum(half.ranking.labels for half in self.rankings))
-        made += [array for half in self.rankings for array in half.choose_labels(self._side)]
-        self.stages = [half.stage for half in self.rankings]
+        made += self._side.fill(sum(half.ranking.transfers for half in self.rankings))
+        self._quotients = [half.quotients for half in self.rankings]
+        made += [array for of in self._quotients for array in of.choose_carries(self._side)]
         return self._ended(parcel, made)
 
     def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -154,6 +165,11 @@ class LevelEvaluator:
             made += labels
             self._sure = self._sure | of_fitting(~doubtful, nodes)
         return self._ended(parcel, [*made, *self._begin_gains()])
+
+    @property
+    def asks_for_squares(self) -> bool:
+        """Whether gains are computed, of squares that transfers make."""
+        return self.level.circuit.takes_squares and bool(self._gains)
 
     @property
     def doubtful(self) -> NDArray[np.bool_]:
@@ -186,7 +202,7 @@ class LevelEvaluator:
         made: Made = []
         if self._gains:
             made += self._side.fill(sum(part.gains.transfers for _, part in self._gains))
-        if not level.circuit.takes_squares:
+        if not self.asks_for_squares:
             return made + self._choose_labels()
         return made + [
             array for _, part in self._gains for array in part.choose_carries(self._side)

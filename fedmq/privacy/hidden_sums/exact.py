@@ -1,14 +1,14 @@
 """How do both halves find a party's best candidate by XGBoost's own gains, from shares of sums?
 
 A circuit of `circuits` computes each candidate's gain, and a tournament finds the best. A circuit
-that takes squares has them shared by transfers first. Where gains are dear, a shorter quotient of
-`quotient` ranks the few candidates in slots first: gains are then computed where that leaves a
-doubt, and of the best one where a chain needs its gain.
+that takes squares has them shared by transfers first. Before, longer quotients than the filter's
+rank the few candidates in slots: gains are computed where that leaves a doubt, and of the best one
+where a chain needs its gain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,14 @@ from fedmq.privacy.hidden_sums.circuits import (
     Run,
     tournament,
 )
-from fedmq.privacy.hidden_sums.quotient import ranked_candidates, sides_schedule
+from fedmq.privacy.hidden_sums.filter import UNRANKED, FilterLevel, NodeFactors, Precision
+from fedmq.privacy.hidden_sums.filtering import QuotientEvaluator, QuotientGarbler
+from fedmq.privacy.hidden_sums.quotient import (
+    fine_schedule,
+    quotient_inputs,
+    ranked_candidates,
+    ranked_inputs,
+)
 from fedmq.privacy.hidden_sums.shares import (
     Field,
     Shares,
@@ -48,7 +55,7 @@ from fedmq.privacy.hidden_sums.sides import (
     packed_bits,
     take_bits,
 )
-from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage, named_labels
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
 from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, wide
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS
 
@@ -66,55 +73,68 @@ __all__ = [
 class Ranking:
     """The candidates in ``slots`` of each of ``nodes`` nodes; ``alone``: no chain follows."""
 
-    circuit: GainCircuit
+    field: Field
     nodes: int
     slots: int
     alone: bool
 
     @property
-    def stage(self) -> Stage:
-        field, bits = self.circuit.field, self.circuit.node_bits
-        known = {name: bits[name] for name in ("H", "lambda", "least weight", "G")}
-        sums = {"sums": 2 * field.bits}
-        return Stage(partial(sides_schedule, field), self.nodes, self.slots, sums, known)
+    def level(self) -> FilterLevel:
+        return FilterLevel(Precision.fine(self.field), self.nodes, self.slots)
 
     @property
-    def labels(self) -> int:
+    def stage(self) -> Stage:
+        precision = self.level.precision
+        return Stage(
+            partial(fine_schedule, precision, self.field),
+            self.nodes,
+            self.slots,
+            {**quotient_inputs(precision), "sums": 2 * self.field.bits},
+            {"least weight": precision.weight_bits},
+        )
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """The active party's bits of each node."""
+        return ranked_inputs(self.level.precision, self.field)
+
+    @property
+    def transfers(self) -> int:
         """All that the active party chooses."""
-        return self.stage.labels + GAIN_BITS * self.nodes
+        labels = self.stage.labels + sum(self.known.values()) * self.nodes
+        return self.level.quotient_transfers + labels
 
 
 class _RankHalf:
     """What both halves know of a ranking."""
 
-    def __init__(self, ranking: Ranking, shares: Shares) -> None:
+    quotients: QuotientGarbler | QuotientEvaluator
+
+    def __init__(self, ranking: Ranking) -> None:
         self.ranking = ranking
-        self.shares = shares
-        self._known: dict[str, Labels]
         self._found: dict[str, Labels]
 
-    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
-        """Rows of labels as those of candidates and of nodes; keeps what is known of nodes."""
-        stage = self.ranking.stage
-        other, by_node, to_beat = _parted(rows, stage)
-        self._known = {**named_labels(by_node, stage.node_bits), "to beat": to_beat}
-        return other, by_node
-
     def _rank(self, found: Mapping[str, Labels], run: Run) -> Labels:
-        """Labels of what is ``doubtful``, by those of all sides."""
-        ranking = self.ranking
-        field, slots, alone = ranking.circuit.field, ranking.slots, ranking.alone
-        self._found = finished(ranked_candidates(found, self._known, field, slots, alone, run))
+        """Labels of what is ``doubtful``, by those of all quotients."""
+        ranking, known = self.ranking, self.quotients.known
+        running = ranked_candidates(ranking.level, found, known, ranking.field, ranking.alone, run)
+        self._found = finished(running)
         return self._found["doubtful"]
 
     def best(self, sure: NDArray[np.bool_]) -> dict[str, Labels]:
         """Labels of nodes that are ``sure``, which a link compares as those of gains.
 
-        ``gain``: what the best candidate's sides are worth, and ``to beat`` what they must exceed;
-        ``index``: its slot.
+        ``gain``: the best candidate's quotient, and ``to beat`` what it must exceed; ``index``: its
+        slot.
         """
-        found = {"gain": self._found["sides"], "index": self._found["index"]}
-        found["to beat"] = self._known["to beat"]
+        gain, to_beat = self._found["low"], self.quotients.known["beaten"]
+        # A link compares more bits: both sides use the label 0 for those known to be 0.
+        above = np.zeros((GAIN_BITS - len(gain), *gain.shape[1:]), np.uint64)
+        found = {
+            "gain": np.concatenate([gain, above]),
+            "index": self._found["index"],
+            "to beat": np.concatenate([to_beat, above]),
+        }
         return {name: labels[:, sure] for name, labels in found.items()}
 
     def sums(self, sure: NDArray[np.bool_]) -> Labels:
@@ -125,27 +145,16 @@ class _RankHalf:
 class RankGarbler(_RankHalf):
     """The passive party's half; ``shares`` of slots uint64 (nodes, slots, 2), in their order."""
 
-    stage: GarblerStage
+    quotients: QuotientGarbler
 
-    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
-        ranking = self.ranking
-        other, by_node = self._parted(side.rows(parcel, ranking.labels))
-        stage, field = ranking.stage, ranking.circuit.field
-        bits = bits_of(field.joined(self.shares.reshape(-1, 2)), 2 * field.bits)
-        tweaks = side.tweaks.take(stage.instances)
-        self.stage = GarblerStage(
-            stage,
-            stage.batches(),
-            bits,
-            other,
-            by_node,
-            side.secret,
-            side.permutation,
-            tweaks,
+    def __init__(self, ranking: Ranking, shares: Shares) -> None:
+        super().__init__(ranking)
+        self.quotients = QuotientGarbler(
+            ranking.level, ranking.field, shares, ranking.stage, ranking.known
         )
 
     def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
-        """Tables of the ranks, of the sides that were ``found``, and colours of doubts."""
+        """Tables of the ranks, of the quotients that were ``found``, and colours of doubts."""
         tables: Made = []
         doubtful = self._rank(found, side.garble(tables))
         return [*tables, packed_bits(colours(doubtful))]
@@ -157,27 +166,30 @@ class RankGarbler(_RankHalf):
 
 
 class RankEvaluator(_RankHalf):
-    """The active party's half; ``inputs`` are those of its ``nodes``, bool (nodes,)."""
+    """The active party's half, by the ``factors`` of each node, None where one does not fit."""
 
-    stage: EvaluatorStage
+    quotients: QuotientEvaluator
 
     def __init__(
-        self, ranking: Ranking, shares: Shares, inputs: NodeInputs, nodes: NDArray[np.bool_]
+        self,
+        ranking: Ranking,
+        shares: Shares,
+        totals: NDArray[np.int64],
+        factors: Sequence[NodeFactors | None],
     ) -> None:
-        super().__init__(ranking, shares)
-        self._inputs = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
-
-    def choose_labels(self, side: ReceiverSide) -> Made:
-        stage, field = self.ranking.stage, self.ranking.circuit.field
-        bits = [bits_of(field.joined(self.shares.reshape(-1, 2)), 2 * field.bits)]
-        bits += [self._inputs[name] for name in (*stage.node_bits, "sides to beat")]
-        turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
-        other, by_node = self._parted(rows)
-        tweaks = side.tweaks.take(stage.instances)
-        self.stage = EvaluatorStage(
-            stage, stage.batches(), other, by_node, side.permutation, tweaks
+        super().__init__(ranking)
+        chosen = [UNRANKED if node is None else node for node in factors]
+        numbers = {
+            "to beat": np.array([node.to_beat for node in chosen]),
+            "beaten": np.array([node.beaten for node in chosen]),
+            "unranked": np.array([node is None for node in factors], np.int64),
+            "G": totals[:, 0],
+            "H": totals[:, 1],
+        }
+        known = {name: bits_of(wide(numbers[name]), count) for name, count in ranking.known.items()}
+        self.quotients = QuotientEvaluator(
+            ranking.level, ranking.field, shares, ranking.stage, known, chosen
         )
-        return [turned]
 
     def close(
         self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]

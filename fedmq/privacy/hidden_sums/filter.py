@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -56,6 +56,7 @@ from fedmq.privacy.hidden_sums.shares import Field
 __all__ = [
     "MOST_SLOTS",
     "SLOTS",
+    "UNRANKED",
     "FilterLevel",
     "KnownNode",
     "NodeFactors",
@@ -106,6 +107,20 @@ class Precision:
     def of(cls, field: Field) -> Precision:
         """Of sums in fields: the shortest ones lose no bit."""
         return cls(field.bits, dropped=min(12, max(0, field.bits - 45)))
+
+    @classmethod
+    def fine(cls, field: Field) -> Precision:
+        """The same for the few candidates in slots, whose quotients have 16 bits."""
+        return cls(
+            field.bits,
+            x_bits=26,
+            d_bits=22,
+            places=28,
+            quotient_bits=16,
+            dropped=min(4, max(0, field.bits - 45)),
+            g_factor=52,
+            h_factor=57,
+        )
 
     @property
     def lost(self) -> int:
@@ -281,7 +296,8 @@ class NodeFactors:
     ``x``, ``g``, ``h``: multipliers, of which x is ``x`` 2^-x_shift H and d is
     (``g`` G - ``h`` H) 2^-d_shift; ``total`` is X; ``x_offset`` and ``d_offset`` are added to x and
     d, guard bits included. ``least_weight``: V^ of the least heavy side. ``to_beat``: a quotient.
-    ``unit``: r of rho = 1, in integers of fixed point.
+    ``beaten``: a quotient, 1 less than one that surely gains more. ``unit``: r of rho = 1, in
+    integers of fixed point. ``fine``: the same for `Precision.fine`; None if that does not fit.
     """
 
     x: int
@@ -292,7 +308,9 @@ class NodeFactors:
     d_offset: int
     least_weight: int
     to_beat: int
+    beaten: int
     unit: float
+    fine: NodeFactors | None = None
 
     @classmethod
     def of(
@@ -361,7 +379,7 @@ class NodeFactors:
             if (
                 abs(h) < 1 << (c.h_factor - 1)
                 and error <= c.d_error
-                and 2 * rounded <= unit / c.unit * (1 - 2.0**-6)
+                and 2 * rounded <= unit / c.unit * (1 - 2.0 ** max(-6, c.quotient_bits - 20))
             ):
                 break
             unit *= 2
@@ -378,7 +396,11 @@ class NodeFactors:
         total = c_x * weight
         none = (1 << c.weight_bits) - 1  # more than any V
         least_weight = lightest * (total - lightest) * 2.0 ** (c.places - 2 * c.x_bits)
-        beaten = (to_beat + constant) * (1 - 2.0**-20) - 2.0**-20 * (constant + own)
+        rounding = 2.0**-20 * (to_beat + 2 * constant + own)
+        least_beat, most_beat = (
+            max(0.0, to_beat + constant + moved) / whole / unit * c.unit
+            for moved in (-rounding, rounding)
+        )
         return cls(
             x,
             g,
@@ -387,9 +409,14 @@ class NodeFactors:
             of_x + 4 + (1 << c.x_guard),
             of_d + int(floors * 2**c.d_guard / 2 + 2**c.d_guard),
             none if 2 * (least + lam) > whole else max(0, math.floor(least_weight * (1 - 1e-9))),
-            min(1 << c.quotient_bits, math.floor(max(0.0, beaten) / whole / unit * c.unit)),
+            min(1 << c.quotient_bits, math.floor(least_beat)),
+            math.ceil(most_beat) if most_beat < 1 << c.quotient_bits else 1 << c.quotient_bits,
             unit,
         )
+
+
+UNRANKED = NodeFactors(0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+"""Factors of a node of which nothing is asked."""
 
 
 @computation("ChooseFactors")
@@ -420,16 +447,25 @@ def choose_factors(
     ``pairs``: of each node g and h of its rows, int64 (rows, 2). ``totals`` int64 (nodes, 2),
     ``best`` float32 (nodes,): the gains of the active party's best candidates.
     """
-    precision = Precision.of(field)
+    precision, fine = Precision.of(field), Precision.fine(field)
     reg_lambda = round(math.ldexp(float(np.float32(params.reg_lambda)), scale.h_bits))
     found: list[NodeFactors | None] = []
     for of_rows, total, gain in zip(pairs, totals, best, strict=True):
         known = KnownNode.of(of_rows, total, float(gain), reg_lambda)
-        try:
-            found.append(NodeFactors.of(known, precision, scale, params))
-        except Unfit:
-            found.append(None)
+        coarse = _fitting(known, precision, scale, params)
+        if coarse is not None:
+            coarse = replace(coarse, fine=_fitting(known, fine, scale, params))
+        found.append(coarse)
     return found
+
+
+def _fitting(
+    known: KnownNode, precision: Precision, scale: FixedPoint, params: TrainParams
+) -> NodeFactors | None:
+    try:
+        return NodeFactors.of(known, precision, scale, params)
+    except Unfit:
+        return None
 
 
 _ABOVE = 1.0001  # than bounds in floating point
@@ -489,6 +525,11 @@ class FilterLevel:
         return (c.x_modulus + c.d_modulus) * self.instances
 
     @property
+    def quotient_transfers(self) -> int:
+        """All of numbers."""
+        return self.carry_transfers + self.factor_transfers + self.product_transfers
+
+    @property
     def labels(self) -> int:
         c = self.precision
         of_nodes = (c.weight_bits + c.quotient_bits + 1) * self.nodes
@@ -501,8 +542,7 @@ class FilterLevel:
     @property
     def transfers(self) -> int:
         """All that the active party chooses."""
-        parts = (self.carry_transfers, self.factor_transfers, self.product_transfers)
-        return sum(parts) + self.labels + self.index_transfers
+        return self.quotient_transfers + self.labels + self.index_transfers
 
     @property
     def number_bytes(self) -> int:

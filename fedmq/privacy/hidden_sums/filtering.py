@@ -69,7 +69,7 @@ from fedmq.privacy.hidden_sums.sides import (
     take_bits,
     take_extension,
 )
-from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
+from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_of, integers_of, wide
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -86,6 +86,8 @@ __all__ = [
     "FilterGarbler",
     "Groups",
     "Places",
+    "QuotientEvaluator",
+    "QuotientGarbler",
     "chosen_entries",
     "fresh_shares",
     "hidden_entries",
@@ -184,6 +186,167 @@ def fresh_shares(entries: NDArray[np.uint64], masks: Shares, field: Field) -> Sh
 # Both halves, in the order of the table above.
 
 
+class _Quotients:
+    """What both halves know of the quotients of some candidates, ``shares`` (nodes, C, 2).
+
+    ``known``: the active party's bits of each node beside those of the ``stage``.
+    """
+
+    def __init__(
+        self,
+        level: FilterLevel,
+        field: Field,
+        shares: Shares,
+        stage: Stage,
+        known: Mapping[str, int],
+    ) -> None:
+        self._precision = level.precision
+        self._nodes = level.nodes
+        self._field = field
+        self._shares = shares
+        self._stage = stage
+        self._bits = known
+        self._sums: Wide
+        self._scaled: Scaled
+        self._joined: dict[str, NDArray[np.uint64]]
+        self.known: dict[str, Labels]
+        """Labels of ``known``, by name: (bits, nodes, 2)."""
+
+    @property
+    def labels(self) -> int:
+        """Labels that the active party chooses."""
+        return self._stage.labels + sum(self._bits.values()) * self._nodes
+
+    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
+        """Rows of labels as those of candidates and of nodes; keeps what else is known."""
+        stage = self._stage
+        split = sum(stage.candidate_bits.values()) * stage.instances
+        by_node = rows[split:].reshape(-1, self._nodes, BLOCK_WORDS)
+        of_stage = sum(stage.node_bits.values())
+        self.known = named_labels(by_node[of_stage:], self._bits)
+        return rows[:split].reshape(-1, stage.instances, BLOCK_WORDS), by_node[:of_stage]
+
+    def _inputs(self, joined: Mapping[str, NDArray[np.uint64]]) -> NDArray[np.bool_]:
+        """A party's inputs of all candidates: bool (bits, instances)."""
+        numbers = {
+            name: wide(np.ascontiguousarray(found.reshape(-1))) for name, found in joined.items()
+        }
+        numbers["sums"] = self._field.joined(self._shares.reshape(-1, 2))
+        sizes = self._stage.candidate_bits.items()
+        return np.concatenate([bits_of(numbers[name], count) for name, count in sizes])
+
+
+class QuotientGarbler(_Quotients):
+    """The passive party's half."""
+
+    stage: GarblerStage
+
+    def offer_carries(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self._precision
+        offered = offered_carries(self._shares, self._field, c)
+        own, message = side.offer_narrow(parcel, offered.numbers, offered.bits)
+        self._sums = lifted(self._shares, own, self._field, c, receives=False)
+        return [message]
+
+    def offer_factors(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self._precision
+        (own_x, x), (own_d, d) = (
+            side.offer_narrow(parcel, offered.numbers, offered.bits)
+            for offered in offered_factors(self._sums, c)
+        )
+        self._scaled = sent_scaled(self._nodes, own_x, own_d, c)
+        return [x, d]
+
+    def offer_products(self, side: SenderSide, parcel: Unpacked) -> Made:
+        c = self._precision
+        (own_weights, weights), (own_squares, squares) = (
+            side.offer_narrow(parcel, offered.numbers, offered.bits)
+            for offered in offered_products(self._scaled, c)
+        )
+        self._joined = joined_sender(self._scaled, own_weights, own_squares, c)
+        return [weights, squares]
+
+    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
+        stage = self._stage
+        other, by_node = self._parted(side.rows(parcel, self.labels))
+        bits, tweaks = self._inputs(self._joined), side.tweaks.take(stage.instances)
+        self.stage = GarblerStage(
+            stage,
+            stage.batches(),
+            bits,
+            other,
+            by_node,
+            side.secret,
+            side.permutation,
+            tweaks,
+        )
+
+
+class QuotientEvaluator(_Quotients):
+    """The active party's half, by its ``factors`` of each node."""
+
+    stage: EvaluatorStage
+
+    def __init__(
+        self,
+        level: FilterLevel,
+        field: Field,
+        shares: Shares,
+        stage: Stage,
+        known: Mapping[str, NDArray[np.bool_]],
+        factors: Sequence[NodeFactors],
+    ) -> None:
+        super().__init__(
+            level, field, shares, stage, {name: len(bits) for name, bits in known.items()}
+        )
+        self._width = level.candidates
+        self._known = known
+        self._factors = factors
+
+    def choose_carries(self, side: ReceiverSide) -> Made:
+        return [side.choose(carry_choices(self._shares, self._field))]
+
+    def choose_factors(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        c = self._precision
+        own = side.receive_narrow(parcel, 1, c.wrap_bits)
+        self._sums = lifted(self._shares, own, self._field, c, receives=True)
+        choices = factor_choices(self._factors, c)
+        of_x = c.x_factor * self._nodes
+        return [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
+
+    def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        c = self._precision
+        own = own_scaled(self._sums, self._factors, c)
+        x = side.receive_narrow(parcel, self._width, c.x_modulus + c.x_guard)
+        d = side.receive_narrow(parcel, self._width, c.d_modulus + c.d_guard)
+        self._scaled = received_scaled(own, x, d, c)
+        choices = product_choices(self._scaled, self._factors, c)
+        of_weights = c.x_modulus * self._stage.instances
+        return [side.choose(choices[:of_weights]), side.choose(choices[of_weights:])]
+
+    def take_products(self, side: ReceiverSide, parcel: Unpacked) -> None:
+        c = self._precision
+        weights = side.receive_narrow(parcel, 1, c.shared_weight_bits)
+        squares = side.receive_narrow(parcel, 1, c.shared_square_bits)
+        self._joined = joined_receiver(self._scaled, self._factors, weights, squares, c)
+
+    def choose_labels(self, side: ReceiverSide) -> Made:
+        c, stage = self._precision, self._stage
+        least = np.array([node.least_weight for node in self._factors], np.uint64)
+        bits = [
+            self._inputs(self._joined),
+            bits_of(wide(least), c.weight_bits),
+            *self._known.values(),
+        ]
+        turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
+        other, by_node = self._parted(rows)
+        tweaks = side.tweaks.take(stage.instances)
+        self.stage = EvaluatorStage(
+            stage, stage.batches(), other, by_node, side.permutation, tweaks
+        )
+        return [turned]
+
+
 def quotient_stage(level: FilterLevel) -> Stage:
     """The quotients of all candidates."""
     return Stage(
@@ -202,20 +365,8 @@ class _Half:
         self.level = level
         self._field = field
         self._shares = shares
-        self._sums: Wide
-        self._scaled: Scaled
-        self._to_beat: Labels
         self._index: Labels
         self._masks: Shares
-
-    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
-        """Rows of labels as those of candidates and of nodes; keeps those of what is to beat."""
-        level, of_candidates = self.level, sum(quotient_inputs(self.level.precision).values())
-        split = of_candidates * level.instances
-        by_node = rows[split:].reshape(-1, level.nodes, BLOCK_WORDS)
-        weight_bits = threshold_bits(level.precision)["least weight"]
-        self._to_beat = by_node[weight_bits:]
-        return rows[:split].reshape(-1, level.instances, BLOCK_WORDS), by_node[:weight_bits]
 
     def index(self, nodes: NDArray[np.bool_], slots: int) -> Labels:
         """Labels of the indices in the first ``slots`` of some nodes: (slots * bits, nodes, 2)."""
@@ -256,59 +407,19 @@ class _Half:
 class FilterGarbler(_Half):
     """The passive party's half, of nodes that fit: ``shares`` uint64 (nodes, candidates, 2)."""
 
-    stage: GarblerStage
-
     def __init__(self, level: FilterLevel, field: Field, shares: Shares) -> None:
         super().__init__(level, field, shares)
-        self._joined: dict[str, NDArray[np.uint64]]
+        known = {"to beat": threshold_bits(level.precision)["to beat"]}
+        self.quotients = QuotientGarbler(level, field, shares, quotient_stage(level), known)
         self._more: Labels
         self._rows: NDArray[np.uint64]
-
-    def offer_carries(self, side: SenderSide, parcel: Unpacked) -> Made:
-        c = self.level.precision
-        offered = offered_carries(self._shares, self._field, c)
-        own, message = side.offer_narrow(parcel, offered.numbers, offered.bits)
-        self._sums = lifted(self._shares, own, self._field, c, receives=False)
-        return [message]
-
-    def offer_factors(self, side: SenderSide, parcel: Unpacked) -> Made:
-        c = self.level.precision
-        (own_x, x), (own_d, d) = (
-            side.offer_narrow(parcel, offered.numbers, offered.bits)
-            for offered in offered_factors(self._sums, c)
-        )
-        self._scaled = sent_scaled(self.level.nodes, own_x, own_d, c)
-        return [x, d]
-
-    def offer_products(self, side: SenderSide, parcel: Unpacked) -> Made:
-        c = self.level.precision
-        (own_weights, weights), (own_squares, squares) = (
-            side.offer_narrow(parcel, offered.numbers, offered.bits)
-            for offered in offered_products(self._scaled, c)
-        )
-        self._joined = joined_sender(self._scaled, own_weights, own_squares, c)
-        return [weights, squares]
-
-    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
-        stage = quotient_stage(self.level)
-        other, by_node = self._parted(side.rows(parcel, self.level.labels))
-        bits = _bits(self._joined, stage)
-        tweaks = side.tweaks.take(stage.instances)
-        self.stage = GarblerStage(
-            stage,
-            stage.batches(),
-            bits,
-            other,
-            by_node,
-            side.secret,
-            side.permutation,
-            tweaks,
-        )
 
     def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
         """Tables of the rest, of the quotients that were ``found``, and colours of "more"."""
         tables: Made = []
-        chosen = finished(chosen_slots(self.level, found, self._to_beat, side.garble(tables)))
+        chosen = finished(
+            chosen_slots(self.level, found, self.quotients.known["to beat"], side.garble(tables))
+        )
         self._index, self._more = chosen["index"], chosen["more"]
         return [*tables, packed_bits(colours(chosen["more"]))]
 
@@ -348,64 +459,23 @@ class FilterGarbler(_Half):
 class FilterEvaluator(_Half):
     """The active party's half, of nodes that fit, by its ``factors`` of each."""
 
-    stage: EvaluatorStage
-
     def __init__(
         self, level: FilterLevel, field: Field, shares: Shares, factors: Sequence[NodeFactors]
     ) -> None:
         super().__init__(level, field, shares)
-        self._factors = factors
-        self._rows: NDArray[np.uint64]
-
-    def choose_carries(self, side: ReceiverSide) -> Made:
-        return [side.choose(carry_choices(self._shares, self._field))]
-
-    def choose_factors(self, side: ReceiverSide, parcel: Unpacked) -> Made:
-        c = self.level.precision
-        own = side.receive_narrow(parcel, 1, c.wrap_bits)
-        self._sums = lifted(self._shares, own, self._field, c, receives=True)
-        choices = factor_choices(self._factors, c)
-        of_x = c.x_factor * self.level.nodes
-        return [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
-
-    def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
-        c, width = self.level.precision, self.level.candidates
-        own = own_scaled(self._sums, self._factors, c)
-        x = side.receive_narrow(parcel, width, c.x_modulus + c.x_guard)
-        d = side.receive_narrow(parcel, width, c.d_modulus + c.d_guard)
-        self._scaled = received_scaled(own, x, d, c)
-        choices = product_choices(self._scaled, self._factors, c)
-        of_weights = c.x_modulus * self.level.instances
-        return [side.choose(choices[:of_weights]), side.choose(choices[of_weights:])]
-
-    def choose_labels(self, side: ReceiverSide, parcel: Unpacked) -> Made:
-        c, stage = self.level.precision, quotient_stage(self.level)
-        weights = side.receive_narrow(parcel, 1, c.shared_weight_bits)
-        squares = side.receive_narrow(parcel, 1, c.shared_square_bits)
-        joined = joined_receiver(self._scaled, self._factors, weights, squares, c)
-        known = [
-            np.array([getattr(node, name) for node in self._factors], np.uint64)
-            for name in ("least_weight", "to_beat")
-        ]
-        bits = [_bits(joined, stage).reshape(-1)]
-        bits += [
-            bits_of(wide(numbers), count).reshape(-1)
-            for numbers, count in zip(known, threshold_bits(c).values(), strict=True)
-        ]
-        turned, rows = side.choose_rows(np.concatenate(bits))
-        other, by_node = self._parted(rows)
-        tweaks = side.tweaks.take(stage.instances)
-        self.stage = EvaluatorStage(
-            stage, stage.batches(), other, by_node, side.permutation, tweaks
+        to_beat = np.array([node.to_beat for node in factors], np.uint64)
+        known = {"to beat": bits_of(wide(to_beat), threshold_bits(level.precision)["to beat"])}
+        self.quotients = QuotientEvaluator(
+            level, field, shares, quotient_stage(level), known, factors
         )
-        return [turned]
+        self._rows: NDArray[np.uint64]
 
     def close(
         self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
     ) -> tuple[Made, Groups]:
         """Labels of "more" and choices of indices; which nodes have all that is near in slots."""
         run = side.evaluate(parcel)
-        chosen = finished(chosen_slots(self.level, found, self._to_beat, run))
+        chosen = finished(chosen_slots(self.level, found, self.quotients.known["to beat"], run))
         self._index = chosen["index"]
         unset = take_bits(parcel, (2, self.level.nodes))
         groups = self._groups(colours(chosen["more"]) ^ unset)
@@ -432,13 +502,3 @@ class FilterEvaluator(_Half):
         own = sender.extend(take_extension(parcel, count), count, tweaks.take(count))
         offered = hidden_entries(tables, own, sender.secret, permutation, tweaks.take(count))
         return [offered], self._fresh(entries, groups)
-
-
-def _bits(joined: Mapping[str, NDArray[np.uint64]], stage: Stage) -> NDArray[np.bool_]:
-    """A party's inputs of all candidates: bool (bits, instances)."""
-    return np.concatenate(
-        [
-            bits_of(wide(np.ascontiguousarray(joined[name].reshape(-1))), count)
-            for name, count in stage.candidate_bits.items()
-        ]
-    )

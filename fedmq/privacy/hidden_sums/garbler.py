@@ -16,7 +16,7 @@ from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
-from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups
+from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups, QuotientGarbler
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
@@ -77,6 +77,8 @@ class LevelGarbler:
         """Nodes whose ranks leave no doubt."""
         self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
         """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
+        self._quotients: Sequence[QuotientGarbler] = ()
+        """Those of the filter, or of the ranks after it."""
         self.rankings: list[RankGarbler] = []
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[GarblerStage]
@@ -95,23 +97,24 @@ class LevelGarbler:
         level = self.level.filter(int(self._fit.sum()))
         self._side.fill(parcel, level.transfers)
         self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit])
-        made = self.filter.offer_carries(self._side, parcel)
+        self._quotients = [self.filter.quotients]
+        made = self.filter.quotients.offer_carries(self._side, parcel)
         parcel.end()
         return made
 
     def offer_factors(self, parcel: Unpacked) -> Made:
-        assert self.filter is not None
-        return self._ended(parcel, self.filter.offer_factors(self._side, parcel))
+        made = [array for of in self._quotients for array in of.offer_factors(self._side, parcel)]
+        return self._ended(parcel, made)
 
     def offer_products(self, parcel: Unpacked) -> Made:
-        assert self.filter is not None
-        return self._ended(parcel, self.filter.offer_products(self._side, parcel))
+        made = [array for of in self._quotients for array in of.offer_products(self._side, parcel)]
+        return self._ended(parcel, made)
 
     def take_quotient_labels(self, parcel: Unpacked) -> Made:
         """Take the labels that quotients are garbled with; their batches follow."""
-        assert self.filter is not None
-        self.filter.take_labels(self._side, parcel)
-        self.stages = [self.filter.stage]
+        for quotients in self._quotients:
+            quotients.take_labels(self._side, parcel)
+        self.stages = [quotients.stage for quotients in self._quotients]
         return self._ended(parcel, [])
 
     def close_filter(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -139,11 +142,10 @@ class LevelGarbler:
             RankGarbler(self.level.ranking(*of_slots.shape[:2]), of_slots)
             for _, of_slots in self._slots
         ]
-        self._side.fill(parcel, sum(half.ranking.labels for half in self.rankings))
-        for half in self.rankings:
-            half.take_labels(self._side, parcel)
-        self.stages = [half.stage for half in self.rankings]
-        return self._ended(parcel, [])
+        self._side.fill(parcel, sum(half.ranking.transfers for half in self.rankings))
+        self._quotients = [half.quotients for half in self.rankings]
+        made = [array for of in self._quotients for array in of.offer_carries(self._side, parcel)]
+        return self._ended(parcel, made)
 
     def close_ranking(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of ranks."""
@@ -156,6 +158,11 @@ class LevelGarbler:
             doubtful = half.read_doubts(self._side, parcel)
             self._sure = self._sure | of_fitting(~doubtful, nodes)
         return self._begin_gains(parcel)
+
+    @property
+    def asks_for_squares(self) -> bool:
+        """Whether gains are computed, of squares that transfers make."""
+        return self.level.circuit.takes_squares and bool(self._gains)
 
     @property
     def whole(self) -> NDArray[np.bool_]:
@@ -183,7 +190,7 @@ class LevelGarbler:
                 self._gains.append((unsure, GainGarbler(gains, of_nodes, columns)))
         if self._gains:
             self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
-        if not level.circuit.takes_squares:
+        if not self.asks_for_squares:
             return self.take_labels(parcel)
         made = [
             array for _, part in self._gains for array in part.offer_carries(self._side, parcel)

@@ -28,10 +28,10 @@ from fedmq.privacy.hidden_sums.filtering import (
     quotient_stage,
 )
 from fedmq.privacy.hidden_sums.quotient import (
+    RANKED_ANDS,
     candidate_in_slot,
     filter_ands,
     pick_schedule,
-    ranked_schedule,
 )
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.hidden_sums.sides import extended_bytes, finished
@@ -89,7 +89,7 @@ class HiddenLevel:
 
     def ranking(self, nodes: int, slots: int) -> Ranking:
         """The ranks of the slots' candidates in some of the nodes."""
-        return Ranking(self.circuit, nodes, slots, self.is_alone)
+        return Ranking(self.field, nodes, slots, self.is_alone)
 
     @property
     def is_alone(self) -> bool:
@@ -219,7 +219,7 @@ def evaluator_bytes(level: HiddenLevel) -> int:
         counts += [level.gains(level.nodes, MOST_SLOTS).transfers, filtering.transfers]
         most += filtering.table_bytes + 2 * level.nodes * BLOCK_BYTES
         if level.circuit.ranked:
-            counts.append(level.ranking(level.nodes, MOST_SLOTS).labels)
+            counts.append(level.ranking(level.nodes, MOST_SLOTS).transfers)
             most += level.nodes * BLOCK_BYTES
     return most + sum(extended_bytes(count) + turned_bytes(count) for count in counts)
 
@@ -239,10 +239,9 @@ def garbler_bytes(level: HiddenLevel) -> int:
         ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
         if level.circuit.ranked:
             ranking = level.ranking(level.nodes, MOST_SLOTS)
-            ands += ranking.stage.circuit().ands * ranking.stage.instances
-            ranks = ranked_schedule(level.field, SLOTS, level.is_alone).ands
-            ands += ranks * (MOST_SLOTS // SLOTS) * level.nodes
-            most += turned_bytes(level.nodes)
+            of_slot = ranking.stage.circuit().ands + RANKED_ANDS
+            ands += of_slot * ranking.stage.instances
+            most += ranking.level.number_bytes + turned_bytes(level.nodes)
     return most + ands * TABLE_BYTES
 
 

@@ -17,7 +17,6 @@ from fedmq.privacy.garbling.circuit import (
     FALSE,
     TRUE,
     Circuit,
-    Real,
     Word,
     at_least,
     constant,
@@ -26,24 +25,25 @@ from fedmq.privacy.garbling.circuit import (
     select,
     sum_and_carry,
     total,
-    when,
 )
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.hidden_sums.circuits import GAIN_BITS, GAIN_FORM, Run
+from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Precision
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
+    "RANKED_ANDS",
     "candidate_in_slot",
     "chosen_slots",
     "filter_ands",
+    "fine_schedule",
     "pick_schedule",
     "quotient_inputs",
     "quotient_schedule",
     "ranked_candidates",
+    "ranked_inputs",
     "ranked_schedule",
-    "sides_schedule",
     "slots_in_order",
     "threshold_bits",
 ]
@@ -67,6 +67,21 @@ def quotient_schedule(precision: Precision) -> Schedule:
     is 0 unless both sides are certainly heavy enough.
     """
     c = Circuit()
+    _quotient(c, precision)
+    return Schedule.of(c)
+
+
+@cache
+def fine_schedule(precision: Precision, field: Field) -> Schedule:
+    """The same, and the ``sums`` of a candidate in a slot."""
+    c = Circuit()
+    _quotient(c, precision)
+    bits = 2 * field.bits
+    c.output("sums", total(c, c.input("own sums", bits), c.input("other sums", bits)))
+    return Schedule.of(c)
+
+
+def _quotient(c: Circuit, precision: Precision) -> None:
     p = precision
     shared = quotient_inputs(p)
     square = total(c, c.input("own S", shared["S"]), c.input("other S", shared["S"]))
@@ -103,7 +118,6 @@ def quotient_schedule(precision: Precision) -> Schedule:
     c.output("low", [c.both(counts, bit) for bit in [*quotient, full]])
     c.output("high", [*high, beyond])
     c.output("may", [may])
-    return Schedule.of(c)
 
 
 _LIGHTEST = 6
@@ -335,85 +349,71 @@ def filter_ands(level: FilterLevel) -> int:
     return (matches + near + slots) * level.nodes
 
 
-# Which of the few candidates in slots gains most? That with the largest s = G_L² / (H_L + lambda) +
-# G_R² / (H_R + lambda), by floats of 22 bits, unless another one is too near.
+# Which of the few candidates in slots gains most? That with the largest quotient of 16 bits, unless
+# another one is too near.
 #
-# Let u be 2^-21. Numbers cut to 22 bits lose less than u, results are rounded by u / 2: so the
-# circuit's s^ lies between (1 - 3.6 u) s and (1 + 2.6 u) s. XGBoost rounds the sides and their sum
-# by less than 4 * 2^-24 s together, and the difference to the node's own gain, at most 2 s, by less
-# than 2 * 2^-24 s: by less than 0.75 u s. The node's own gain is the same for all candidates. So
-# XGBoost's gain of one candidate is above another's where its s^ is at least 8 u larger. Words of
-# floats that differ by `_NEAR` units of 2^-24 or more differ by that much.
-#
-# What is to beat is a gain; with the node's own one it is an s, cut to 24 bits. There the node's
-# own gain is rounded, too, by less than 6 * 2^-24 s: a candidate beats it where s^ is 6 u larger.
-#
-# Candidates with equal sums tie in any arithmetic, and so do those with exchanged sides: the first
-# stays, as slots are in XGBoost's order.
+# The bounds are those of the filter: what XGBoost's roundings move is less than half a unit, so a
+# candidate whose ``low`` is above another's ``high`` gains more by any arithmetic. Candidates with
+# equal sums tie, and so do those with exchanged sides, whatever their quotients are: the first of
+# them stays, as slots are in XGBoost's order.
 
-_RANKED_BITS = 22
 
-_NEAR = 64
+RANKED_ANDS = 600
+"""At least as many as ranks take of a slot."""
+
+
+def ranked_inputs(precision: Precision, field: Field) -> dict[str, int]:
+    """The active party's inputs of each node to `ranked_schedule`, and their bits.
+
+    ``to beat`` and ``beaten`` are those of `NodeFactors`; ``unranked``: a node that does not fit.
+    """
+    bits = precision.quotient_bits + 1
+    return {"to beat": bits, "beaten": bits, "unranked": 1, "G": field.bits, "H": field.bits}
 
 
 @cache
-def sides_schedule(field: Field) -> Schedule:
-    """A candidate's ``sides``, a float of `GAIN_BITS`, 0 where one is too light; its ``sums``."""
-    c = Circuit()
-    shared = 2 * field.bits
-    sums = total(c, c.input("own sums", shared), c.input("other sums", shared))
-    sizes = {"H": field.bits, "lambda": field.weight_bits, "least weight": field.bits}
-    known = {name: c.input(name, bits) for name, bits in {**sizes, "G": field.bits}.items()}
-    h, g = sums[: field.bits], sums[field.bits :]
-    parts, allowed = [], TRUE
-    for gradient, hessian in ((g, h), (difference(c, known["G"], g), difference(c, known["H"], h))):
-        allowed = c.both(allowed, at_least(c, hessian, known["least weight"]))
-        sign, short = gradient[-1], field.bits - 2
-        magnitude = total(c, [c.xor(bit, sign) for bit in gradient], [], sign)[:short]
-        longer = [*hessian[:short], *[FALSE] * (field.weight_bits - short)]
-        weight = total(c, longer, known["lambda"][: field.weight_bits - 1])
-        cut = Real.cut(c, GAIN_FORM, magnitude, _RANKED_BITS)
-        parts.append((cut * cut).over(Real.cut(c, GAIN_FORM, weight, _RANKED_BITS)))
-    found = parts[0] + parts[1]
-    c.output("sides", when(c, allowed, found.padded(GAIN_BITS - GAIN_FORM.exponent_bits).word))
-    c.output("sums", sums)
-    return Schedule.of(c)
+def ranked_schedule(precision: Precision, field: Field, slots: int, alone: bool) -> Schedule:
+    """The slot of the best candidate, as ``index``, its ``low`` and ``sums``.
 
-
-@cache
-def ranked_schedule(field: Field, slots: int, alone: bool) -> Schedule:
-    """The slot of the best candidate, as ``index``, its ``sides`` and ``sums``.
-
-    ``doubtful``: whether another one may be as good and cannot win by its place, or, ``alone``,
-    whether ``to beat`` may be as much. Nothing is doubtful that is surely beaten.
+    ``doubtful``: whether another one may be as good and does not tie, or, ``alone``, whether
+    ``to beat`` may be as much. Nothing is doubtful that is surely beaten.
     """
     c = Circuit()
-    sides = _words(c.input("sides", slots * GAIN_BITS), GAIN_BITS)
+    bits = precision.quotient_bits + 1
+    low, high = (_words(c.input(name, slots * bits), bits) for name in ("low", "high"))
+    may = c.input("may", slots)
     sums = _words(c.input("sums", slots * 2 * field.bits), 2 * field.bits)
-    of_node = {name: c.input(name, field.bits) for name in ("G", "H")}
-    to_beat = c.input("to beat", GAIN_BITS)
-    best, best_sums, index = sides[0], sums[0], constant(0, (slots - 1).bit_length())
+    known = {name: c.input(name, size) for name, size in ranked_inputs(precision, field).items()}
+    best, best_sums = low[0], sums[0]
     for slot in range(1, slots):
-        stays = at_least(c, best, sides[slot])
-        best = select(c, stays, best, sides[slot])
+        stays = at_least(c, best, low[slot])
+        best = select(c, stays, best, low[slot])
         best_sums = select(c, stays, best_sums, sums[slot])
-        index = select(c, stays, index, constant(slot, len(index)))
     h, g = best_sums[: field.bits], best_sums[field.bits :]
-    exchanged = [*difference(c, of_node["H"], h), *difference(c, of_node["G"], g)]
+    exchanged = [*difference(c, known["H"], h), *difference(c, known["G"], g)]
+    differ = [c.both(_differ(c, held, best_sums), _differ(c, held, exchanged)) for held in sums]
+    index, behind = constant(0, (slots - 1).bit_length()), TRUE
+    for slot in range(1, slots):  # none of the slots before ties with the best
+        behind = c.both(behind, differ[slot - 1])
+        first = c.both(behind, c.inverse(differ[slot]))
+        index = [c.xor(bit, first) if slot >> at & 1 else bit for at, bit in enumerate(index)]
+    reaches = c.any_of(
+        [
+            c.both(able, at_least(c, word, known["to beat"]))
+            for able, word in zip(may, high, strict=True)
+        ]
+    )
     doubts = [
-        c.both(
-            at_least(c, _raised(c, word), best),
-            c.both(_differ(c, held, best_sums), _differ(c, held, exchanged)),
-        )
-        for word, held in zip(sides, sums, strict=True)
+        c.both(c.both(able, other), at_least(c, word, best))
+        for able, other, word in zip(may, differ, high, strict=True)
     ]
     if alone:
-        doubts.append(c.inverse(at_least(c, best, _raised(c, to_beat))))
+        doubts.append(at_least(c, known["beaten"], best))
     c.output("index", index)
-    c.output("sides", best)
+    c.output("low", best)
     c.output("sums", best_sums)
-    reaches = at_least(c, _raised(c, best), to_beat)
-    c.output("doubtful", [c.both(reaches, c.any_of(doubts))])
+    doubtful = c.both(reaches, c.any_of(doubts))
+    c.output("doubtful", [c.either(known["unranked"][0], doubtful)])
     return Schedule.of(c)
 
 
@@ -421,30 +421,26 @@ def _words(wires: Word, bits: int) -> list[Word]:
     return [wires[start : start + bits] for start in range(0, len(wires), bits)]
 
 
-def _raised(c: Circuit, word: Word) -> Word:
-    """The largest word that is near."""
-    return total(c, [*word, FALSE], constant(_NEAR, len(word) + 1))
-
-
 def _differ(c: Circuit, left: Word, right: Word) -> int:
     return c.any_of([c.xor(x, y) for x, y in zip(left, right, strict=True)])
 
 
 def ranked_candidates(
+    ranking: FilterLevel,
     found: Mapping[str, Labels],
     known: Mapping[str, Labels],
     field: Field,
-    slots: int,
     alone: bool,
     run: Run,
 ) -> Generator[Any, Any, dict[str, Labels]]:
-    """Labels of `ranked_schedule`'s outputs, of those of `sides_schedule` for all slots.
+    """Labels of `ranked_schedule`'s outputs, of those of `fine_schedule` for all slots.
 
-    ``known``: labels of ``G``, ``H`` and ``to beat``, (bits, nodes, 2).
+    ``known``: labels of `ranked_inputs`, (bits, nodes, 2).
     """
-    inputs = {name: known[name] for name in ("G", "H", "to beat")}
-    for name in ("sides", "sums"):
-        bits, instances, words = found[name].shape
-        by_slot = found[name].reshape(bits, -1, slots, words).transpose(2, 0, 1, 3)
-        inputs[name] = by_slot.reshape(slots * bits, instances // slots, words)
-    return (yield from run(ranked_schedule(field, slots, alone), inputs))
+    nodes, slots = ranking.nodes, ranking.candidates
+    inputs = dict(known)
+    for name in ("low", "high", "may", "sums"):
+        by_slot = found[name].reshape(-1, nodes, slots, 2).transpose(2, 0, 1, 3)
+        inputs[name] = by_slot.reshape(-1, nodes, 2)
+    schedule = ranked_schedule(ranking.precision, field, slots, alone)
+    return (yield from run(schedule, inputs))

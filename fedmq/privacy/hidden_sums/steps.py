@@ -198,26 +198,17 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     yield Reply(first, pieces_of(circuit.told()))  # both sides take tweaks in this order
     evaluator, made = yield from computed(LevelEvaluator.begin, evaluator)
     if evaluator.filter is not None:
-        for step in (
-            LevelEvaluator.choose_factors,
-            LevelEvaluator.choose_products,
-            LevelEvaluator.choose_quotient_labels,
-        ):
-            parcel = yield Exchange(pieces_of(*made))
-            evaluator, made = yield from computed(step, evaluator, parcel)
-        yield Reply(first, pieces_of(*made))
-        found = yield from evaluated(evaluator.stages, first)
+        evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
         parcel = yield Exchange()
         evaluator, made = yield from computed(LevelEvaluator.close_filter, evaluator, parcel, found)
         parcel = yield Exchange(pieces_of(*made))
         evaluator, made = yield from computed(LevelEvaluator.take_entries, evaluator, parcel)
     if evaluator.rankings:
-        yield Reply(first, pieces_of(*made))
-        found = yield from evaluated(evaluator.stages, first)
+        evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
         parcel = yield Exchange()
         evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel, found)
     for step in (LevelEvaluator.choose_squares, LevelEvaluator.choose_labels):
-        if circuit.takes_squares:
+        if evaluator.asks_for_squares:
             parcel = yield Exchange(pieces_of(*made))
             evaluator, made = yield from computed(step, evaluator, parcel)
     yield Reply(first, pieces_of(*made))
@@ -234,6 +225,22 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     yield Reply(first, pieces_of(evaluator.claim(won)))
     overfull = evaluator.whole & evaluator.fit
     return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
+
+
+def _evaluate_quotients(
+    evaluator: LevelEvaluator, made: Made, first: int
+) -> Plan[tuple[LevelEvaluator, list[Outputs]]]:
+    """Quotients of the filter, or of ranks, once choices of carries are ``made``."""
+    for step in (
+        LevelEvaluator.choose_factors,
+        LevelEvaluator.choose_products,
+        LevelEvaluator.choose_quotient_labels,
+    ):
+        parcel = yield Exchange(pieces_of(*made))
+        evaluator, made = yield from computed(step, evaluator, parcel)
+    yield Reply(first, pieces_of(*made))
+    found = yield from evaluated(evaluator.stages, first)
+    return evaluator, found
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
@@ -260,25 +267,18 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     parcel = yield Exchange()
     garbler, made = yield from computed(LevelGarbler.begin, garbler, parcel)
     if garbler.filter is not None:
-        for step in (
-            LevelGarbler.offer_factors,
-            LevelGarbler.offer_products,
-            LevelGarbler.take_quotient_labels,
-        ):
-            parcel = yield Exchange(pieces_of(*made))
-            garbler, made = yield from computed(step, garbler, parcel)
-        found = yield from garbled(garbler.stages, first)
+        garbler, found = yield from _garble_quotients(garbler, made, first)
         garbler, made = yield from computed(LevelGarbler.close_filter, garbler, (), found)
         for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
             parcel = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(step, garbler, parcel)
     if garbler.rankings:
-        found = yield from garbled(garbler.stages, first)
+        garbler, found = yield from _garble_quotients(garbler, made, first)
         garbler, made = yield from computed(LevelGarbler.close_ranking, garbler, (), found)
         parcel = yield Exchange(pieces_of(*made))
         garbler, made = yield from computed(LevelGarbler.begin_gains, garbler, parcel)
     for step in (LevelGarbler.offer_squares, LevelGarbler.take_labels):
-        if garbler.level.circuit.takes_squares:
+        if garbler.asks_for_squares:
             parcel = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(step, garbler, parcel)
     found = yield from garbled(garbler.stages, first)
@@ -292,3 +292,18 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     if not place.is_last:
         yield HandOn(first, pieces_of(packed_bits(garbler.handed())))
     return garbler
+
+
+def _garble_quotients(
+    garbler: LevelGarbler, made: Made, first: int
+) -> Plan[tuple[LevelGarbler, list[Outputs]]]:
+    """Quotients of the filter, or of ranks, once numbers for carries are ``made``."""
+    for step in (
+        LevelGarbler.offer_factors,
+        LevelGarbler.offer_products,
+        LevelGarbler.take_quotient_labels,
+    ):
+        parcel = yield Exchange(pieces_of(*made))
+        garbler, made = yield from computed(step, garbler, parcel)
+    found = yield from garbled(garbler.stages, first)
+    return garbler, found

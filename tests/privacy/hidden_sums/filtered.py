@@ -135,10 +135,14 @@ class Compared:
         return self
 
 
-def compared(level: DrawnLevel, to_beat: np.ndarray, random: np.random.Generator) -> Compared:
-    """The filter of ``level`` beside its gains."""
-    c = Precision.of(level.field)
+def compared(
+    level: DrawnLevel, to_beat: np.ndarray, random: np.random.Generator, *, fine: bool = False
+) -> Compared:
+    """The filter of ``level`` beside its gains, or the ``fine`` quotients of all its candidates."""
+    c = Precision.fine(level.field) if fine else Precision.of(level.field)
     every = factors_of(level, to_beat)
+    if fine:
+        every = [None if node is None else node.fine for node in every]
     fit = np.array([node is not None for node in every])
     result = Compared(nodes=len(every), unfit=int((~fit).sum()))
     if not fit.any():

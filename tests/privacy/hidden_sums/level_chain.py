@@ -80,7 +80,7 @@ def halves(
         public, back = (Permutation(name + b"%d" % place.number) for name in (b"public", b"back"))
         evaluators.append(
             LevelEvaluator(
-                level.circuit,
+                level.circuit.ranked_at(place),
                 own,
                 inputs,
                 factors,
@@ -94,7 +94,16 @@ def halves(
         chooses = BackTransfers(back_receiver, back, Tweaks())
         columns = level.column_bits
         garblers.append(
-            LevelGarbler(level.circuit, other, columns, sender, public, Tweaks(), chooses, place)
+            LevelGarbler(
+                level.circuit.ranked_at(place),
+                other,
+                columns,
+                sender,
+                public,
+                Tweaks(),
+                chooses,
+                place,
+            )
         )
     return evaluators, garblers
 

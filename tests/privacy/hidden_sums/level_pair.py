@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -69,7 +70,7 @@ class LevelPair:
         if factors is None:
             factors = factors_of(level, to_beat)
         evaluator = LevelEvaluator(
-            level.circuit,
+            level.circuit.ranked_at(ALONE),
             own,
             inputs,
             factors,
@@ -79,7 +80,7 @@ class LevelPair:
             self.back[0],
         )
         garbler = LevelGarbler(
-            level.circuit,
+            level.circuit.ranked_at(ALONE),
             other,
             level.column_bits,
             self.sender,

@@ -25,6 +25,7 @@ from fedmq.privacy.hidden_sums.filter import (
 )
 from fedmq.privacy.hidden_sums.quotient import (
     filter_ands,
+    fine_schedule,
     pick_schedule,
     quotient_inputs,
     quotient_schedule,
@@ -42,8 +43,9 @@ FIELDS = (6, 17, 30, 45, 46, 50, 57, 60, 62, 64)
 
 def right(level: DrawnLevel, to_beat: np.ndarray, seed: int = 0) -> int:
     """Check that no winner is missed, and no bound broken; the number of nodes that fit."""
-    found = compared(level, to_beat, np.random.default_rng(seed))
-    assert (found.missed, found.broken) == (0, 0)
+    for fine in (True, False):
+        found = compared(level, to_beat, np.random.default_rng(seed), fine=fine)
+        assert (found.missed, found.broken) == (0, 0)
     return found.nodes - found.unfit
 
 
@@ -60,6 +62,7 @@ def test_no_winner_is_missed_and_no_bound_broken(kind: str, arithmetic: str) -> 
 @pytest.mark.parametrize("bits", FIELDS)
 def test_the_circuit_adds_more_than_the_bounds_ask_for(bits: int) -> None:
     Precision.of(Field(bits)).check()
+    Precision.fine(Field(bits)).check()
     with pytest.raises(ValueError, match="is needed"):
         replace(Precision.of(Field(bits)), d_bits=12).check()
 
@@ -246,6 +249,7 @@ def test_the_index_of_a_slot_is_picked() -> None:
 def test_how_many_ands_a_candidate_takes() -> None:
     level = FilterLevel(Precision.of(Field(57)), 1, 78)
     assert quotient_schedule(level.precision).ands == 298
+    assert fine_schedule(Precision.fine(Field(57)), Field(57)).ands == 656
     assert filter_ands(level) == 4152
 
 
