@@ -72,7 +72,9 @@ def shown(numbers: np.ndarray, bits: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("arithmetic", [OLDEST, *seldom("3.4")])
-@pytest.mark.parametrize("kind", sorted({*KINDS} - {"two rows"}), ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "kind", sorted({*KINDS} - {"two rows"}), ids=lambda name: name.replace(" ", "-")
+)
 def test_no_rank_without_a_doubt_is_wrong(kind: str, arithmetic: str) -> None:
     """Of the best candidates, and of some drawn at random, beside an own gain that is close."""
     random = np.random.default_rng(2)
