@@ -235,11 +235,26 @@ class Calibration:
             "num_parallel_tree": 1,
             "early_stopping_rounds": None,
             "active_only_trees": 0,
-            # Synthetic columns do not have the parties' names.
-            "monotone_constraints": {},
-            "interaction_constraints": (),
+            **self._constraints(),
         }
         return self._params.model_copy(update=less | brief)
+
+    def _constraints(self) -> dict[str, Any]:
+        """Constraints on synthetic columns, which do not have the parties' names.
+
+        They change what circuits compute where sums are hidden, and hardly the trees: one column
+        must rise, as all of them do with the label, and each interaction constraint holds all.
+        """
+        if not self._engine.hides_sums:
+            return {"monotone_constraints": {}, "interaction_constraints": ()}
+        columns = tuple(f"f{column}" for column in range(self._active.shape[1])) + tuple(
+            f"{party}.f{column}"
+            for party, bins in self._passive.items()
+            for column in range(len(bins))
+        )
+        rises = {columns[-1]: 1} if self._params.monotone_constraints else {}
+        together = (columns,) * len(self._params.interaction_constraints)
+        return {"monotone_constraints": rises, "interaction_constraints": together}
 
     def _machines(self, rows: int, params: TrainParams, engine: Engine) -> dict[str, Machine]:
         chosen = np.sort(self._random.permutation(len(self._label))[:rows])

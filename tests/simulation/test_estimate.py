@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.params import TrainParams
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError
 from fedmq.party.operations.broker import BrokerLatency
 from fedmq.simulation import estimate as estimation
@@ -106,6 +106,29 @@ def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_p
         for bins in ([2, 2], [8, 8])
     ]
     assert sent[0] < sent[1]
+
+
+def test_constraints_are_part_of_what_circuits_take(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    own = PARAMS.model_copy(update={"max_depth": 1, "xgboost_arithmetic": OLDEST})
+    bound = {"monotone_constraints": {"telco.calls": -1}}
+    both = bound | {"interaction_constraints": (("age", "telco.calls"), ("telco.data",))}
+    sent = [
+        estimated(
+            table,
+            tmp_path,
+            params=own.model_copy(update=constraints),
+            passive={"telco": [3, 3]},
+            engine="lattice",
+            engine_options={"sums": "hidden"},
+        )
+        .parties["telco"]
+        .bytes_sent
+        for constraints in ({}, bound, both)
+    ]
+    assert sent[1] > 2 * sent[0]
+    assert sent[2] > sent[1]
 
 
 def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
