@@ -184,6 +184,8 @@ class TranscriptFile:
                 count += 1
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
+        except _OtherVersion as error:
+            raise DataError(f"{path}: {error}") from None
         except (ValueError, DataError, MessageError, MemoryError, msgpack.UnpackException):
             raise DataError(
                 f"{path}: not a transcript of this fedmq, or it is damaged: "
@@ -213,7 +215,16 @@ def _named(head: object) -> tuple[str, str]:
     match head:
         case [magic, version, str(party), str(session)] if (magic, version) == (_MAGIC, _VERSION):
             return party, session
+        case [magic, int(version), *_] if magic == _MAGIC:
+            raise _OtherVersion(
+                f"version {version} is unknown; this fedmq reads version {_VERSION}, so use the "
+                "fedmq that wrote the file"
+            )
     raise ValueError("no head of a transcript")
+
+
+class _OtherVersion(DataError):
+    """A transcript that another fedmq has written."""
 
 
 def export(state: Path, party: str, session: str, path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -125,7 +126,13 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{path}: {_DAMAGED}") from None
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+    form = document.get("format") if isinstance(document, dict) else None
+    if isinstance(form, str) and re.fullmatch(r"fedmq keys \d+", form) and form != _FORMAT:
+        raise ConfigError(
+            f"{path}: the format {form!r} is unknown; this fedmq reads {_FORMAT!r}, so use the "
+            "fedmq that wrote the file"
+        )
+    if form != _FORMAT:
         raise ConfigError(f"{path}: {_DAMAGED}")
     if not isinstance(document.get("secret"), dict):
         raise ConfigError(f"{path}: {_DAMAGED}")

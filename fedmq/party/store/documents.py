@@ -97,7 +97,8 @@ def json_of(kind: Any) -> Format[Any]:
     """JSON of a ``kind``, any type that pydantic knows."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     field = getattr(kind, "model_fields", {}).get("version")
-    versions = () if field is None else (field.default,)
+    # Files of version 1 may name none; a later fedmq's will.
+    versions = (1,) if field is None else (field.default,)
     return Format(adapter.dump_json, adapter.validate_json, versions)
 
 
