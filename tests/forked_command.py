@@ -1,9 +1,10 @@
 """``fedmq`` processes without the seconds that imports take: forks of one that has imported all.
 
 Each is a process of its own, with its own arguments, folder, environment, files and exit code, and
-ends as an interpreter ends. What an interpreter reads of its environment before it runs a program
-is that of the test run: a test that changes it starts ``fedmq`` itself. So do a few others, lest
-nobody sees what is amiss with a process that is no fork.
+ends as an interpreter ends, with its threads and all that is registered for its exit. What an
+interpreter reads of its environment before it runs a program is that of the test run: a test that
+changes it starts ``fedmq`` itself. So do a few others, lest nobody sees what is amiss with a
+process that is no fork.
 
 ::
 
@@ -26,13 +27,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 _LARGEST_REQUEST = 1 << 17
+_LATER = ("sklearn.datasets",)
+"""What commands import once they need it, from other packages."""
 _FILES = 4
 """Standard input, output, errors, and where process number and exit code are told."""
 
@@ -154,11 +159,14 @@ def forks() -> Forks:
 
 
 def _import_all() -> None:
-    import fedmq.cli
+    """Also what commands import once they need it: ``init`` took two seconds for its example."""
+    import fedmq
 
-    for module in pkgutil.walk_packages(fedmq.cli.__path__, "fedmq.cli."):
+    for module in pkgutil.walk_packages(fedmq.__path__, "fedmq."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for name in _LATER:
+        importlib.import_module(name)
 
 
 def _serve(requests: socket.socket) -> list[str] | None:
@@ -215,15 +223,34 @@ def _wait(number: int, owner: socket.socket) -> None:
         os.killpg(number, signal.SIGKILL)
 
 
+def _run_and_end(main: Callable[[], object]) -> NoReturn:
+    """Run it, and end as an interpreter does, but for taking all modules apart: that takes longer
+    than most commands."""
+    code: object = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     del sys.path[0]
     _import_all()
     gc.freeze()  # what all share is not looked through, and so not copied
     typed = _serve(socket.socket(fileno=int(sys.argv[1])))
     if typed is not None:
-        if typed[:1] == ["run"]:
-            gc.unfreeze()  # a daemon lives long, and collects its garbage as any other
         from fedmq.cli.main import main
 
         sys.argv[:] = ["fedmq", *typed]
-        main()
+        _run_and_end(main)
