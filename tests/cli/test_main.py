@@ -7,13 +7,18 @@ import socket
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from fedmq.boosting.params import TrainParams
 from fedmq.cli import main as entry
+from fedmq.cli.demo import demo
 from fedmq.cli.output import print_error, print_result
 from fedmq.errors import ConfigError, FedmqError
 from tests.cli.command import fedmq
+from tests.how_often import seldom
 from tests.party.daemons import FEDMQ
 
 
@@ -117,10 +122,18 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
     ]
 
 
-def test_the_demo_hides_sums_and_has_the_nodes_of_xgboost() -> None:
-    outcome = fedmq("demo", "--trees", "1")
-    assert outcome.code == 0
-    result = json.loads(outcome.out)
+@pytest.mark.parametrize("depth", [1, *seldom(3)])
+def test_the_demo_hides_sums_and_has_the_nodes_of_xgboost(
+    monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
+    def smaller(**params: Any) -> TrainParams:
+        bins = params["max_bin"] if depth == params["max_depth"] else 4
+        return TrainParams(**{**params, "max_depth": depth, "max_bin": bins})
+
+    monkeypatch.setattr("fedmq.cli.demo.TrainParams", smaller)
+    outcome = CliRunner().invoke(demo, ["--trees", "1"])
+    assert outcome.exit_code == 0, outcome.output
+    result = json.loads(outcome.stdout)
     assert result["sums"] == "hidden"
     identical, total = map(int, result["xgboost_nodes_identical"].split("/"))
     assert identical == total > 0
