@@ -39,8 +39,9 @@ class ScoreList:
     """Scores in the order of the request's ids; None for a missing score.
 
     For several classes a score is a tuple with a number for each class. ``unknown_at`` by id:
-    parties that do not know it. ``degraded`` by silent party: the share of guessed (row, tree)
-    pairs; empty when all scores are exact. ``reasons``: the requested reasons of each score, the
+    parties that do not know it. ``degraded`` by party: the share of (row, tree) pairs that were
+    guessed since it was silent, or of ids that it does not know; empty when all scores rest on all
+    parties. ``reasons``: the requested reasons of each score, the
     strongest first; none for a guess.
     """
 

@@ -59,6 +59,7 @@ __all__ = [
     "OldState",
     "Overloaded",
     "Oversized",
+    "PartyLeft",
     "PeerAway",
     "PeerSilent",
     "ProtocolError",
@@ -136,6 +137,12 @@ class Refused(SessionError):
     """A party declined to take part; the message names it and gives its reason."""
 
     http_status = 403
+
+
+class PartyLeft(Refused):
+    """A model needs a party that has left the federation; the message names it."""
+
+    http_status = 409
 
 
 class OldState(Refused):

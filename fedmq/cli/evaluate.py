@@ -107,12 +107,14 @@ def evaluate(
         groups = _groups(party, rows, ids, group)
     all_rows = ScoredRows(ids, sets, labels, _UNKNOWN, groups)
     margins = asked_margins(base_margin, rows, section)
-    usable, without_score = scored_rows(config.state, share.model_id, all_rows, as_json, margins)
+    usable, without_score, lacking = scored_rows(
+        config.state, share.model_id, all_rows, as_json, margins
+    )
     report = evaluated(
         share.model_id,
         kind,
         usable,
-        _facts(share, without_score),
+        _facts(share, without_score, lacking),
         share.history,
         samples,
         (false_positive, false_negative),
@@ -147,9 +149,10 @@ def held_out_report(config: PartyFile, share: ActiveShare, quiet: bool) -> Repor
     held_out = held_out_rows(config.state).read(share.model_id)
     labels = held_out.label.astype(np.float64)
     rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
-    usable, without_score = scored_rows(config.state, share.model_id, rows, quiet)
+    usable, without_score, lacking = scored_rows(config.state, share.model_id, rows, quiet)
     kind = kind_of(share.params.objective)
-    return evaluated(share.model_id, kind, usable, _facts(share, without_score), share.history)
+    facts = _facts(share, without_score, lacking)
+    return evaluated(share.model_id, kind, usable, facts, share.history)
 
 
 def scored_rows(
@@ -158,18 +161,21 @@ def scored_rows(
     rows: ScoredRows,
     quiet: bool,
     margins: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[ScoredRows, int]:
+) -> tuple[ScoredRows, int, Mapping[str, float]]:
     """The ``rows`` with a score by ``model``, with the scores; and the number of the others.
+
+    Last, by party, the share of the rows that it does not know.
 
     ``margins``: the rows' base margins, as `asked_margins` returns them.
     """
     request = {"do": "predict", "model": model, "ids": list(rows.ids), "strict": False, **margins}
-    scores = request_scores(state, request, quiet)["scores"]
+    answer = request_scores(state, request, quiet)
+    scores = answer["scores"]
     scored = np.array([score is not None for score in scores], np.bool_)
     found = np.array([score for score in scores if score is not None])
     blank = replace(rows, score=np.full(len(scores), np.nan))
     usable = replace(blank.taken(np.flatnonzero(scored)), score=found)
-    return usable, int((~scored).sum())
+    return usable, int((~scored).sum()), answer["degraded"]
 
 
 def _check_folder(folder: Path) -> None:
@@ -234,7 +240,7 @@ def _groups_elsewhere(
     return table_of_sums(groups, column, owner, threshold)
 
 
-def _facts(share: ActiveShare, without_score: int) -> dict[str, str]:
+def _facts(share: ActiveShare, without_score: int, lacking: Mapping[str, float]) -> dict[str, str]:
     facts = {
         "objective": share.params.objective,
         "parties": ", ".join(share.parties),
@@ -243,6 +249,9 @@ def _facts(share: ActiveShare, without_score: int) -> dict[str, str]:
     }
     if without_score:
         facts["rows without a score"] = f"{without_score:,}, of ids that a party does not know"
+    if lacking:
+        shares = (f"{party} {unknown:.1%}" for party, unknown in lacking.items())
+        facts["rows unknown at"] = ", ".join(shares)
     return facts
 
 

@@ -85,8 +85,9 @@ def predict(
 ) -> None:
     """Score the people in the CSV file IDS, or all people of an alignment.
 
-    The id column has the header that PARTY names. An id that a party does not know has no score,
-    and the column reason names the party. With --explain columns of contributions follow (Shapley
+    The id column has the header that PARTY names. An id that a party does not know has no score, or
+    the one of learned default directions, as unknown in [online] says; the column reason names the
+    party. With --explain columns of contributions follow (Shapley
     values), the bias last, which add up to the raw score. Ctrl-C only stops waiting (see: fedmq
     cancel).
     """
@@ -116,10 +117,17 @@ def predict(
     summary = {
         "model": result["model"],
         "rows": len(names),
-        "without_score": sum(map(bool, result["unknown_at"])),
+        "without_score": sum(score is None for score in result["scores"]),
+        "degraded": result["degraded"],
         "output": str(output),
     }
     print_result(summary, as_json, _scored_in_words)
+    learned = [party for party in result["learned_at"] if party in result["degraded"]]
+    if summary["without_score"] and learned and not as_json:
+        click.echo(
+            f"{result['model']} was trained on people whom {' and '.join(learned)} lacks: with "
+            'unknown = "directions" in [online] such people have a score'
+        )
     if any(isinstance(score, list) for score in result["scores"]):
         print_next_step(as_json, "models list", party)  # online scores are one number a row
     else:
@@ -129,9 +137,13 @@ def predict(
 def _scored_in_words(done: Any) -> str:
     scored = done["rows"] - done["without_score"]
     blanks = f", {done['without_score']} blank (see the column reason)"
+    unknown = "".join(
+        f"; {party} does not know {share:.1%} of the people"
+        for party, share in done["degraded"].items()
+    )
     return (
         f"{scored} scores by {done['model']}{blanks * bool(done['without_score'])} "
-        f"in {done['output']}"
+        f"in {done['output']}{unknown}"
     )
 
 
@@ -400,10 +412,14 @@ def _score_in_words(result: Any) -> Text:
         for reason in scored.get("reasons") or ()
     ]
     waited = [(party, f"{1e3 * seconds:.1f}") for party, seconds in result["waited"].items()]
-    guessed = ", ".join(result.get("degraded", ()))
+    unknown = scored.get("unknown_at", [])
+    guessed = ", ".join(party for party in result.get("degraded", ()) if party not in unknown)
     return joined(
         f"{scored['id']}: {scored['score']} by {result['model']}, {1e3 * result['seconds']:.1f} ms",
         f"guessed in part: {guessed} did not answer" if guessed else "",
+        f"degraded: not known at {', '.join(unknown)}, where values count as missing"
+        if unknown
+        else "",
         table(("party", "column", "added to the margin"), reasons) if reasons else "",
         table(("party", "ms to its answers"), waited) if waited else "",
     )

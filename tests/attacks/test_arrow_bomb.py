@@ -16,7 +16,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router, unpacked_bytes
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 PREDICT = "/v1/models/production/predict"
@@ -26,7 +26,7 @@ MOST = 1024 * 1024
 @pytest.fixture
 async def served() -> AsyncIterator[httpx.AsyncClient]:
     harness = ServingHarness(World())
-    predictions = PredictionService(harness.scorer, ACTIVE, False)
+    predictions = PredictionService(harness.scorer)
     section = HttpSection(port=0, body_bytes=MOST)
     server = HttpServer(section, [predict_router(predictions, section.body_bytes)])
     await server.start()

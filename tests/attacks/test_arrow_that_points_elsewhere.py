@@ -17,7 +17,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 PREDICT = "/v1/models/production/predict"
@@ -34,7 +34,7 @@ def world() -> World:
 @pytest.fixture
 async def served(world: World) -> AsyncIterator[httpx.AsyncClient]:
     harness = ServingHarness(world)
-    predictions = PredictionService(harness.scorer, ACTIVE, False)
+    predictions = PredictionService(harness.scorer)
     section = HttpSection(port=0, body_bytes=MOST)
     server = HttpServer(section, [predict_router(predictions, section.body_bytes)])
     await server.start()

@@ -14,7 +14,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, PredictRequest, RequestError
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -52,7 +52,7 @@ def world() -> World:
 @pytest.fixture
 async def served(world: World) -> AsyncIterator[httpx.AsyncClient]:
     harness = ServingHarness(world)
-    predictions = PredictionService(harness.scorer, ACTIVE, False)
+    predictions = PredictionService(harness.scorer)
     server = HttpServer(HttpSection(port=0), [predict_router(predictions)])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:

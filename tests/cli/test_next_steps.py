@@ -124,7 +124,8 @@ class Step:
 
 
 def scores(*values: Any) -> dict[str, Any]:
-    return {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
+    answer = {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
+    return {**answer, "degraded": {}, "learned_at": []}
 
 
 def fake(module: Any, **replaced: Any) -> Callable[[pytest.MonkeyPatch], object]:

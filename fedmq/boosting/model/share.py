@@ -19,11 +19,17 @@ __all__ = [
     "WITHHELD_NOTHING",
     "ActiveShare",
     "PassiveShare",
+    "Unknown",
     "Withheld",
     "departures_in_words",
     "first_fault",
     "read_document",
 ]
+
+
+Unknown = Literal["null", "directions"]
+"""What score a person has whom a party does not know: none; or that of default directions, if they
+are learned from such people, and otherwise none."""
 
 
 class Withheld(BaseModel):
@@ -252,6 +258,14 @@ class ActiveShare(_Share):
         owners = [tree.owner[tree.owner > ACTIVE_PARTY] for tree in self.used_trees]
         found = np.unique(np.concatenate([np.empty(0, np.int16), *owners]))
         return tuple(self.parties[owner] for owner in found.tolist())
+
+    def need_not_know(self, unknown: Unknown) -> frozenset[str]:
+        """The parties that need not know a person who gets a score.
+
+        With ``unknown`` "directions" those that lacked people of the training: default directions
+        are learned from such people, and from nobody else.
+        """
+        return frozenset(self.lacked_at) if unknown == "directions" else frozenset()
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -64,6 +64,10 @@ class OnlineSection(Section):
     """What the active party asks for: ``hop`` or ``bitmap``; see the page on online scores."""
     degrade: Degrade = "fail"
     """When a party is away: ``fail``, ``partial`` or ``active_only``."""
+    unknown: Literal["null", "directions"] = "null"
+    """The score of a person whom a party does not know, online and in files: none; or that of
+    default directions, where the model was trained on people whom this party lacks
+    (``join = "left"``), and otherwise none."""
     deadline: Seconds = 2.0
     """How long a request may take if it does not say itself."""
     ask_again: Seconds = 0.2

@@ -28,8 +28,8 @@ JSON = "application/json"
 _LONGEST_REQUEST_ID = 128
 _ERRORS = {
     400: "the body cannot be read",
-    403: "the model needs a party that has left the federation",
     404: "no such model, or the only id is unknown",
+    409: "the model needs a party that has left the federation",
     413: "too many rows in one request, or too long a body",
     415: "another type than JSON or Arrow, or Arrow is not installed at the server",
     422: "a field is wrong; the message names it",

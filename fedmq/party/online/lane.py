@@ -82,8 +82,6 @@ class OnlineLane:
         self.scorer.members = federation.parties
         self.predictions = PredictionService(
             self.scorer,
-            config.party,
-            section.degrade != "fail",
             lambda ids: comparable(ids, data),
         )
         queue = section.requests if self._is_active else None

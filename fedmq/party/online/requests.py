@@ -154,25 +154,19 @@ class RequestError(Exception):
 
 
 class PredictionService:
-    """Answers requests with the scores of ``scorer``, at the active party ``party``.
+    """Answers requests with the scores of ``scorer``, at the active party.
 
     A row that the active party does not know gets no score, unless the request brings its
-    features. With ``guesses_unknown``, a row that only passive parties do not know gets a score:
-    its values there count as missing. ``comparable`` normalises ids to the form that the parties
-    compare.
+    features. ``comparable`` normalises ids to the form that the parties compare.
     """
 
     def __init__(
         self,
         scorer: Scorer,
-        party: str,
-        guesses_unknown: bool,
         comparable: Callable[[Sequence[str]], Sequence[str]] = lambda ids: ids,
     ) -> None:
         self.scorer = scorer
         self.counters = ScoreCounters()
-        self._party = party
-        self._guesses_unknown = guesses_unknown
         self._comparable = comparable
 
     async def answer(self, model: str, request: PredictRequest) -> Prediction:
@@ -200,17 +194,15 @@ class PredictionService:
         if len(values) == 1 and values[0] is None:
             where = ", ".join(sorted(scored.scores.unknown))
             raise RequestError(404, f"ids.0: {request.ids[0]!r} is not known at {where}")
-        self.counters.answered(len(values), bool(scored.scores.degraded))
+        self.counters.answered(len(values), bool(scored.degraded))
         return Prediction(request.ids, values, scored, request.explain)
 
     def _values(self, scored: ScoredRequest, request: PredictRequest) -> Sequence[Score | None]:
         scores = scored.scores
         chosen = scores.margins if request.output == "margin" else scores.predictions
         values: list[Score | None] = chosen.astype(np.float64).tolist()
-        for party, mask in scores.unknown.items():
-            if party == self._party or not self._guesses_unknown:
-                for row in np.flatnonzero(mask).tolist():
-                    values[row] = None
+        for row in np.flatnonzero(scored.blank).tolist():
+            values[row] = None
         return values
 
 
@@ -231,7 +223,8 @@ class RowScore(BaseModel):
     id: str
     score: Score | None
     unknown_at: list[str] | None = None
-    """Parties that do not know the id. Its values there counted as missing, if a score is given."""
+    """Parties that do not know the id. If a score is given, its values there counted as missing,
+    and the model has learned from people whom these parties lack where such values go."""
     reasons: list[ScoreReason] | None = None
     """The strongest first, as many as ``explain`` asks for; null where a score is a guess."""
 
@@ -243,7 +236,8 @@ class PredictResponse(BaseModel):
     mode: str
     scores: list[RowScore]
     degraded: dict[str, float] | None = None
-    """By party that did not answer: the share of (row, tree) pairs that were guessed there."""
+    """By party that did not answer: the share of (row, tree) pairs that were guessed there. By
+    party that does not know some of the ids: their share."""
 
 
 class Prediction:
@@ -263,7 +257,7 @@ class Prediction:
         self.ids = ids
         self.values = values
         self.model = scored.model
-        self.degraded = scored.scores.degraded
+        self.degraded = scored.degraded
         self.waited = scored.scores.waited
         """By asked party, the seconds from questions to their answers."""
         self._mode = scored.mode

@@ -37,9 +37,9 @@ from fedmq.errors import (
     DataError,
     FedmqError,
     Overloaded,
+    PartyLeft,
     PeerSilent,
     ProtocolError,
-    Refused,
     TooManyRows,
 )
 from fedmq.messages.body import Body
@@ -139,7 +139,10 @@ class ServedModel:
 class ScoredRequest:
     """The scores of one request, with their model and mode.
 
-    ``scores.unknown`` includes the rows that the active party itself does not know.
+    ``scores.unknown`` includes the rows that the active party itself does not know. ``blank`` bool
+    (rows,): the rows that get no score, since a party does not know them. ``degraded`` by party:
+    the share of rows that it does not know, but the active party does, or of (row, tree) pairs that
+    were guessed there; the larger of both.
     ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
     bias last; None without ``explain``, or if a score is guessed in part.
     """
@@ -147,6 +150,8 @@ class ScoredRequest:
     model: str
     mode: Mode
     scores: OnlineScores
+    blank: NDArray[np.bool_]
+    degraded: Mapping[str, float]
     players: tuple[Player, ...] = ()
     contributions: NDArray[np.float32] | None = None
 
@@ -213,7 +218,7 @@ class Scorer:
             DataError: the model is not served or not explained, a feature is none of its own, or
                 margins do not fit.
             Overloaded: too many rows, at once or in this request.
-            Refused: the model needs a party that has left the federation.
+            PartyLeft: the model needs a party that has left the federation.
             AnswerRefused, PeerSilent: a party does not answer, and guessing is not allowed; or this
                 party's own rows cannot be looked up.
         """
@@ -224,7 +229,7 @@ class Scorer:
         if self.members is not None:
             gone = [party for party in model.forest.asked.values() if party not in self.members]
             if gone:
-                raise Refused(
+                raise PartyLeft(
                     f"model {model.id} cannot be used without {', '.join(gone)}, which has left "
                     "the federation; activate another model"
                 )
@@ -262,23 +267,38 @@ class Scorer:
         except BaseException:
             self.counts.failed += 1
             raise
+        blank, degraded = self._without(model, scores, is_unknown)
         if is_unknown.any():
             unknown = {self._party: is_unknown, **scores.unknown}
             scores = replace(scores, unknown=unknown)
-        self.counts.degraded += bool(scores.degraded)
+        self.counts.degraded += bool(degraded)
         if self._drift is not None:
             self._drift.put_aside(model.id, values[~is_unknown])
-            if not scores.degraded:
-                self._drift.put_aside_scores(model.id, scores.margins)
+            if not scores.degraded and not blank.all():
+                self._drift.put_aside_scores(model.id, scores.margins[~blank])
+        scored = ScoredRequest(model.id, model.mode, scores, blank, degraded)
         if scores.bitmaps is None or model.explainer is None:
-            return ScoredRequest(model.id, model.mode, scores)
+            return scored
         explained = _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
         try:
             async with asyncio.timeout_at(deadline):
                 found = await explained
         except TimeoutError:
             raise PeerSilent(f"no reasons within {seconds:g} s; ask for fewer rows") from None
-        return ScoredRequest(model.id, model.mode, scores, model.explainer.players, found[:, 0])
+        return replace(scored, players=model.explainer.players, contributions=found[:, 0])
+
+    def _without(
+        self, model: ServedModel, scores: OnlineScores, is_unknown: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.bool_], dict[str, float]]:
+        """The rows without a score, and how much of the others parties have no part in."""
+        blank, degraded = is_unknown.copy(), dict(scores.degraded)
+        unneeded = model.forest.share.need_not_know(self._section.unknown)
+        for party, rows in scores.unknown.items():
+            if party not in unneeded:
+                blank |= rows
+            if (lacking := rows & ~is_unknown).any():
+                degraded[party] = max(degraded.get(party, 0.0), float(lacking.mean()))
+        return blank, degraded
 
     async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
         outcomes = [piece.outcome for piece in pieces]

@@ -89,14 +89,28 @@ class InferenceService(Service):
         explain = bool(request.get("explain"))
         texts = self.context.config.data.reasons
         session = secrets.token_hex(8)
+        unneeded = share.need_not_know(self.context.config.online.unknown)
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = (
                 ExplainedInference(
-                    share, rows.values, names, partial=partial, base_margin=first, texts=texts
+                    share,
+                    rows.values,
+                    names,
+                    partial=partial,
+                    base_margin=first,
+                    need_not_know=unneeded,
+                    texts=texts,
                 )
                 if explain
-                else ActiveInference(share, rows.values, names, partial=partial, base_margin=first)
+                else ActiveInference(
+                    share,
+                    rows.values,
+                    names,
+                    partial=partial,
+                    base_margin=first,
+                    need_not_know=unneeded,
+                )
             )
             return self.context.sessions.open(
                 session, number, "inference", model, machine, on_change=on_change
@@ -114,10 +128,16 @@ class InferenceService(Service):
             "alignment": alignment,
             "ids": list(ids) if alignment else None,
             "scores": [
-                None if away else score
-                for score, away in zip(values.tolist(), unknown_at, strict=True)
+                None if {*parties} - unneeded else score
+                for score, parties in zip(values.tolist(), unknown_at, strict=True)
             ],
             "unknown_at": unknown_at,
+            "degraded": {
+                peer: float(found.sum() / len(ids))
+                for peer, found in scores.unknown.items()
+                if found.any()
+            },
+            "learned_at": sorted(share.lacked_at),
             **(_contributions(rows.known, scores) if explain else {}),
         }
 

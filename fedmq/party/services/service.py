@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.errors import ConfigError, DaemonError, Refused
+from fedmq.errors import ConfigError, DaemonError, PartyLeft
 from fedmq.messages.body import Body
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
@@ -70,10 +70,10 @@ class PartyContext:
             )
 
     def require_parties(self, share: ActiveShare) -> None:
-        """Raise Refused if ``share`` needs a party that has left."""
+        """Raise PartyLeft if ``share`` needs a party that has left."""
         gone = [party for party in share.asked if party not in self.federation.parties]
         if gone:
-            raise Refused(
+            raise PartyLeft(
                 f"model {share.model_id} cannot be used without {', '.join(gone)}, which has "
                 "left the federation; train a new model with: fedmq train"
             )

@@ -10,7 +10,8 @@ way: the active party asks all owners for all their directions, and computes the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,8 @@ class ActiveInference(Machine):
     """Scores ``values`` (rows, features) with ``share``; finishes with :class:`Scores`.
 
     ``ids`` name the rows to the other parties; empty if rows are matched by position. With
-    ``partial``, rows that another party does not know get no score; otherwise it refuses.
+    ``partial``, rows that another party does not know get no score; otherwise it refuses. Parties
+    in ``need_not_know`` answer about such rows, too: their values there are missing.
     ``base_margin``, float32 (rows,) or (rows, classes), is the start of rows instead of the base
     score; it stays here.
     """
@@ -68,6 +70,7 @@ class ActiveInference(Machine):
         *,
         partial: bool = False,
         base_margin: NDArray[np.float32] | None = None,
+        need_not_know: Collection[str] = (),
     ) -> None:
         self._forest = Forest.of(share.used_trees, share.params)
         super().__init__(State.READY, share.asked)
@@ -76,6 +79,7 @@ class ActiveInference(Machine):
         self._ids = ids
         self._partial = partial
         self._base_margin = base_margin
+        self._need_not_know = frozenset(need_not_know)
         self._accepted: set[str] = set()
         self._unknown: dict[str, NDArray[np.bool_]] = {}
         self._nodes = np.tile(self._forest.roots, len(values))
@@ -131,11 +135,18 @@ class ActiveInference(Machine):
         if len(self._accepted) < len(self.peers):
             return
         self._move(ALL_ACCEPTED)
-        unknown = [np.zeros(len(self._values), np.bool_), *self._unknown.values()]
+        unknown = [np.zeros(len(self._values), np.bool_), *self._blank.values()]
         self._set_out(~np.any(unknown, axis=0))
 
+    @property
+    def _blank(self) -> dict[str, NDArray[np.bool_]]:
+        """By party, the rows that get no score because it does not know them."""
+        return {
+            party: rows for party, rows in self._unknown.items() if party not in self._need_not_know
+        }
+
     def _set_out(self, known: NDArray[np.bool_]) -> None:
-        """Begin with the rows that all parties know; bool (rows,)."""
+        """Begin with the rows that get a score; bool (rows,)."""
         trees = len(self._forest.roots)
         pairs = np.flatnonzero(np.repeat(known, trees)).astype(np.int64)
         self._total = len(pairs)
@@ -162,7 +173,7 @@ class ActiveInference(Machine):
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
             computation = sum_leaves.bind(
-                self._forest, leaves, self._share.params, self._unknown, self._base_margin
+                self._forest, leaves, self._share.params, self._blank, self._base_margin
             )
             self._run(SCORES, single(computation), self._with_scores)
 
@@ -177,7 +188,7 @@ class ActiveInference(Machine):
     def _with_scores(self, scores: Scores) -> None:
         for peer in self.peers:
             self._send(peer, inference.InferenceFinished())
-        self._emit(Finish(scores))
+        self._emit(Finish(replace(scores, unknown=self._unknown)))
 
 
 class ExplainedInference(ActiveInference):
@@ -195,8 +206,16 @@ class ExplainedInference(ActiveInference):
         partial: bool = False,
         texts: Mapping[str, str] | None = None,
         base_margin: NDArray[np.float32] | None = None,
+        need_not_know: Collection[str] = (),
     ) -> None:
-        super().__init__(share, values, ids, partial=partial, base_margin=base_margin)
+        super().__init__(
+            share,
+            values,
+            ids,
+            partial=partial,
+            base_margin=base_margin,
+            need_not_know=need_not_know,
+        )
         self._served = ServedForest.of(share)
         self._owners = {party: owner for owner, party in self._served.asked.items()}
         self._texts = dict(texts or {})
@@ -256,7 +275,7 @@ class ExplainedInference(ActiveInference):
                 tuple(self._parts),
                 self._columns,
                 self._texts,
-                self._unknown,
+                self._blank,
                 self._base_margin,
             )
             self._run(SCORES, single(explaining), self._with_scores)

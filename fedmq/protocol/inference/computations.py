@@ -25,7 +25,8 @@ class Scores:
 
     With several classes, margins and probabilities are (rows, classes).
 
-    ``unknown`` by party: the rows whose ids it does not know, bool (rows,). ``contributions``
+    ``unknown`` by party: the rows whose ids it does not know, bool (rows,); they may have a score
+    if default directions are learned from such people. ``contributions``
     float32 (rows, outputs, players + 1): the contribution of each of ``players`` to the margin, the
     bias last; None without reasons.
     """
@@ -47,8 +48,8 @@ def sum_leaves(
 ) -> Scores:
     """Margins and predictions from the leaves (rows, trees) of all pairs.
 
-    ``unknown`` as in :class:`Scores`; these rows get no score. ``base_margin``, float32 (rows,) or
-    (rows, classes), is the start of rows instead of the base score.
+    ``unknown``: rows by party that get no score, for the party does not know them. ``base_margin``,
+    float32 (rows,) or (rows, classes), is the start of rows instead of the base score.
     """
     objective = objective_of(params)
     if base_margin is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from fedmq.protocol.inference.states import (
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
 from fedmq.protocol.tree_walk import OneWay, answer_hop, answer_rows
 
-__all__ = ["PassiveInference", "PassiveRows"]
+__all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
 
 State = PassiveInferenceState
 
@@ -42,6 +42,12 @@ class PassiveRows:
     share: PassiveShare
     values: NDArray[np.float32]
     row_of: Mapping[str, int] | None
+
+
+def with_missing_row(rows: PassiveRows) -> PassiveRows:
+    """The ``rows``, and as the last one that of people without a row: all values are missing."""
+    missing = np.full((1, rows.values.shape[1]), np.nan, np.float32)
+    return replace(rows, values=np.concatenate([rows.values, missing]))
 
 
 class PassiveInference(Machine):
@@ -108,12 +114,17 @@ class PassiveInference(Machine):
         except Refused as error:
             self._refuse(error)
             return
-        people, person_of = np.unique(self._row_of, return_inverse=True)
+        unknown = self._row_of < 0
+        # Nothing is told about people without a row here, so each of their rows is a person.
+        person = np.where(unknown, -1 - np.arange(len(unknown)), self._row_of)
+        people, person_of = np.unique(person, return_inverse=True)
         self._person_of = person_of.astype(np.int64)
         if self._rows.share.places:
             self._one_way = OneWay(self._rows.share.places, len(people))
+        if unknown.any():
+            self._rows = with_missing_row(self._rows)
+            self._row_of[unknown] = len(self._rows.values) - 1
         self._move(ROWS_FOUND)
-        unknown = self._row_of < 0
         explained = self._terms.explained_records
         accept = inference.InferenceAccept(
             unknown_rows=Bitmap.of(unknown if unknown.any() else unknown[:0]),
@@ -188,10 +199,7 @@ class PassiveInference(Machine):
         rows = hop.rows.numpy()
         if len(rows) and int(rows.max()) >= len(self._row_of):
             raise ProtocolError(f"hop {hop.hop} asks for rows that do not exist")
-        here: NDArray[np.int64] = self._row_of[rows]
-        if (here < 0).any():
-            raise ProtocolError(f"hop {hop.hop} asks for a row that this party does not know")
-        return here
+        return self._row_of[rows]
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))

@@ -12,7 +12,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 
 TOKEN = "a-token-of-sixteen-characters"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -30,10 +30,10 @@ def arrow_stream(rows: pyarrow.Table | pyarrow.RecordBatch) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    harness: ServingHarness, guesses_unknown: bool
+    harness: ServingHarness,
 ) -> AsyncIterator[httpx.AsyncClient]:
     section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
-    service = PredictionService(harness.scorer, ACTIVE, guesses_unknown)
+    service = PredictionService(harness.scorer)
     server = HttpServer(section, [predict_router(service)])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:

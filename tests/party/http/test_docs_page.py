@@ -16,7 +16,7 @@ from fedmq.party.http.monitoring import health_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 TOKEN = "a-token-of-sixteen-characters"
@@ -50,7 +50,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     harness = ServingHarness(World(rows=50, trees=2, depth=2))
     routers: list[APIRouter] = [
         health_router(list),
-        predict_router(PredictionService(harness.scorer, ACTIVE, True)),
+        predict_router(PredictionService(harness.scorer)),
     ]
     section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
     server = HttpServer(section, routers)

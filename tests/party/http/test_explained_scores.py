@@ -36,7 +36,7 @@ async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
     harness = ServingHarness(
         world, mode="bitmap", agreed=agreed(world), reasons={own[0]: "little income"}
     )
-    async with serving(harness, guesses_unknown=True) as served:
+    async with serving(harness) as served:
         asked = {"ids": ["P5", "P3", "nobody"], "output": "margin", "explain": 100}
         scores = (await served.post(PREDICT, json=asked)).json()["scores"]
         explainer = harness.scorer.models["production"].explainer
@@ -124,7 +124,7 @@ async def test_where_there_are_no_reasons_it_says_why(
     world: World, mode: Mode, refusing: tuple[str, ...], words: str
 ) -> None:
     harness = ServingHarness(world, mode=mode, agreed=Agreed(refusing=refusing))
-    async with serving(harness, guesses_unknown=True) as served:
+    async with serving(harness) as served:
         answer = await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})
         assert answer.status_code == 422
         assert answer.json()["error"].startswith("explain: production: ")
@@ -136,7 +136,7 @@ async def test_where_there_are_no_reasons_it_says_why(
 async def test_a_guess_has_no_reasons(world: World) -> None:
     harness = ServingHarness(world, mode="bitmap", degrade="partial", away=0.05)
     harness.away = {"telco"}
-    async with serving(harness, guesses_unknown=True) as served:
+    async with serving(harness) as served:
         answer = (await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})).json()
         assert answer["degraded"].keys() == {"telco"}
         assert answer["scores"][0]["reasons"] is None
@@ -150,7 +150,7 @@ async def test_reasons_that_take_too_long_do_not_outlast_the_deadline(
 
     monkeypatch.setattr("fedmq.party.online.scoring._contributions", slow)
     harness = ServingHarness(world, mode="bitmap", agreed=agreed(world))
-    async with serving(harness, guesses_unknown=False) as served:
+    async with serving(harness) as served:
         asked = {"ids": ["P5"], "explain": 2, "deadline_ms": 300}
         async with asyncio.timeout(5):
             answer = await served.post(PREDICT, json=asked)

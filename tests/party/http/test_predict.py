@@ -39,7 +39,7 @@ def harness(world: World) -> ServingHarness:
 
 @pytest.fixture
 async def served(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
-    async with serving(harness, guesses_unknown=False) as client:
+    async with serving(harness) as client:
         yield client
 
 
@@ -60,9 +60,7 @@ async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, wo
 
 
 async def test_an_id_that_normalisation_makes_too_long_is_named(harness: ServingHarness) -> None:
-    predictions = PredictionService(
-        harness.scorer, ACTIVE, False, lambda ids: [name.upper() for name in ids]
-    )
+    predictions = PredictionService(harness.scorer, lambda ids: [name.upper() for name in ids])
     asked = PredictRequest(ids=["P1", "ß" * 129])
     with pytest.raises(
         RequestError, match=r"ids\.1: the id is longer than 256 characters"
@@ -284,9 +282,7 @@ async def test_a_party_whose_rows_cannot_be_looked_up_counts_as_away(
     for name, share in telco.shares.items():
         features = share.share.lookup_table.feature_names
         telco.shares[name] = replace(share, rows=UnreadableRows(features))
-    server = HttpServer(
-        HttpSection(port=0), [predict_router(PredictionService(harness.scorer, ACTIVE, True))]
-    )
+    server = HttpServer(HttpSection(port=0), [predict_router(PredictionService(harness.scorer))])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:
         answer = await client.post(PREDICT, json={"ids": world.ids[:50]})
@@ -314,9 +310,7 @@ async def test_a_full_queue_is_429(
 async def test_a_partial_answer_is_marked(world: World) -> None:
     harness = ServingHarness(world, degrade="partial", away=0.1)
     harness.away = {"telco"}
-    server = HttpServer(
-        HttpSection(port=0), [predict_router(PredictionService(harness.scorer, ACTIVE, True))]
-    )
+    server = HttpServer(HttpSection(port=0), [predict_router(PredictionService(harness.scorer))])
     await server.start()
     async with AsyncClient(server.url) as client:
         scores = await client.predict(["P1", "P2"])
@@ -378,7 +372,7 @@ async def test_a_client_asks_again_within_its_deadline_while_the_daemon_restarts
     world: World,
 ) -> None:
     harness = ServingHarness(world)
-    router = predict_router(PredictionService(harness.scorer, ACTIVE, False))
+    router = predict_router(PredictionService(harness.scorer))
     port = free_port()
     async with AsyncClient(f"http://127.0.0.1:{port}", retries=100, seconds=10) as client:
         asking = asyncio.create_task(client.predict("P1", output="margin"))

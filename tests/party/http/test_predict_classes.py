@@ -16,7 +16,7 @@ from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
 from tests.party.http.serving import arrow_stream
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 PREDICT = "/v1/models/production/predict"
@@ -36,7 +36,7 @@ def world(request: pytest.FixtureRequest) -> World:
 @pytest.fixture
 async def served(world: World) -> AsyncIterator[httpx.AsyncClient]:
     harness = ServingHarness(world)
-    service = PredictionService(harness.scorer, ACTIVE, False)
+    service = PredictionService(harness.scorer)
     server = HttpServer(HttpSection(port=0), [predict_router(service)])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:

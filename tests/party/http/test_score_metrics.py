@@ -14,7 +14,7 @@ from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, RequestError
 from fedmq.party.telemetry.metrics import Counters, Gauges, ScoreCounters
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 
 PREDICT = "/v1/models/production/predict"
@@ -32,7 +32,7 @@ def harness(world: World) -> ServingHarness:
 
 @pytest.fixture
 async def served(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
-    predictions = PredictionService(harness.scorer, ACTIVE, True)
+    predictions = PredictionService(harness.scorer)
     telco = AnsweringCollector(harness.parties["telco"])
     metrics = metrics_router(
         Counters(), lambda: Gauges(True, 0), ScoreCollector(predictions), telco

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.computation import Given
 from fedmq.errors import Aborted, DataError, PeerSilent, Refused
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
@@ -18,7 +19,8 @@ from fedmq.messages.inference import (
     InferenceOpen,
     SampleIds,
 )
-from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.active import ActiveInference, ExplainedInference
+from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from tests.boosting.pooled import joint_margins
 from tests.how_often import seldom
 from tests.protocol.failing_computation import FailingComputation
@@ -154,6 +156,41 @@ def test_rows_that_a_party_does_not_know_have_no_score_where_that_is_asked() -> 
         assert set(scores.unknown) == {"telco", "shop"}
         for rows in scores.unknown.values():
             np.testing.assert_array_equal(rows, unknown)
+
+
+@pytest.mark.parametrize("kind", [ActiveInference, ExplainedInference])
+@pytest.mark.parametrize("need_not_know", [("telco",), ("telco", "shop"), ("shop",)])
+def test_rows_that_a_party_need_not_know_go_where_missing_values_go(
+    kind: type[ActiveInference], need_not_know: tuple[str, ...]
+) -> None:
+    federation = small()
+    shares = trained(federation)
+    listed = [f"customer {row}" for row in range(80)]
+    asked = ["stranger", *listed[1:40], "other", *listed[41:]]
+    unknown = np.isin(np.arange(80), [0, 40])
+    gapped = {party: X.copy() for party, X in federation.columns.items()}
+    gapped["telco"][unknown] = np.nan
+    margins = expected(replace(federation, columns=gapped), shares)
+    machines = federation.scoring(shares, listed)
+    everybody = {name: row for row, name in enumerate(asked)}
+    shop = PassiveRows(shares["shop"], federation.columns["shop"], everybody)
+    machines["shop"] = PassiveInference(ACTIVE, Given(shop))
+    machines[ACTIVE] = kind(
+        shares[ACTIVE],
+        federation.columns[ACTIVE],
+        asked,
+        partial=True,
+        need_not_know=need_not_know,
+    )
+    simulation = ran(machines)
+    assert not simulation.errors
+    scores = simulation.results[ACTIVE]
+    assert set(scores.unknown) == {"telco"}
+    np.testing.assert_array_equal(scores.unknown["telco"], unknown)
+    if "telco" in need_not_know:
+        np.testing.assert_array_equal(scores.margins, margins)
+    else:
+        np.testing.assert_array_equal(scores.margins, np.where(unknown, np.nan, margins))
 
 
 def test_another_number_of_rows_is_refused() -> None:

@@ -43,7 +43,11 @@ async def score(change: Change) -> Response:
         "score_result.html",
         result=result,
         scored=scored,
-        degraded=result.get("degraded", {}),
+        guessed=[
+            party
+            for party in result.get("degraded", {})
+            if party not in scored.get("unknown_at", [])
+        ],
         unknown_at=scored.get("unknown_at", []),
         reasons=reasons,
         strongest=max((abs(reason["value"]) for reason in reasons), default=0.0),

@@ -15,7 +15,7 @@ from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.requests import PredictionService, RequestQueue
 from fedmq.transport.rabbitmq.connection import BrokerConnection
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
 from tests.rabbitmq_node import RabbitNode
 
@@ -61,7 +61,7 @@ async def caller(node: RabbitNode, world: World) -> AsyncIterator[Caller]:
     await channel.declare_queue(QUEUE, durable=True)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": QUEUE})
     harness = ServingHarness(world, mode="bitmap")
-    requests = RequestQueue(section, PredictionService(harness.scorer, ACTIVE, False))
+    requests = RequestQueue(section, PredictionService(harness.scorer))
     requests.start()
     made = Caller(channel)
     await made.open()
@@ -141,7 +141,7 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
 ) -> None:
     harness = ServingHarness(world, delay=0.1, deadline=20.0)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": "durable"})
-    requests = RequestQueue(section, PredictionService(harness.scorer, ACTIVE, False))
+    requests = RequestQueue(section, PredictionService(harness.scorer))
     async with await aio_pika.connect(node.url()) as connection:
         channel = await connection.channel()
         for name in ("durable", "replies"):

@@ -1,0 +1,100 @@
+"""People whom telco lacks: trained on, and scored alike in files, online and in an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DaemonError
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.store.documents import held_out_rows
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+UNKNOWN = [f"p{row:03}" for row in range(60, 120)]
+EVERYBODY = [f"p{row:03}" for row in range(120)]
+RATE = 0.2  # of the people whom telco lacks
+TOLERANCE = 0.1  # 60 people
+
+
+def write_tables(folder: Path) -> None:
+    """Telco's column says nearly all about its own people; the others default seldom."""
+    random = np.random.default_rng(8)
+    x = random.normal(size=120)
+    label = (x > -0.8).astype(int)  # of telco's people four of five
+    label[60:] = np.arange(60) % 5 == 0
+    lines: Mapping[str, list[str]] = {
+        "bank": ["id,label,x0"],
+        "telco": ["id,x0"],
+        "retail": ["id,x0"],
+    }
+    for row, name in enumerate(EVERYBODY):
+        lines["bank"].append(f"{name},{label[row]},{random.normal()}")
+        lines["retail"].append(f"{name},{random.normal()}")
+        if name not in UNKNOWN:
+            lines["telco"].append(f"{name},{x[row]}")
+    for party, written in lines.items():
+        (folder / party / "data.csv").write_text("\n".join(written) + "\n")
+
+
+async def made(demo: DaemonsInMemory, join: str) -> None:
+    """A model of an alignment, in production."""
+    align = AlignmentJob(name="people", join=join)
+    await demo.ask("bank", "align", job=align.model_dump(mode="json"))
+    params = {"num_boost_round": 8, "max_depth": 3, "max_bin": 16, "min_child_weight": 0.5}
+    job = TrainingJob(
+        model="m", engine="plain", alignment="people", evaluation=0.3, params={**params, "eta": 0.8}
+    )
+    await demo.ask("bank", "train", job=job.model_dump(mode="json"))
+    await demo.ask("bank", "activate", model="m", name="production", mode=None)
+
+
+async def scored(demo: DaemonsInMemory, ids: list[str]) -> list[Any]:
+    answer = await demo.ask("bank", "predict", model="m", ids=ids, strict=False)
+    return list(answer["scores"])
+
+
+async def test_directions_that_are_learned_give_calibrated_scores_in_files_and_online_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch, '[online]\nunknown = "directions"\n')
+    write_tables(tmp_path)
+    async with demo:
+        await made(demo, "left")
+        answer = await demo.ask("bank", "predict", model="m", ids=EVERYBODY, strict=False)
+        assert answer["degraded"] == {"telco": 0.5} and answer["learned_at"] == ["telco"]
+        assert answer["unknown_at"] == [
+            [] if name not in UNKNOWN else ["telco"] for name in EVERYBODY
+        ]
+        strangers = answer["scores"][60:]
+        assert np.mean(strangers) == pytest.approx(RATE, abs=TOLERANCE)
+        online = await demo.ask("bank", "score", name="production", ids=UNKNOWN)
+        assert [row["score"] for row in online["scores"]] == pytest.approx(strangers)
+        # The rows that were held out are scored by the daemon as a file is.
+        held_out = held_out_rows(demo.folder / "bank" / "state").read("m")
+        assert {*held_out.ids} & {*UNKNOWN}
+        assert None not in await scored(demo, list(held_out.ids))
+
+
+@pytest.mark.parametrize(
+    ("join", "online"),
+    [("left", ""), ("inner", '[online]\nunknown = "directions"\n')],
+    ids=["nothing-said", "nothing-learned"],
+)
+async def test_without_learned_and_wanted_directions_nobody_whom_telco_lacks_has_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, join: str, online: str
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch, online)
+    write_tables(tmp_path)
+    async with demo:
+        await made(demo, join)
+        assert await scored(demo, UNKNOWN) == [None] * len(UNKNOWN)
+        assert None not in await scored(demo, EVERYBODY[:60])
+        answer = await demo.ask("bank", "score", name="production", ids=EVERYBODY[59:61])
+        assert answer["scores"][0]["score"] is not None and answer["scores"][1]["score"] is None
+        assert answer["degraded"] == {"telco": 0.5}
+        with pytest.raises(DaemonError, match="is not known at telco"):
+            await demo.ask("bank", "score", name="production", ids=UNKNOWN[:1])
