@@ -199,7 +199,8 @@ class PassiveInference(Machine):
         rows = hop.rows.numpy()
         if len(rows) and int(rows.max()) >= len(self._row_of):
             raise ProtocolError(f"hop {hop.hop} asks for rows that do not exist")
-        return self._row_of[rows]
+        here: NDArray[np.int64] = self._row_of[rows]
+        return here
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))
