@@ -130,7 +130,7 @@ class Comparisons(Part):
         return self._level.gain(peer, node, left, column)
 
 
-_MOST_INSTANCES = 1 << 14  # candidates of all nodes that are compared together
+_MOST_INSTANCES = 1 << 13  # candidates of all nodes that are compared together
 
 
 class LevelComparisons:
