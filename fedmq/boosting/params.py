@@ -92,6 +92,21 @@ ALIASES: Mapping[str, str] = {
 }
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
+WITHOUT_EFFECT: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "device": (("cpu",), "fedmq computes on processors alone"),
+    "n_jobs": ((), ""),
+    "nthread": ((), ""),
+    "process_type": (("default",), "fedmq grows new trees; continue_from adds them to a model"),
+    "sampling_method": (("uniform",), "of several ways to draw rows fedmq has subsample and goss"),
+    "tree_method": (("auto", "hist"), "fedmq grows the trees of tree_method = 'hist'"),
+    "validate_parameters": ((), ""),
+    "verbosity": ((), ""),
+}
+"""XGBoost's parameters that are accepted because they change no model.
+
+By name the only values accepted (any where none is named), and why no other one is.
+"""
+
 _OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type")
 
 _DEFAULT_OBJECTIVE = "binary:logistic"
@@ -336,10 +351,20 @@ StoredParams = Annotated[TrainParams, BeforeValidator(as_stored)]
 """Parameters in fedmq's own files; a file without ``xgboost_arithmetic`` is of 3.2."""
 
 
+def _changes_nothing(key: str, value: Any) -> bool:
+    """Whether XGBoost would train the same model; ConfigError if fedmq has no other value of it."""
+    only, why = WITHOUT_EFFECT[key]
+    if only and value not in only:
+        raise ConfigError(f"{key} = {value!r}: {why}; leave it out")
+    return True
+
+
 def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     """Aliases replaced by names, numpy numbers by Python's, and ``eval_metric`` by a tuple."""
     named: dict[str, Any] = {}
     for key, value in values.items():
+        if key in WITHOUT_EFFECT and _changes_nothing(key, value):
+            continue
         name = ALIASES.get(key, key)
         if name in named:
             other = next(given for given in values if ALIASES.get(given, given) == name)
@@ -444,7 +469,6 @@ _NOT_YET = frozenset(
     (
         "base_margin",
         "callbacks",
-        "device",
         "disable_default_eval_metric",
         "enable_categorical",
         "expectile_alpha",
@@ -455,17 +479,10 @@ _NOT_YET = frozenset(
         "lambdarank_num_pair_per_sample",
         "lambdarank_pair_method",
         "missing",
-        "n_jobs",
-        "nthread",
         "num_class",
         "num_target",
-        "process_type",
         "refresh_leaf",
-        "sampling_method",
-        "tree_method",
         "updater",
-        "validate_parameters",
-        "verbosity",
     )
 )
 """The names of XGBoost's parameters that fedmq does not have."""

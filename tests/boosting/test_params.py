@@ -53,11 +53,13 @@ def test_an_alias_beside_its_name_is_refused() -> None:
             "eval_metric = 'auc' does not fit",
         ),
         ({"objective": "rank:ndcg"}, "objective = 'rank:ndcg'"),
+        ({"updater": "shotgun"}, "updater: XGBoost has this parameter, fedmq does not yet"),
         (
-            {"sampling_method": "uniform"},
-            "sampling_method: XGBoost has this parameter, fedmq does not yet",
+            {"tree_method": "exact"},
+            "tree_method = 'exact': fedmq grows the trees of tree_method = 'hist'; leave it out",
         ),
-        ({"tree_method": "hist"}, "tree_method: XGBoost has this parameter, fedmq does not yet"),
+        ({"device": "cuda"}, "device = 'cuda': fedmq computes on processors alone; leave it out"),
+        ({"sampling_method": "gradient_based"}, "sampling_method = 'gradient_based': of several"),
         ({"objective": "reg:quantileerror"}, "quantile_alpha is missing: which quantile"),
         ({"objective": "reg:gamma", "base_score": 0.0}, "base_score = 0.0: reg:gamma predicts"),
         ({"eval_metric": "error@2"}, "eval_metric = 'error@2': write error@0.5, say"),
@@ -72,6 +74,12 @@ def test_a_wrong_value_is_one_line_that_names_the_key(values: dict[str, object],
         TrainParams(**values)
     assert str(raised.value).startswith(line)
     assert "\n" not in str(raised.value)
+
+
+def test_what_changes_no_model_is_accepted_and_forgotten() -> None:
+    usual = {"nthread": 4, "n_jobs": 2, "verbosity": 0, "validate_parameters": True}
+    usual |= {"tree_method": "hist", "device": "cpu", "sampling_method": "uniform"}
+    assert TrainParams(max_depth=3, **usual) == TrainParams(max_depth=3)
 
 
 def test_a_tree_is_no_deeper_than_messages_can_say() -> None:
