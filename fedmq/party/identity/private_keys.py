@@ -126,15 +126,15 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{path}: {_DAMAGED}") from None
-    form = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: {_DAMAGED}")
+    form = document.get("format")
     if isinstance(form, str) and re.fullmatch(r"fedmq keys \d+", form) and form != _FORMAT:
         raise ConfigError(
             f"{path}: the format {form!r} is unknown; this fedmq reads {_FORMAT!r}, so use the "
             "fedmq that wrote the file"
         )
-    if form != _FORMAT:
-        raise ConfigError(f"{path}: {_DAMAGED}")
-    if not isinstance(document.get("secret"), dict):
+    if form != _FORMAT or not isinstance(document.get("secret"), dict):
         raise ConfigError(f"{path}: {_DAMAGED}")
     return document
 
