@@ -379,9 +379,9 @@ def test_what_a_table_lacks_is_refused_and_leaves_the_machine_as_it_was() -> Non
         if key in met:
             return
         met[key] = machine
+        before = snapshot(machine)
         for event in everything("telco" if party == ACTIVE else ACTIVE):
             if (machine.state, event_type(event)) not in machine.TABLE:
-                before = snapshot(machine)
                 with pytest.raises(ProtocolError, match=f"in state {machine.state.name} cannot"):
                     type(machine).handle(machine, event)
                 assert snapshot(machine) == before

@@ -17,7 +17,7 @@ from fedmq.party.store.documents import ModelStore
 from tests.how_often import seldom
 from tests.party.online.serving_federation import PARTIES, TOKEN, ServingFederation, fedmq
 
-ROWS = 4_000
+ROWS = 2_000
 AT_ONCE = 4
 SECONDS = 4.0
 
