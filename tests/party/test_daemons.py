@@ -154,6 +154,7 @@ def test_people_who_were_not_trained_on_are_scored(
         "model": trained,
         "rows": len(asked),
         "without_score": 0,
+        "degraded": {},
         "output": str(output),
     }
     found = read_scores(output)
@@ -376,7 +377,10 @@ def test_an_id_that_a_party_does_not_know_is_a_blank_with_its_reason(
         done = command(*predict, output)
         strictly = command(*predict, output, "--strict")
     assert done.code == 0, done.err
-    assert done.out == f"2 scores by {trained}, 2 blank (see the column reason) in {output}\n"
+    assert done.out == (
+        f"2 scores by {trained}, 2 blank (see the column reason) in {output}"
+        "; telco does not know 25.0% of the people\n"
+    )
     with output.open(newline="") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
     assert {name: row["reason"] for name, row in rows.items()} == {
