@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits form histories clean release
+.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -64,6 +64,9 @@ rabbitmq4: $(VENV)/test.stamp rabbitmq $(RABBITMQ4) ## the tests that start a br
 
 wheel-matrix: $(RABBITMQ4) | $(BIN)/pip ## the wheel alone with each Python: demo, init, a training over RabbitMQ 4; PYTHONS=
 	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin .ci/wheel-matrix
+
+older-release: $(VENV)/test.stamp rabbitmq ## daemons of an older commit, built as a wheel, beside those of this tree; COMMIT=
+	@.ci/older-release $(COMMIT)
 
 $(RABBITMQ4):
 	@command -v debootstrap >/dev/null || { $(call debian_package,debootstrap,for RabbitMQ 4); }

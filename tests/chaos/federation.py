@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +72,7 @@ class DaemonProcess:
         self.state = folder / party / "state"
         self.log = folder / party / "daemon.log"
         self.proxy = Proxy(broker_port)
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
         self._said_before = 0
         label = 'label = "label"\n' if party == "bank" else ""
         self.file.write_text(
@@ -99,6 +100,11 @@ class DaemonProcess:
         if ready:
             self.await_ready()
         return time.monotonic() - begun
+
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Take ``process``, a daemon of another release, as this party's, and wait for it."""
+        self._process, self._said_before = process, len(self.said)
+        self.await_ready()
 
     def await_ready(self) -> None:
         """Return when it has said that it is ready since its last start."""

@@ -1,0 +1,106 @@
+"""Daemons of an older release beside those of today: `make older-release` builds one for it.
+
+``FEDMQ_OLDER`` names its ``fedmq``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from tests.chaos.federation import PARTIES, ChaosFederation
+
+OLDER = os.environ.get("FEDMQ_OLDER", "")
+TREES = 3
+
+pytestmark = [
+    pytest.mark.skipif(not OLDER, reason="no older release is built: make older-release"),
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+]
+
+
+def start_older(federation: ChaosFederation, party: str) -> None:
+    """Start the daemon of ``party`` by the older release."""
+    daemon = federation.daemons[party]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with daemon.log.open("ab") as log:
+        process = subprocess.Popen(
+            [OLDER, "run", "-v", daemon.file],
+            stdout=log,
+            stderr=log,
+            env=environment,
+            cwd=federation.folder,
+            start_new_session=True,
+        )
+    daemon.adopt(process)
+
+
+def end_of(federation: ChaosFederation, model: str, session: str) -> str:
+    """``finished``, or what the active party's owner reads of why it does not go on or failed."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        state, reason = federation.settled(model) or ("", "")
+        if state not in ("", "running"):
+            return str(federation.session(session).get("reason")) if reason else state
+        waiting = " ".join(federation.session(session).get("waiting", []))
+        if "bring" in waiting:
+            federation.ask("bank", "cancel", session=session)
+            return waiting
+        time.sleep(0.2)
+    raise AssertionError(f"nobody says why {model} does not go on\n{federation.tell()}")
+
+
+@pytest.mark.parametrize("older", [("telco",), ("telco", "retail")])
+def test_older_passive_parties_train_alike_or_both_releases_are_named(
+    federation: ChaosFederation, older: tuple[str, ...]
+) -> None:
+    federation.start()
+    federation.train("calm", TREES)
+    federation.await_shares(["calm"], 120)
+    for party in older:
+        federation.daemons[party].terminate()
+    # What today's fedmq has kept is not for an older one.
+    for party in older:
+        federation.daemons[party].state.rename(federation.folder / f"{party}-of-today")
+        start_older(federation, party)
+
+    ends = {}
+    for engine, options in {
+        "plain": {},
+        "lattice": {},
+        "ou": {"key_bits": 512, "allow_weak_keys": True},
+    }.items():
+        session = federation.train(engine, TREES, engine, options)
+        ends[engine] = end_of(federation, engine, session)
+
+    print(f"older {older}: {ends}")
+    assert ends["plain"] == "finished"
+    for engine, end in ends.items():
+        if end == "finished":
+            share = federation.shares(engine)["bank"].replace(f'"{engine}"', '"calm"')
+            assert share == federation.shares("calm")["bank"]
+        else:
+            assert "fedmq" in end, end
+
+
+def test_a_party_is_brought_to_this_release_with_its_state(federation: ChaosFederation) -> None:
+    federation.bank.start()
+    federation.daemons["retail"].start()
+    start_older(federation, "telco")
+    federation.train("before", TREES)
+    federation.await_shares(["before"], 120)
+    ids = [f"p{row}" for row in range(20)]
+    scores = federation.ask("bank", "predict", model="before", ids=ids)["scores"]
+
+    telco = federation.daemons["telco"]
+    telco.terminate()
+    telco.start()
+    assert federation.ask("bank", "predict", model="before", ids=ids)["scores"] == scores
+    federation.train("after", TREES)
+    federation.await_shares(["after"], 120)
+    assert federation.equal("before", "after")
+    assert set(federation.shares("after")) == set(PARTIES)
