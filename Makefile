@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos fuzz circuits form histories clean release
+.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -74,6 +74,9 @@ $(RABBITMQ4):
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
 	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos -m "long or not long" --capture no --timeout 7200
+
+survived: $(VENV)/bench.stamp rabbitmq ## faults under sessions of every kind, five engines and scores, into docs/measured; FAULTS=300 MINUTES=120
+	@$(BIN)/python -m benchmarks.survived --faults $(or $(FAULTS),300) --minutes $(or $(MINUTES),120) --page docs/measured/survived.md
 
 fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
 	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)

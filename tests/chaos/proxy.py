@@ -1,4 +1,4 @@
-"""A TCP proxy between a party and its broker that cuts, delays and freezes."""
+"""A TCP proxy between a party and its broker that cuts, delays, slows down, stalls and freezes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import threading
 import time
 
 _CHUNK = 65536
+_BETWEEN_STALLS = 20_000
 
 
 class Proxy:
     """Forwards connections to a port of this machine, as badly as it is told to.
 
     ``cut_every`` ends each connection after so many bytes, ``delay`` holds each piece back for so
-    many seconds, ``frozen`` forwards nothing and hangs up on nobody.
+    many seconds, ``rate`` lets so many bytes a second through on each connection, both ways
+    together, ``stall`` forwards nothing for so many seconds after every 20 kB, ``frozen`` forwards
+    nothing and hangs up on nobody.
     """
 
     def __init__(self, target: int) -> None:
         self.cut_every = 0
         self.delay = 0.0
+        self.rate = 0.0
+        self.stall = 0.0
         self.frozen = False
         self.cuts = 0
         self._target = target
@@ -45,7 +50,8 @@ class Proxy:
 
     def heal(self) -> None:
         """Behave from now on."""
-        self.cut_every, self.delay, self.frozen = 0, 0.0, False
+        self.cut_every, self.frozen = 0, False
+        self.delay = self.rate = self.stall = 0.0
 
     def close(self) -> None:
         self._closing = True
@@ -81,11 +87,15 @@ class Proxy:
                     continue
                 ready, _, _ = select.select(list(pair), [], [], 0.05)
                 for each in ready:
-                    data = each.recv(_CHUNK)
+                    data = each.recv(max(1, min(_CHUNK, int(self.rate / 10) or _CHUNK)))
                     if not data:
                         return
                     if self.delay:
                         time.sleep(self.delay)
+                    if rate := self.rate:
+                        time.sleep(len(data) / rate)
+                    if passed // _BETWEEN_STALLS != (passed + len(data)) // _BETWEEN_STALLS:
+                        time.sleep(self.stall)
                     passed += len(data)
                     if self.cut_every and passed > self.cut_every:
                         # Cut in the middle of a frame, as a broken line would.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections import Counter
@@ -34,17 +35,25 @@ class Storm:
         self.federation = federation
         self.struck: Counter[str] = Counter()
         self.models: list[str] = []
+        self.present: tuple[str, ...] = PARTIES
+        """The parties that faults strike."""
+        self.untouched: dict[str, float] = dict.fromkeys(PARTIES, 0.0)
+        """By party: since when its process is neither stopped nor killed; endless where it is."""
         self._random = random.Random(seed)
         self._engines = engines
+        self._cycle: list[str] = []
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
             "cut every N bytes": self._cut_every,
             "delay": self._delay,
+            "slow link": self._slow_down,
+            "stalling link": self._stall,
             "frozen link": self._freeze_link,
             "killed party": self._kill,
             "stopped party": self._stop,
             "killed broker": self._kill_broker,
             "stopped broker": self._stop_broker,
+            "wiped queues": self._wipe_queues,
             "full disk": self._fill_disk,
         }
 
@@ -54,17 +63,20 @@ class Storm:
         self.federation.await_shares(["calm"], _DEADLINE_SECONDS)
 
     def rage(self, faults: int, kinds: tuple[str, ...] = ()) -> None:
-        """Strike so many times; each kind comes round before any comes again."""
-        cycle: list[str] = []
+        """Strike so many times, a training always under way."""
         for _ in range(faults):
             self._keep_training()
-            if not cycle:
-                cycle = list(kinds or self._kinds)
-                self._random.shuffle(cycle)
-            kind = cycle.pop()
-            time.sleep(self._random.uniform(0.1, 1.0))
-            self._kinds[kind]()
-            self.struck[kind] += 1
+            self.strike(kinds)
+
+    def strike(self, kinds: tuple[str, ...] = ()) -> None:
+        """Strike once, in a moment; each kind comes round before any comes again."""
+        if not self._cycle:
+            self._cycle = list(kinds or self._kinds)
+            self._random.shuffle(self._cycle)
+        kind = self._cycle.pop()
+        time.sleep(self._random.uniform(0.1, 1.0))
+        self._kinds[kind]()
+        self.struck[kind] += 1
 
     def settle(self) -> None:
         """Wait until all models are complete everywhere; AssertionError if one never is."""
@@ -92,7 +104,7 @@ class Storm:
     # Faults
 
     def _victim(self) -> str:
-        return self._random.choice(PARTIES)
+        return self._random.choice(self.present)
 
     def _a_while(self, longest: float = 3.0) -> None:
         time.sleep(self._random.uniform(0.2, longest))
@@ -112,6 +124,18 @@ class Storm:
         self._a_while()
         proxy.heal()
 
+    def _slow_down(self) -> None:
+        proxy = self.federation.daemons[self._victim()].proxy
+        proxy.rate, proxy.delay = self._random.uniform(32_000, 250_000), 0.01
+        self._a_while(longest=6.0)
+        proxy.heal()
+
+    def _stall(self) -> None:
+        proxy = self.federation.daemons[self._victim()].proxy
+        proxy.stall = self._random.uniform(0.5, 3.0)
+        self._a_while(longest=6.0)
+        proxy.heal()
+
     def _freeze_link(self) -> None:
         proxy = self.federation.daemons[self._victim()].proxy
         proxy.frozen = True
@@ -120,16 +144,22 @@ class Storm:
         proxy.heal()
 
     def _kill(self) -> None:
-        daemon = self.federation.daemons[self._victim()]
+        victim = self._victim()
+        daemon = self.federation.daemons[victim]
+        self.untouched[victim] = math.inf
         daemon.kill()
         self._a_while(longest=1.0)
         daemon.start(ready=False)
+        self.untouched[victim] = time.monotonic()
 
     def _stop(self) -> None:
-        daemon = self.federation.daemons[self._victim()]
+        victim = self._victim()
+        daemon = self.federation.daemons[victim]
+        self.untouched[victim] = math.inf
         daemon.freeze()
         self._a_while()
         daemon.thaw()
+        self.untouched[victim] = time.monotonic()
 
     def _kill_broker(self) -> None:
         self.federation.node.restart()
@@ -138,6 +168,9 @@ class Storm:
         self.federation.node.freeze()
         self._a_while()
         self.federation.node.thaw()
+
+    def _wipe_queues(self) -> None:
+        self.federation.node.empty()
 
     def _fill_disk(self) -> None:
         daemon = self.federation.daemons[self._victim()]

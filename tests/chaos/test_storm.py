@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.chaos.federation import ChaosFederation
 from tests.chaos.storm import PLAIN, EngineOfTraining, Storm
+from tests.chaos.work import KINDS, LIMITS, Work
 
 FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "5"))
 SEED = int(os.environ.get("FEDMQ_CHAOS_SEED", "0"))
@@ -49,3 +51,22 @@ def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFeder
 def test_encrypted_trainings_too(federation: ChaosFederation) -> None:
     # Most faults strike the first training of the storm, which is the second engine's.
     weathered(federation, (PAILLIER, HIDDEN_SUMS, LATTICE), FAULTS // 5, SEED + 1)
+
+
+@pytest.mark.long
+def test_sessions_of_every_kind_end_as_in_calm(federation: ChaosFederation) -> None:
+    for daemon in federation.daemons.values():
+        daemon.file.write_text(daemon.file.read_text().replace("[policy]\n", f"[policy]{LIMITS}"))
+    federation.start()
+    storm = Storm(federation, SEED)
+    work = Work(storm)
+    work.round(PLAIN)
+    with ThreadPoolExecutor(1) as pool:
+        stormy = pool.submit(work.round, LATTICE)
+        while not stormy.done():
+            with work.calm:
+                storm.strike()
+        stormy.result()
+
+    assert work.done == dict.fromkeys(KINDS, 2)
+    assert storm.struck
