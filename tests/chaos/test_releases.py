@@ -41,13 +41,13 @@ def start_older(federation: ChaosFederation, party: str) -> None:
 
 def end_of(federation: ChaosFederation, model: str, session: str) -> str:
     """``finished``, or what the active party's owner reads of why it does not go on or failed."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+    begun = time.monotonic()
+    while time.monotonic() < begun + 120:
         state, reason = federation.settled(model) or ("", "")
         if state not in ("", "running"):
             return str(federation.session(session).get("reason")) if reason else state
         waiting = " ".join(federation.session(session).get("waiting", []))
-        if "bring" in waiting:
+        if "bring" in waiting and time.monotonic() > begun + 30:  # it may only have been slow
             federation.ask("bank", "cancel", session=session)
             return waiting
         time.sleep(0.2)
