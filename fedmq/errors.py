@@ -14,6 +14,7 @@ figures has its parent's::
     │   └── Oversized                         a message is larger than a transport carries
     ├── SessionError                 6        a session ended without a result
     │   ├── Refused                      403  a party declined to take part
+    │   │   ├── PartyLeft                409  a model needs a party that has left the federation
     │   │   ├── OldState                      its saved trees are older than a crash can leave them
     │   │   └── AnswerRefused            503  a party does not answer a question about a score
     │   │       ├── RateLimited               it was asked more than its owner allows

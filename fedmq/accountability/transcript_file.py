@@ -223,7 +223,7 @@ def _named(head: object) -> tuple[str, str]:
     raise ValueError("no head of a transcript")
 
 
-class _OtherVersion(DataError):
+class _OtherVersion(Exception):
     """A transcript that another fedmq has written."""
 
 

@@ -45,6 +45,7 @@ async def test_limits_of_its_policy_are_part_of_what_a_party_commits_to(
         assert attempt.commitment.settings.smallest_cell == 3
 
 
+@pytest.mark.long
 async def test_attempts_after_crashes_are_proved_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ TOLD_OF_ALIGNMENTS: dict[str, Any] = {
     "name": "others",
     "parties": ("bank", "telco", "retail"),
     "normalise": ("lower", "strip"),
+    "known_to": ("telco",),  # a left join: who is missing at the others is told
 }
 
 BY_POLICY: dict[type[Body], dict[str, str]] = {

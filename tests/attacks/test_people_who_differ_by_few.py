@@ -266,6 +266,7 @@ async def test_a_training_that_goes_on_after_a_crash_is_no_neighbour(
     assert (await running)["trees"] == 12
 
 
+@pytest.mark.long
 async def test_ordinary_work_is_unhindered(federation: Federation) -> None:
     await federation.asked("first", evaluation=0.2)
     await federation.asked("the-same-people-again", evaluation=0.2, max_depth=3)

@@ -121,6 +121,7 @@ def test_the_daemons_train_the_model_of_the_simulation(
     assert_same_model(demo, trained, evaluation=0.2)
 
 
+@pytest.mark.long
 def test_a_model_of_a_full_key_is_the_same(demo: ExampleFederation) -> None:
     params = PARAMS.replace("num_boost_round = 4", "num_boost_round = 1")
     job = demo.job(f'model = "strong"\nengine = "paillier"\n{params}')

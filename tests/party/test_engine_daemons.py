@@ -75,6 +75,7 @@ def test_the_engines_train_and_what_was_seen_can_be_audited(
         assert engines == {"plain", "smm1", "smm2", "ldp"}
 
 
+@pytest.mark.long
 def test_a_lattice_trains_the_plain_model_over_a_real_broker(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:
@@ -115,6 +116,7 @@ def recordings(federation: ExampleFederation, party: str) -> list[Path]:
     return sorted((federation.config(party).parent / "recordings").glob("*.recording"))
 
 
+@pytest.mark.long
 def test_a_party_shows_directions_of_all_rows_only_if_its_owner_says_so(
     bold: ExampleFederation,
 ) -> None:

@@ -98,6 +98,7 @@ def test_the_model_is_the_plain_engines_by_every_rule(
     assert shares(federation.having(engine=DealtShares()).train()) == shares(federation.train())
 
 
+@pytest.mark.long
 def test_gains_of_xgboost_3_4_go_through_the_filter() -> None:
     federation = dealt(counts=(1, 4), num_boost_round=1, max_depth=1, xgboost_arithmetic=NEWEST)
     assert shares(federation.having(engine=DealtShares()).train()) == shares(federation.train())
@@ -169,8 +170,8 @@ def test_whatever_the_shares_come_from(engine: Engine, counts: tuple[int, ...]) 
 @pytest.mark.parametrize(
     ("engine", "params"),
     [
-        (OU, {"objective": "reg:squarederror", "subsample": 0.7, "colsample_bynode": 0.6}),
         *seldom_several(
+            (OU, {"objective": "reg:squarederror", "subsample": 0.7, "colsample_bynode": 0.6}),
             (PAILLIER, {"gradient_bits": 4, "num_boost_round": 2}),
             (OU, {"reg_lambda": 0.0, "min_child_weight": 0.0, "gamma": 0.3}),
             (PAILLIER, {"max_leaves": 5, "colsample_bytree": 0.6}),

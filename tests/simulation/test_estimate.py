@@ -108,6 +108,7 @@ def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_p
     assert sent[0] < sent[1]
 
 
+@pytest.mark.long
 def test_constraints_are_part_of_what_circuits_take(
     table: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ def stand(parties: Parties, ids: Mapping[str, Sequence[Any]]) -> None:
         write_csv(parties.folder / f"{party}.csv", header, rows)
 
 
+@pytest.mark.long
 def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     parties: Parties,
 ) -> None:
