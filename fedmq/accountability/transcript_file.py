@@ -215,7 +215,7 @@ def _named(head: object) -> tuple[str, str]:
     match head:
         case [magic, version, str(party), str(session)] if (magic, version) == (_MAGIC, _VERSION):
             return party, session
-        case [magic, int(version), *_] if magic == _MAGIC:
+        case [magic, int(version), *_] if magic == _MAGIC and version != _VERSION:
             raise _OtherVersion(
                 f"version {version} is unknown; this fedmq reads version {_VERSION}, so use the "
                 "fedmq that wrote the file"

@@ -150,6 +150,10 @@ def test_a_list_that_is_announced_and_not_there_takes_no_memory() -> None:
     refused(packed() + b"\xdd\x7f\xff\xff\xff")
 
 
+def test_a_head_that_is_cut_within_its_version_is_damage() -> None:
+    refused(packed()[:25] + b"\x00")
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.binary() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -183,4 +187,4 @@ def test_any_bytes_are_read_or_refused(content: bytes, cut: int) -> None:
         try:
             read(begun + content)
         except DataError as error:
-            assert "it is damaged" in str(error)
+            assert "it is damaged" in str(error) or "use the fedmq that wrote" in str(error)
