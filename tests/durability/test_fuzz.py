@@ -72,9 +72,11 @@ def test_a_message_that_is_something_else_ends_in_a_model_or_a_reason(
     simulation = Simulation(machines, rewrite=rewrite)
     try:
         simulation.run()  # what a machine raises fails the test, and a hang
-    except Hang:  # but for the wait for another attempt, which a daemon would open
+    except Hang:  # but for waits that a daemon ends: it opens another attempt, or says that a
+        # session which has ended is unknown
         machines_now = [session.machine for session in simulation.sessions.values()]
-        assert any(machine.state is machine.interrupted_state for machine in machines_now)
+        is_interrupted = any(machine.state is machine.interrupted_state for machine in machines_now)
+        assert is_interrupted or ACTIVE in simulation.results
 
     for error in simulation.errors.values():
         assert isinstance(error, FedmqError)
