@@ -150,9 +150,13 @@ class _Search:
             return True
         if isinstance(self.secret, Bits) and any(map(self._is_bit_by_bit, message.arrays)):
             return True
-        if len(words) and np.isin(words, self.words, kind="sort").any():
+        own = words[np.isin(words, self.words, kind="sort")]
+        alike = [_among(values, self.floats, self.integers) for values in numbers]
+        if len(own) or any(map(len, alike)):  # shown beside a failed test
+            places = {word.tobytes().hex(): message.data.find(word.tobytes()) for word in own}
+            print(f"{self.secret.what}: bytes at {places}, numbers {alike}, {message.data[:200]!r}")
             return True
-        return any(len(_among(values, self.floats, self.integers)) for values in numbers)
+        return False
 
     def _is_bit_by_bit(self, array: NDArray[Any]) -> bool:
         bits = self.secret.values  # type: ignore[union-attr]
