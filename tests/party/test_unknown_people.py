@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from fedmq.cli.evaluate import scored_rows
 from fedmq.errors import DaemonError
+from fedmq.evaluation.evaluate import ScoredRows
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.store.documents import held_out_rows
+from tests.boosting.tables import pooled
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 UNKNOWN = [f"p{row:03}" for row in range(60, 120)]
@@ -98,3 +103,60 @@ async def test_without_learned_and_wanted_directions_nobody_whom_telco_lacks_has
         assert answer["degraded"] == {"telco": 0.5}
         with pytest.raises(DaemonError, match="is not known at telco"):
             await demo.ask("bank", "score", name="production", ids=UNKNOWN[:1])
+
+
+@pytest.mark.long
+async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credit = pooled("credit1")
+    table = pd.DataFrame(credit.X).rename(columns="x{}".format, index="c{}".format)
+    table["label"] = credit.y.astype(int)
+    table = table.sample(18_000, random_state=11)
+    label = table.pop("label")
+    columns = np.array_split(np.array(sorted(table.columns)), 3)
+    random = np.random.default_rng(12)
+    held = {"bank": np.ones(len(table), np.bool_)}
+    for party in ("telco", "retail"):  # who is unknown there defaults more often
+        held[party] = random.random(len(table)) > np.where(label == 1, 0.7, 0.25)
+    settings = '[online]\nunknown = "directions"\ndeadline = 60.0\nrequest_rows = 20000\n'
+    demo = DaemonsInMemory(tmp_path, monkeypatch, settings)
+    for party, own in zip(held, columns, strict=True):
+        frame = table.loc[held[party], own.tolist()]
+        if party == "bank":
+            frame = frame.assign(label=label)
+        frame.to_csv(tmp_path / party / "data.csv", index_label="id")
+    async with demo:
+        align = AlignmentJob(name="people", join="left")
+        aligned = await demo.ask("bank", "align", job=align.model_dump(mode="json"))
+        assert aligned["rows"] == len(table) > aligned["choices"]["inner"] > 9_000
+        params = {"num_boost_round": 30, "max_depth": 4, "max_bin": 32, "eta": 0.2}
+        job = TrainingJob(
+            model="m", engine="plain", alignment="people", evaluation=0.3, params=params
+        )
+        await demo.ask("bank", "train", job=job.model_dump(mode="json"))
+        await demo.ask("bank", "activate", model="m", name="production", mode=None)
+        held_out = held_out_rows(demo.folder / "bank" / "state").read("m")
+        ids, true = list(held_out.ids), held_out.label
+        in_file = np.array(await scored(demo, ids))
+        online = await demo.ask("bank", "score", name="production", ids=ids)
+        rows = ScoredRows(
+            held_out.ids, held_out.sets, true.astype(np.float64), np.zeros(len(ids)), None
+        )
+        evaluated, without, lacking = await asyncio.to_thread(
+            scored_rows, demo.folder / "bank" / "state", "m", rows, True
+        )
+    assert without == 0 and set(lacking) == {"telco", "retail"}
+    by_way = {
+        "file": in_file,
+        "online": np.array([row["score"] for row in online["scores"]]),
+        "evaluation": evaluated.score,
+    }
+    places = table.index.get_indexer(ids)
+    for party in ("telco", "retail"):
+        unknown = ~held[party][places]
+        rate = true[unknown].mean()
+        assert rate > 1.5 * true.mean()
+        for way, found in by_way.items():
+            assert found[unknown].mean() == pytest.approx(rate, abs=0.02), (party, way)
+            np.testing.assert_allclose(found, in_file)

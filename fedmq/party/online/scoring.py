@@ -292,9 +292,8 @@ class Scorer:
     ) -> tuple[NDArray[np.bool_], dict[str, float]]:
         """The rows without a score, and how much of the others parties have no part in."""
         blank, degraded = is_unknown.copy(), dict(scores.degraded)
-        unneeded = model.forest.share.need_not_know(self._section.unknown)
         for party, rows in scores.unknown.items():
-            if party not in unneeded:
+            if party not in model.forest.share.need_not_know(self._section.unknown):
                 blank |= rows
             if (lacking := rows & ~is_unknown).any():
                 degraded[party] = max(degraded.get(party, 0.0), float(lacking.mean()))
