@@ -68,7 +68,8 @@ class Case:
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
-        """Few values, so that candidates tie; missing cells; a tenth is encrypted.
+        """Few values, so that candidates tie; missing cells; a tenth is encrypted. In a fifth
+        passive parties lack people.
 
         A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
         as circuits are dear. So do tables on a lattice that have few values anyway.
@@ -84,6 +85,8 @@ class Case:
         parties = int(random.integers(2, 5))
         ends = np.sort(random.integers(0, columns + 1, parties - 1))
         hands = np.split(random.permutation(columns), ends)
+        if seed % 5 == 2:
+            _lack_people(X, hands[1:], np.random.default_rng([seed, 3]))
         engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
         signs = drawn_signs(random, columns)
         if "multi_strategy" in options:  # of vector leaves XGBoost has no constraints
@@ -208,6 +211,16 @@ class Case:
         asked = f"signs {list(self.signs)}, together {list(self.together)}"
         asked += f", categories {list(self.categories)}"
         return f"seed {self.seed}: {what}, {list(self.rows)}, {asked}"
+
+
+def _lack_people(
+    X: NDArray[np.float32],
+    hands: Sequence[NDArray[np.integer[Any]]],
+    random: np.random.Generator,
+) -> None:
+    """Leave out the rows of people whom a passive party lacks, as in a left join."""
+    for hand in hands:
+        X[np.ix_(random.random(len(X)) < random.choice([0.2, 0.6]), hand)] = np.nan
 
 
 def _words(column: NDArray[np.float32]) -> list[str | None]:
