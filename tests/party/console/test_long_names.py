@@ -74,7 +74,7 @@ async def test_a_long_name_makes_no_score_wider(tmp_path: Path, name: str) -> No
         await page.goto(f"{home}/score")
         await page.get_by_label("Id of the person").fill("P0000")
         await page.get_by_role("button", name="Score", exact=True).click()
-        await page.get_by_text("degraded: guessed for").wait_for()
+        await page.get_by_text("degraded: not known at").wait_for()
         assert await width(page) <= WIDTH
 
 
