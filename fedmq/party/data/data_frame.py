@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedmq.party.data.table import Table
 __all__ = ["PartyFeatures", "feature_matrix", "feature_table", "party_features", "trained_columns"]
 
 _MOST_CATEGORIES = 64
+_EPOCH = date(1970, 1, 1)
 _CATEGORICAL = ("categor", "enum", "dictionary")  # as pandas, Polars and Arrow call such types
 
 
@@ -33,7 +35,7 @@ def party_features(data: Any, where: str) -> PartyFeatures:
     """The features that a training takes from ``data``.
 
     Columns of an array are named f0, f1, ... A data frame's column of words or of a categorical
-    type is one feature COLUMN=CATEGORY per category.
+    type is one feature COLUMN=CATEGORY per category, and one of dates is COLUMN.days since 1970.
 
     Raises:
         DataError: ``data`` is no table, or holds words among numbers, or infinite values; the text
@@ -131,6 +133,10 @@ def _from_frame(data: Any, names: Sequence[Any], where: str) -> Table:
     uncategorised = {}
     category_columns = {}
     for name in names:
+        days = _days(data[name])
+        if days is not None:
+            vectors[f"{name}.days"] = days
+            continue
         column = _column(data[name], where, str(name))
         if isinstance(column, CategoryColumn):
             uncategorised[str(name)] = column.missing
@@ -157,6 +163,27 @@ def _check_distinct(names: list[str], where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{where}: column {twice!r} appears more than once")
+
+
+def _days(column: Any) -> NDArray[np.float64] | None:
+    """Days since 1970-01-01, NaN where the date is missing; None if the cells are no dates."""
+    values = column.to_numpy()
+    if values.dtype.kind == "M":
+        whole = values.astype("datetime64[D]")
+        return np.where(np.isnat(whole), np.nan, whole.astype(np.int64))
+    if values.dtype.kind != "O":
+        return None
+    cells = [None if _is_missing(value) else value for value in values.tolist()]
+    if not any(isinstance(cell, date) for cell in cells):
+        return None
+    if not all(cell is None or isinstance(cell, date) for cell in cells):
+        return None
+    return np.array([_since_epoch(cell) for cell in cells])
+
+
+def _since_epoch(day: date | None) -> float:
+    # A datetime is a date, too: that of its own time zone.
+    return np.nan if day is None else day.toordinal() - _EPOCH.toordinal()
 
 
 def _column(column: Any, where: str, name: str) -> NDArray[Any] | CategoryColumn:
@@ -187,6 +214,11 @@ def _is_missing(value: Any) -> bool:
 
 def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]:
     """Objects as numbers: None and pandas' NA are missing."""
+    if values.dtype.kind in "mM":  # as Python's numbers they would be nanoseconds
+        raise DataError(
+            f"{where}: {what} holds {values.dtype}, which is no number; give whole days, say, or "
+            "dates as a column of a data frame"
+        )
     flat = values.ravel()
     numbers = np.empty(flat.shape, dtype=np.float64)
     for row, value in enumerate(flat.tolist()):
