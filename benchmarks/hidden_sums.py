@@ -210,6 +210,7 @@ class Session:
                 public,
                 self.tweaks[1][0],
                 BackTransfers(back_receiver, back, self.tweaks[1][1]),
+                fresh_seed(),
             ),
         )
 

@@ -274,7 +274,7 @@ class Calibration:
                 decoys=self._decoys,
             )
         }
-        for party, bins in self._passive.items():
+        for secret, (party, bins) in enumerate(self._passive.items()):
             names = tuple(f"f{column}" for column in range(len(bins)))
             made_up = Given(PassiveTable(self._made_up(self._label[chosen], bins), names))
             machines[party] = PassiveTraining(
@@ -282,7 +282,7 @@ class Calibration:
                 ACTIVE,
                 made_up,
                 lambda _: engine,
-                0,
+                secret,
                 parallelism=width,
                 others=chained(engine, self._passive, party),
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,12 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import decode
 from fedmq.messages.training import CircuitPiece
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.privacy.hidden_sums import passive
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.oblivious_transfer.base_transfers import MakeOffer
+from fedmq.privacy.plan import Plan
 from fedmq.privacy.random_stream import SEED_BYTES
+from fedmq.protocol.training import passive
+from fedmq.protocol.training.passive_growth import PreparedTraining
 from tests.how_often import seldom
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -106,10 +108,15 @@ async def test_nothing_random_is_sent_twice(
 
 
 @pytest.mark.long
-async def test_parties_that_draw_the_same_seeds_again_are_heard(
+async def test_parties_that_draw_the_same_secret_again_are_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seeds = cycle([bytes([number]) * SEED_BYTES for number in range(6)])  # three of each party
-    monkeypatch.setattr(passive, "fresh_seed", lambda: next(seeds))
+    prepare = passive.PassiveTraining._preparing
+
+    def prepare_again(machine: passive.PassiveTraining, spec: Engine) -> Plan[PreparedTraining]:
+        machine._secret = int.from_bytes(machine._party.encode(), "big")
+        return prepare(machine, spec)
+
+    monkeypatch.setattr(passive.PassiveTraining, "_preparing", prepare_again)
     async with Heard(tmp_path, monkeypatch, engines=("lattice",)) as federation:
         assert len(await federation.train_through_a_crash("telco")) > 100

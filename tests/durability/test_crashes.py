@@ -59,7 +59,7 @@ def builds(
             "bank",
             Given(others[party]),
             lambda _: engine,
-            7,
+            PARTIES.index(party),
             saved=saved,
             find_share=lambda _: Given(earlier[party]),
             others=chained(engine, others, party),

@@ -113,7 +113,7 @@ class Federation:
                 earlier=self.earlier.get(ACTIVE),
             )
         }
-        for peer in self.peers:
+        for number, peer in enumerate(self.peers):
             values = self.columns[peer]
             table = PassiveTable(values, names(peer, values.shape[1]), "the same ids")
             load = self.loads.get(peer, Given(table))
@@ -122,7 +122,7 @@ class Federation:
                 ACTIVE,
                 load,
                 lambda _: self.engine,
-                self.secret,
+                self.secret + number,
                 parallelism=2,
                 smallest_node=self.smallest_node.get(peer, 0),
                 smallest_cell=self.smallest_cell.get(peer, 0),

@@ -27,7 +27,6 @@ each reads, with its own mask, is a fresh share. A slot is one such place.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -80,6 +79,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     hashed,
     hashed_at,
 )
+from fedmq.privacy.random_stream import Stream, fresh_seed
 
 __all__ = [
     "FilterEvaluator",
@@ -385,11 +385,10 @@ class _Half:
             found.append(integers_of(by_slot.transpose(1, 2, 0)).reshape(-1, 1))
         return np.concatenate(found)
 
-    def _tables(self, groups: Groups) -> NDArray[np.uint64]:
-        """Own tables of shares; draws the masks that are this party's part of fresh ones."""
+    def _tables(self, groups: Groups, masks: Stream) -> NDArray[np.uint64]:
+        """Own tables of shares; draws the ``masks`` that are this party's part of fresh ones."""
         places = self._places(groups)
-        drawn = np.frombuffer(secrets.token_bytes(16 * places.size), "<u8")
-        self._masks = drawn.reshape(*places.shape, 2) & self._field.mask
+        self._masks = masks.words(*places.shape, 2) & self._field.mask
         of_slots = [np.repeat(np.flatnonzero(nodes), slots) for nodes, slots in groups]
         shares = self._shares[np.concatenate(of_slots)]
         return offered_entries(shares, places, self._masks, self.level.index_bits, self._field)
@@ -405,10 +404,14 @@ class _Half:
 
 
 class FilterGarbler(_Half):
-    """The passive party's half, of nodes that fit: ``shares`` uint64 (nodes, candidates, 2)."""
+    """The passive party's half, of nodes that fit: ``shares`` uint64 (nodes, candidates, 2).
 
-    def __init__(self, level: FilterLevel, field: Field, shares: Shares) -> None:
+    Its masks follow from the session's ``seed``.
+    """
+
+    def __init__(self, level: FilterLevel, field: Field, shares: Shares, seed: bytes) -> None:
         super().__init__(level, field, shares)
+        self._seed = seed
         known = {"to beat": threshold_bits(level.precision)["to beat"]}
         self.quotients = QuotientGarbler(level, field, shares, quotient_stage(level), known)
         self._more: Labels
@@ -436,7 +439,8 @@ class FilterGarbler(_Half):
         groups: Groups,
     ) -> Made:
         """Own tables, and choices among the active party's."""
-        tables = self._tables(groups)
+        # No tweak is taken twice in a session, even if a level begins anew: so no mask is.
+        tables = self._tables(groups, Stream(self._seed, f"fedmq masks of entries {tweaks.start}"))
         rows = side.rows(parcel, len(tables) * self.level.index_bits)
         hidden = hidden_entries(
             tables, rows, side.secret, side.permutation, side.tweaks.take(len(rows))
@@ -498,7 +502,7 @@ class FilterEvaluator(_Half):
         count = len(self._rows)
         spent = side.tweaks.take(count)
         entries = chosen_entries(hidden, self._rows, places, side.permutation, spent)
-        tables = self._tables(groups)
+        tables = self._tables(groups, Stream(fresh_seed(), "fedmq masks of entries"))
         own = sender.extend(take_extension(parcel, count), count, tweaks.take(count))
         offered = hidden_entries(tables, own, sender.secret, permutation, tweaks.take(count))
         return [offered], self._fresh(entries, groups)

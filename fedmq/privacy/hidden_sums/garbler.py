@@ -46,8 +46,9 @@ class LevelGarbler:
 
     ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order; ``columns`` bool (bits,
     nodes * candidates) are `GainCircuit.of_columns` of theirs. ``tweaks`` are those of a session
-    with the active party, ``back`` the transfers in which this party chooses. All methods raise
-    `MessageError` for malformed parcels, or transfers that were not the same in all columns.
+    with the active party, ``back`` the transfers in which this party chooses, ``seed`` the
+    session's, of its masks. All methods raise `MessageError` for malformed parcels, or transfers
+    that were not the same in all columns.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class LevelGarbler:
         permutation: Permutation,
         tweaks: Tweaks,
         back: BackTransfers[ExtensionReceiver],
+        seed: bytes,
         place: Place = ALONE,
     ) -> None:
         nodes, candidates, _ = shares.shape
@@ -66,6 +68,7 @@ class LevelGarbler:
         self._shares = shares
         self._columns = columns
         self._side = SenderSide(sender, permutation, self.level.take(tweaks))
+        self._seed = seed
         self._back = back.of_level(self.level)
         self.filter: FilterGarbler | None = None
         """The filter of the nodes that fit it; None if none does."""
@@ -96,7 +99,7 @@ class LevelGarbler:
             return self._begin_gains(parcel)
         level = self.level.filter(int(self._fit.sum()))
         self._side.fill(parcel, level.transfers)
-        self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit])
+        self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit], self._seed)
         self._quotients = [self.filter.quotients]
         made = self.filter.quotients.offer_carries(self._side, parcel)
         parcel.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,7 +50,8 @@ class HiddenPassive(PassiveHidesSums):
     """The passive party's half where sums are hidden; the half ``source`` keeps shares of them.
 
     ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits, and ``back_choices`` uint8
-    (128, 256) those in which this party chooses.
+    (128, 256) those in which this party chooses. All that is random here follows from the secret
+    with which the session starts: the same messages get the same answers.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class HiddenPassive(PassiveHidesSums):
         self._back_choices = back_choices
         self._permutation = Permutation(source.public_seed)
         self._tweaks = Tweaks()
+        self._secret: bytes
         self._sender: ExtensionSender
         self._back: BackTransfers[ExtensionReceiver]
         self._field: Field
@@ -88,17 +91,18 @@ class HiddenPassive(PassiveHidesSums):
         secret: bytes | None = None,
         outputs: int = 1,
     ) -> None:
+        self._secret = secret or fresh_seed()
         self._source.start_session(training, value_bits, secret, outputs)
         self.nodes_per_query = self._source.nodes_per_query
         self.queries_per_node = self._source.queries_per_node
         self._field = self._source.field
 
     def setup(self) -> Plan[Sequence[Values]]:
-        # Fresh in each attempt, as its tweaks are.
-        secret, own = draw_choices(fresh_seed()), fresh_seed()
+        # Another in each attempt, as the session's secret is, because tweaks begin anew.
+        secret, own = draw_choices(self._derived("difference of labels")), self._derived("offer")
         (chosen, seeds), back, pairs = yield Compute(
             [
-                ChooseSeeds(self._circuit_offer, ~secret, fresh_seed()),
+                ChooseSeeds(self._circuit_offer, ~secret, self._derived("choices")),
                 MakeOffer(own, ahead=True),
                 OfferedSeeds(self._back_choices, own, ahead=True),
             ]
@@ -108,6 +112,10 @@ class HiddenPassive(PassiveHidesSums):
         self._back = BackTransfers(ExtensionReceiver(pairs), permutation, Tweaks())
         first, *others = (yield from self._source.setup()) or ({},)
         return [{**first, "circuits": chosen, "back": back}, *others]
+
+    def _derived(self, purpose: str) -> bytes:
+        """The seed for ``purpose``; ``source`` makes others of the same secret."""
+        return hmac.digest(self._secret, f"fedmq hidden sums {purpose}".encode(), "sha256")
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
         self._source.start_tree(tree, candidates)
@@ -158,6 +166,7 @@ class HiddenPassive(PassiveHidesSums):
             self._permutation,
             self._tweaks,
             self._back,
+            self._derived("masks of entries"),
             place,
         )
         return garble_level(garbler, nodes[0])

@@ -113,13 +113,13 @@ class Gapped:
         machines: dict[str, Any] = {
             ACTIVE: ActiveTraining("m", ACTIVE, tuple(passive), own, params, engine, parallelism=2)
         }
-        for peer, table in passive.items():
+        for secret, (peer, table) in enumerate(passive.items()):
             machines[peer] = PassiveTraining(
                 peer,
                 ACTIVE,
                 Given(table),
                 lambda _: engine,
-                7,
+                secret,
                 parallelism=2,
                 others=chained(engine, tuple(passive), peer),
                 **options,

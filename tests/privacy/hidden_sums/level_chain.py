@@ -102,6 +102,7 @@ def halves(
                 public,
                 Tweaks(),
                 chooses,
+                b"m%d" % place.number * 16,
                 place,
             )
         )

@@ -20,6 +20,8 @@ from tests.privacy.oblivious_transfer.base import extension, extension_of
 
 PERMUTATION = Permutation(b"public")
 BACK = Permutation(b"public back")
+SEED = b"m" * 32
+"""Of the passive party's masks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,7 @@ class LevelPair:
         to_beat: np.ndarray,
         seed: bytes = b"s" * 32,
         factors: list[NodeFactors | None] | None = None,
+        masks: bytes = SEED,
     ) -> tuple[LevelEvaluator, LevelGarbler]:
         """``factors``: None for those that fit."""
         own, other = drawn_shares(level, seed)
@@ -87,6 +90,7 @@ class LevelPair:
             PERMUTATION,
             self.tweaks[1],
             self.back[1],
+            masks,
         )
         return evaluator, garbler
 
