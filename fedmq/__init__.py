@@ -44,6 +44,15 @@ PUBLIC = {
 }
 """The public names, and the module that defines each."""
 
+_ELSEWHERE = {
+    "Booster": "fedmq.SimulatedModel is the model",
+    "DMatrix": "tables are given as they are",
+    "XGBClassifier": "it is called FederatedClassifier",
+    "XGBRegressor": "it is called FederatedRegressor",
+    "train": "it is called simulate",
+}
+"""XGBoost's names, and what to use here."""
+
 __all__ = [
     "AsyncClient",
     "AuditReport",
@@ -87,7 +96,8 @@ else:  # hidden from type checkers, for which every name would exist otherwise
             if name in modules:
                 value = globals()[name] = getattr(import_module(modules[name]), name)
                 return value
-        raise AttributeError(f"module 'fedmq' has no attribute {name!r}")
+        hint = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"module 'fedmq' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -177,15 +177,42 @@ class TrainedColumns:
         }
         return values, matched.beside
 
+    def by_column(self) -> list[tuple[str, ...]]:
+        """The names in the model, ``party.feature``, of each column's features.
+
+        In the order of the table's columns, or the active party's first with a table per party.
+        """
+        grouped: dict[str, dict[str, list[str]]] = {}
+        for party, features in self.features.items():
+            categories = self.category_columns[party]
+            column_of = {held: column for column, several in categories.items() for held in several}
+            groups = grouped[party] = {}
+            for feature in features:
+                column = column_of.get(feature, feature)
+                groups.setdefault(column, []).append(f"{party}.{feature}")
+            for column in categories:  # split by sets, the model has the column itself
+                groups[column].append(f"{party}.{column}")
+        if self.dealt is None:
+            return [tuple(names) for groups in grouped.values() for names in groups.values()]
+        owners = {place: party for party, places in self.dealt.places.items() for place in places}
+        return [
+            tuple(groups.get(name) or groups.get(f"{name}.days") or ())
+            for place, name in enumerate(self.dealt.names)
+            for groups in (grouped[owners[place]],)
+        ]
+
     def signs(self, given: Any) -> Any:
         """Monotone constraints by the training's names of columns.
 
-        ``given`` by the table's own names, or one for each of its columns in order.
+        ``given`` by the table's own names, or one for each of its columns in order, also as the
+        text in which XGBoost takes them, "(1,0,-1)".
         """
         dealt = self.dealt
         if dealt is None:
             return given
-        if isinstance(given, Sequence) and not isinstance(given, str):
+        if isinstance(given, str):
+            given = _signs(given)
+        if isinstance(given, Sequence):
             if len(given) != len(dealt.names):
                 raise ConfigError(
                     f"monotone_constraints: {len(given)} signs for {len(dealt.names)} columns"
@@ -194,6 +221,15 @@ class TrainedColumns:
         if not isinstance(given, Mapping):
             return given
         return {dealt.qualified(name): sign for name, sign in given.items()}
+
+
+def _signs(text: str) -> list[int]:
+    try:
+        return [int(sign) for sign in text.strip(" ()[]").split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"monotone_constraints = {text!r}: a sign for each column is needed, such as '(1,0,-1)'"
+        ) from None
 
 
 def _matched(X: Any, dealt: PartyColumns | None, beside: Mapping[str, Any]) -> MatchedRows:

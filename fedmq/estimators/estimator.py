@@ -5,11 +5,12 @@ The shared base comes first: parameters, checks of tables, and the training.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,13 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from fedmq.boosting.callbacks import TrainingCallback
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.estimators.columns import TrainedColumns, column_names, is_per_party
 from fedmq.estimators.parameters import (
     DEFAULT_ROUNDS,
-    TRAINING_PARAMETERS,
+    PARAMETERS,
     check_known,
     metric_function,
     named_metrics,
@@ -42,6 +44,18 @@ __all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor", "R
 _SEEDS = 2**31
 _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
 _DEFAULT_OBJECTIVE = "reg:squarederror"
+_MEANS = ("gain", "cover")
+_TRAINING_ROWS = "train"
+_ELSEWHERE = {
+    "save_model": "joblib.dump(estimator, path) keeps labels and columns too, and "
+    "estimator.model_.save(path) the model alone",
+    "load_model": "joblib.load(path) reads an estimator, and fedmq.SimulatedModel.load(path) what "
+    "model_.save(path) wrote",
+    "get_xgb_params": "get_params() has them",
+    "get_num_boosting_rounds": "get_params()['n_estimators'] has it",
+    "best_score": "model_.metrics has it",
+}
+"""XGBoost's names, and what to use here."""
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -59,6 +73,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         workers: int | None = None,
         smallest_cell: int = 0,
         callbacks: Sequence[Any] | None = None,
+        importance_type: str | None = None,
+        missing: float | None = None,
+        enable_categorical: bool | None = None,
         **params: Any,
     ) -> None:
         check_known(type(self).__name__, params)
@@ -68,13 +85,24 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self.workers = workers
         self.smallest_cell = smallest_cell
         self.callbacks = callbacks
-        for name in TRAINING_PARAMETERS:
+        self.importance_type = importance_type
+        self.missing = missing
+        self.enable_categorical = enable_categorical
+        for name in PARAMETERS:
             setattr(self, name, params.get(name))
+
+    if not TYPE_CHECKING:  # for type checkers every name would exist
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ELSEWHERE:
+                raise AttributeError(f"{type(self).__name__} has no {name}: {_ELSEWHERE[name]}")
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     @abstractmethod
@@ -96,16 +124,18 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         sample_weight_eval_set: Sequence[Any] | None = None,
         base_margin_eval_set: Sequence[Any] | None = None,
         xgb_model: Any = None,
+        verbose: bool | int | None = None,
     ) -> Self:
         """Train on ``X``, (rows, features), and the labels ``y``, (rows,).
 
-        ``X`` is an array or a data frame, whose columns ``parties`` deals out; or a dict of a table
-        per party, the active party's being "active". pandas objects are matched by their indexes.
+        ``X`` is an array, a data frame or a SciPy sparse table, whose columns ``parties`` deals
+        out; or a dict of a table per party, the active party's being "active". pandas objects are
+        matched by their indexes.
         ``sample_weight`` (rows,): how often each row counts; ``base_margin`` (rows,): where each
         row starts. ``eval_set``: pairs of such an X and y that are scored after each round, as
         "validation_0", "validation_1", ...; early stopping watches the last. ``xgb_model``: a model
         whose trees come first: a ``fedmq.SimulatedModel``, the file of one, or an estimator
-        that was fitted.
+        that was fitted. ``verbose``: print the metrics of each round, or of every so many rounds.
 
         Raises:
             ConfigError, DataError, ValueError: a parameter, table or label is wrong.
@@ -141,10 +171,50 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         )
         engine = engine_named(self.engine, self.engine_options or {}, type(self).__name__)
         surroundings = Surroundings(workers=self.workers, smallest_cell=self.smallest_cell)
-        callbacks = self.callbacks or ()
+        callbacks = [*(self.callbacks or ()), *([_PrintedRounds(int(verbose))] if verbose else [])]
         self.model_ = train(own, others, params, engine, surroundings, callbacks, earlier)
         self._columns = columns
         return self
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float32]:
+        """Each column's part of ``importance_type``, "gain" if that is None: float32 (features,).
+
+        In the order of the table's columns, or the active party's first with a table per party.
+        The categories of a column count together. The sum is 1, or 0 if no node was split.
+
+        Raises:
+            NotFittedError: there is no model yet.
+            ConfigError: XGBoost has no such ``importance_type``.
+        """
+        check_is_fitted(self)
+        kind = self.importance_type or "gain"
+        columns = self._columns.by_column()
+        found = _sums(self.model_.get_score(f"total_{kind}" if kind in _MEANS else kind), columns)
+        if kind in _MEANS:
+            found /= np.maximum(_sums(self.model_.get_score("weight"), columns), 1)
+        total = found.sum()
+        return (found / total if total else found).astype(np.float32)
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The last round that predictions use, from 0; None without early stopping."""
+        check_is_fitted(self)
+        return self.model_.best_iteration
+
+    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+        """Each metric of each set after each round: ``["validation_0"]["logloss"]``."""
+        check_is_fitted(self)
+        return self.model_.evals_result
+
+    def get_booster(self) -> Any:
+        """The joined trees as XGBoost's ``Booster``; its columns are named ``party.feature``.
+
+        Raises:
+            ConfigError: xgboost is not installed.
+        """
+        check_is_fitted(self)
+        return self.model_.to_xgboost()
 
     def _scores(self, X: Any, base_margin: Any = None) -> Scores:
         """Margins and predictions of the rows of ``X``, by every party's share."""
@@ -161,7 +231,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         if column_names(X) is not None:
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
-        return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan")
+        return validate_data(
+            self, X, reset=reset, ensure_all_finite="allow-nan", accept_sparse="csr"
+        )
 
     def _row_set(
         self, values: Mapping[str, NDArray[np.float32]], beside: Mapping[str, Any]
@@ -180,9 +252,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """The given parameters of the training, with the training's names of columns."""
         given = {
             field: getattr(self, name)
-            for name, field in TRAINING_PARAMETERS.items()
+            for name, field in PARAMETERS.items()
             if getattr(self, name) is not None
         }
+        if self.missing is not None and not np.isnan(self.missing):
+            raise ConfigError(f"missing = {self.missing}: NaN is missing; write NaN in its place")
         if callable(given.get("objective")):
             del given["objective"]
         if "eval_metric" in given:
@@ -195,6 +269,32 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         if "monotone_constraints" in given:
             given["monotone_constraints"] = columns.signs(given["monotone_constraints"])
         return given
+
+
+class _PrintedRounds(TrainingCallback):
+    """Prints the metrics of every ``period`` rounds, as XGBoost's estimators do.
+
+    Those of the training's rows only where no other rows are scored.
+    """
+
+    def __init__(self, period: int) -> None:
+        self._period = period
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        if epoch % self._period == 0:
+            sets = [name for name in evals_log if name != _TRAINING_ROWS] or evals_log
+            figures = [
+                f"{name}-{metric}:{values[-1]:.5f}"
+                for name in sets
+                for metric, values in evals_log[name].items()
+            ]
+            sys.stdout.write("\t".join([f"[{epoch}]", *figures]) + "\n")
+        return False
+
+
+def _sums(score: Mapping[str, float], columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """The ``score`` of all features of each column, (columns,)."""
+    return np.array([sum(score.get(name, 0.0) for name in names) for names in columns], np.float64)
 
 
 def _beside(y: Any, sample_weight: Any, base_margin: Any) -> dict[str, Any]:
@@ -264,10 +364,12 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     All other parameters are those of ``fedmq.TrainParams`` by the names that
     ``xgboost.XGBClassifier`` has for them: ``n_estimators`` (100), ``learning_rate``,
     ``random_state``, ``max_depth``, ... None stands for XGBoost's default.
-    ``monotone_constraints`` name columns of the table, or have a sign for each.
+    ``monotone_constraints`` name columns of the table, or have a sign for each. Parameters that
+    change no model here, such as ``n_jobs`` and ``tree_method="hist"``, are taken and kept; of
+    several categories of a frame's column each is a feature, with ``enable_categorical`` or not.
 
-    After ``fit``: ``classes_``, ``n_features_in_``, ``feature_names_in_`` of a frame, and
-    ``model_``, the ``fedmq.SimulatedModel``.
+    After ``fit``: ``classes_``, ``n_features_in_``, ``feature_names_in_`` of a frame,
+    ``feature_importances_``, and ``model_``, the ``fedmq.SimulatedModel``.
     """
 
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.objectives.custom import LabelledRows
-from fedmq.boosting.params import ALIASES, TrainParams
+from fedmq.boosting.params import ALIASES, WITHOUT_EFFECT, TrainParams
 from fedmq.errors import ConfigError
 
 __all__ = [
     "DEFAULT_ROUNDS",
+    "PARAMETERS",
     "TRAINING_PARAMETERS",
     "check_known",
     "metric_function",
@@ -40,6 +41,9 @@ TRAINING_PARAMETERS: Mapping[str, str] = {
 }
 """The field of :class:`fedmq.TrainParams` by the estimators' name for it."""
 
+PARAMETERS: Mapping[str, str] = {**TRAINING_PARAMETERS, **{name: name for name in WITHOUT_EFFECT}}
+"""Training parameters, and those of XGBoost that change no model: estimators keep these too."""
+
 
 def with_training_parameters(init: Callable[..., None]) -> Callable[..., None]:
     """``init`` whose signature shows every training parameter in place of its ``**params``.
@@ -49,8 +53,7 @@ def with_training_parameters(init: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(init)
     own = [given for given in signature.parameters.values() if given.kind != given.VAR_KEYWORD]
     named = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in TRAINING_PARAMETERS
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in PARAMETERS
     ]
     shown = signature.replace(parameters=[*own, *named])
     init.__signature__ = shown  # type: ignore[attr-defined]  # inspect reads it from any function
@@ -60,7 +63,7 @@ def with_training_parameters(init: Callable[..., None]) -> Callable[..., None]:
 def check_known(estimator: str, params: Mapping[str, Any]) -> None:
     """Raise `TypeError` if ``params`` names an unknown training parameter of ``estimator``."""
     for name in params:
-        if name in TRAINING_PARAMETERS:
+        if name in PARAMETERS:
             continue
         if name == _FROM_LABELS:
             raise TypeError(f"{estimator}: {name} is read from the labels; leave it out")

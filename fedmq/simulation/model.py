@@ -51,6 +51,19 @@ __all__ = ["ModelFile", "Sent", "SimulatedModel", "scored"]
 _Figure = Annotated[int, Field(ge=0)]
 
 
+_ELSEWHERE = {
+    "save_model": "it is called save",
+    "load_model": "it is called fedmq.SimulatedModel.load",
+    "get_fscore": "it is get_score()",
+    "get_dump": "to_xgboost().get_dump() has it",
+    "trees_to_dataframe": "to_xgboost().trees_to_dataframe() has it",
+    "num_boosted_rounds": "to_xgboost().num_boosted_rounds() has it",
+    "feature_importances_": "get_score('gain') has it",
+    "predict_proba": "predict gives probabilities",
+}
+"""XGBoost's names, and what to use here."""
+
+
 class SimulatedModel:
     """All shares: ``share`` is the active party's, ``passive_shares`` the others' by name.
 
@@ -81,6 +94,13 @@ class SimulatedModel:
         metrics = [f"{name}={value:.6g}" for name, value in share.metrics.items()]
         inside = [share.params.objective, f"{rounds} rounds", *parties, *best, *metrics]
         return f"<SimulatedModel {', '.join(inside)}>"
+
+    if not TYPE_CHECKING:  # for type checkers every name would exist
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ELSEWHERE:
+                raise AttributeError(f"SimulatedModel has no {name}: {_ELSEWHERE[name]}")
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _loaded, (self._file().model_dump_json(), "pickle")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -37,6 +38,36 @@ from fedmq.transport.rabbitmq.topology import check_name
 __all__ = ["Surroundings", "chained", "check_parties", "run_training", "simulate", "train"]
 
 
+_ELSEWHERE = {
+    "data": "active, label and passive are its parts",
+    "dtrain": "active, label and passive are its parts",
+    "early_stopping_rounds": "it belongs into params",
+    "eval_set": "evaluation says which rows, {'eval': mask}; the estimators take an eval_set",
+    "evals": "evaluation says which rows, {'eval': mask}",
+    "evals_result": "the model that is returned has it",
+    "feval": "it is called custom_metric",
+    "num_boost_round": "it belongs into params",
+    "sample_weight": "it is called weight",
+    "verbose_eval": "on_report is called after each tree",
+    "xgb_model": "it is called continue_from",
+}
+"""XGBoost's names, and what to use here."""
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def _answering_names_of_xgboost(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    @functools.wraps(function)
+    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+        for name in kwargs.keys() & _ELSEWHERE.keys():
+            raise TypeError(f"{function.__name__}: {name}: {_ELSEWHERE[name]}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_answering_names_of_xgboost
 def simulate(
     *,
     active: Any,

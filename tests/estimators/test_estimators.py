@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -13,8 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import xgboost
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_selector
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -285,3 +289,118 @@ def test_without_scikit_learn_one_line_names_the_extra() -> None:
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "scikit-learn is not installed; run: pip install 'fedmq[sklearn]'\n"
+
+
+USUAL = {"n_jobs": 2, "verbosity": 0, "tree_method": "hist", "device": "cpu", "missing": np.nan}
+
+
+def test_parameters_without_effect_are_kept_and_change_nothing() -> None:
+    usual = clone(classifier(**USUAL, enable_categorical=True))
+    assert USUAL.items() <= usual.get_params().items()
+    plain = classifier().fit(FRAME, LABEL)
+    assert usual.fit(FRAME, LABEL).model_.share.dumps() == plain.model_.share.dumps()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"device": "cuda"}, "device = 'cuda': fedmq computes on processors alone"),
+        ({"tree_method": "exact"}, "tree_method = 'exact': fedmq grows the trees of"),
+        ({"missing": -1}, "missing = -1: NaN is missing; write NaN in its place"),
+        ({"monotone_constraints": "(1,up)"}, "monotone_constraints = '(1,up)': a sign for each"),
+    ],
+)
+def test_what_would_change_a_model_is_refused(changes: Any, line: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        classifier(**changes).fit(FRAME, LABEL)
+
+
+def test_signs_may_be_a_text() -> None:
+    text = classifier(monotone_constraints="(1,0,-1,0,0)").fit(FRAME, LABEL)
+    several = classifier(monotone_constraints=(1, 0, -1, 0, 0)).fit(FRAME, LABEL)
+    assert text.model_.share.dumps() == several.model_.share.dumps()
+
+
+@pytest.mark.parametrize("kind", [None, "gain", "weight", "cover", "total_gain", "total_cover"])
+def test_importances_are_xgboosts_in_the_tables_order(kind: str | None) -> None:
+    fitted = classifier(importance_type=kind).fit(FRAME, LABEL)
+    theirs = fitted.get_booster().get_score(importance_type=kind or "gain")
+    owners = {column: party for party, columns in PARTIES.items() for column in columns}
+    named = [f"{owners.get(column, 'active')}.{column}" for column in COLUMNS]
+    expected = np.array([theirs.get(name, 0.0) for name in named])
+    assert np.count_nonzero(expected) > 2
+    np.testing.assert_allclose(fitted.feature_importances_, expected / expected.sum(), rtol=1e-4)
+
+
+def test_importances_of_categories_count_together_and_with_a_table_per_party() -> None:
+    income = pd.qcut(FRAME["income"], 3, ["low", "middle", "high"]).astype(str)
+    ages = pd.qcut(FRAME["age"], 3, ["young", "middle", "old"]).astype(str)
+    words = FRAME.assign(age=ages, income=income)
+    fitted = classifier().fit(words, LABEL)
+    counts = fitted.model_.get_score("total_gain")
+    of_age = sum(gain for name, gain in counts.items() if name.startswith("active.age="))
+    weighed = fitted.set_params(importance_type="total_gain").feature_importances_
+    assert len(weighed) == len(COLUMNS)
+    assert weighed[0] == pytest.approx(of_age / sum(counts.values()), rel=1e-6)
+    assert of_age > 0
+    tables = {
+        "active": words[COLUMNS[:2]],
+        "telco": words[COLUMNS[2:4]],
+        "shop": words[["shop_visits"]],
+    }
+    apart = classifier(parties=None, importance_type="total_gain").fit(tables, LABEL)
+    np.testing.assert_array_equal(apart.feature_importances_, weighed)
+
+
+def test_columns_are_selected_by_importance() -> None:
+    kept = SelectFromModel(classifier(), max_features=2, threshold=-np.inf).fit(FRAME, LABEL)
+    assert kept.transform(FRAME).shape == (240, 2)
+
+
+def test_importances_of_no_model_are_refused() -> None:
+    with pytest.raises(NotFittedError):
+        _ = classifier().feature_importances_
+
+
+def test_a_sparse_table_holds_nan_where_it_holds_nothing() -> None:
+    cells = sparse.coo_matrix(np.nan_to_num(np.where(X > 0.5, np.nan, X)))
+    held = np.where(cells.toarray() == 0, np.nan, X)
+    whole = classifier(parties={"telco": [2, 3]}).fit(held, Y)
+    some = classifier(parties={"telco": [2, 3]}).fit(cells, Y)
+    assert some.model_.share.dumps() == whole.model_.share.dumps()
+    np.testing.assert_array_equal(some.predict(cells.tocsc()), whole.predict(held))
+
+
+def test_rounds_are_printed_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    fitted = classifier().fit(FRAME, LABEL, eval_set=[(FRAME, LABEL)], verbose=2)
+    printed = capsys.readouterr().out.splitlines()
+    losses = fitted.evals_result()["validation_0"]["logloss"]
+    assert printed == [f"[{at}]\tvalidation_0-logloss:{losses[at]:.5f}" for at in (0, 2)]
+    assert fitted.best_iteration is None
+
+
+def test_a_missing_column_is_named() -> None:
+    tables = {"active": FRAME[COLUMNS[:2]], "telco": FRAME[COLUMNS[2:]]}
+    fitted = classifier(parties=None).fit(tables, LABEL)
+    tables["telco"] = tables["telco"].rename(columns={"telco_data": "data"})
+    line = (
+        "telco: the columns are not those of the training: 'telco_data' is missing; "
+        "'data' is not known"
+    )
+    with pytest.raises(DataError, match=f"^{line}$"):
+        fitted.predict(tables)
+
+
+def test_xgboosts_names_are_answered_by_what_to_use() -> None:
+    fitted = classifier().fit(FRAME, LABEL)
+    with pytest.raises(AttributeError, match=r"has no save_model: joblib\.dump"):
+        fitted.save_model("m.json")
+    with pytest.raises(AttributeError, match="has no get_fscore: it is get_score"):
+        fitted.model_.get_fscore()
+    with pytest.raises(AttributeError, match="has no attribute 'DMatrix': tables are given as"):
+        _ = fedmq.DMatrix
+    with pytest.raises(TypeError, match="simulate: evals: evaluation says which rows"):
+        fedmq.simulate(active=X, label=Y, passive={}, evals=[])  # type: ignore[call-arg]
+    with pytest.raises(DataError, match="active: give the table of which this DMatrix was made"):
+        fedmq.simulate(active=xgboost.DMatrix(X), label=Y, passive={}, engine="plain")
+    assert not hasattr(fitted, "surely_missing")

@@ -31,6 +31,9 @@ class PartyFeatures(NamedTuple):
     category_columns: Mapping[str, tuple[str, ...]] = {}
 
 
+_SHOWN = 5
+
+
 def party_features(data: Any, where: str) -> PartyFeatures:
     """The features that a training takes from ``data``.
 
@@ -69,10 +72,21 @@ def trained_columns(data: Any, where: str, names: tuple[str, ...]) -> NDArray[np
             return table.columns(names)
     except KeyError:
         pass
-    raise DataError(
-        f"{where}: columns {list(table.features)[:5]} are not those of the training, "
-        f"{list(names)[:5]}"
-    )
+    held = tuple(f"{column}=" for column in table.uncategorised)
+    missing = [name for name in names if name not in table.features and not name.startswith(held)]
+    new = [feature for feature in table.features if not _is_known(feature, names, table)]
+    wrong = [
+        f"{_first(features)} {what}"
+        for features, what in ((missing, "missing"), (new, "not known"))
+        if features
+    ]
+    raise DataError(f"{where}: the columns are not those of the training: {'; '.join(wrong)}")
+
+
+def _first(features: list[str]) -> str:
+    shown = ", ".join(map(repr, features[:_SHOWN]))
+    more = f" and {len(features) - _SHOWN} more" if len(features) > _SHOWN else ""
+    return f"{shown}{more} {'is' if len(features) == 1 else 'are'}"
 
 
 def feature_matrix(values: ArrayLike, names: Sequence[str], where: str) -> NDArray[np.float32]:
@@ -106,10 +120,24 @@ def _is_known(feature: str, names: tuple[str, ...], table: Table) -> bool:
 
 
 def _read(data: Any, where: str) -> Table:
+    if type(data).__name__.endswith("DMatrix"):
+        raise DataError(f"{where}: give the table of which this {type(data).__name__} was made")
+    if hasattr(data, "tocsr"):
+        data = _dense(data)
     names = getattr(data, "column_names", None)  # Arrow
     if names is None and hasattr(data, "columns"):
         names = list(data.columns)  # pandas, Polars
     return _from_array(data, where) if names is None else _from_frame(data, names, where)
+
+
+def _dense(sparse: Any) -> NDArray[Any]:
+    """A SciPy table with NaN where it holds nothing, as XGBoost takes it; a stored 0 is a 0."""
+    cells = sparse.tocsr(copy=True)
+    cells.sum_duplicates()
+    cells = cells.tocoo()
+    values = np.full(cells.shape, np.nan)
+    values[cells.row, cells.col] = cells.data
+    return values
 
 
 def _from_array(data: Any, where: str) -> Table:

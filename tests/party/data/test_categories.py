@@ -101,6 +101,12 @@ def test_columns_that_a_model_was_not_trained_on_are_refused() -> None:
     names = ("colour=blue", "colour=red", "age")
     swapped = table[["age", "colour"]].assign(colour=["green", "red", "red"])
     assert trained_columns(swapped, "bank", names).tolist() == [[0, 0, 1], [0, 1, 2], [0, 1, 3]]
-    for wrong in (table.assign(size=["s", "m", "l"]), table[["age"]], table.assign(more=1.0)):
-        with pytest.raises(DataError, match=r"bank: columns .* are not those of the training"):
-            trained_columns(wrong, "bank", names)
+    wrong = {
+        "'size=l', 'size=m', 'size=s' are not known": table.assign(size=["s", "m", "l"]),
+        "'colour=blue', 'colour=red' are missing": table[["age"]],
+        "'more' is not known": table.assign(more=1.0),
+    }
+    for why, given in wrong.items():
+        line = f"^bank: the columns are not those of the training: {why}$"
+        with pytest.raises(DataError, match=line):
+            trained_columns(given, "bank", names)
