@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare, departures_in_words
@@ -22,6 +23,7 @@ from fedmq.evaluation.evaluate import evaluate as evaluated
 from fedmq.evaluation.page import html_of
 from fedmq.evaluation.report import Report, ReportTable
 from fedmq.party.atomic_file import csv_for_people, write_atomically
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
@@ -96,7 +98,7 @@ def evaluate(
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
         ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
-        labels = _labels(rows, label or config.data.label, section.separator, section.encoding)
+        labels = _labels(rows, label or config.data.label, section, config.data.label_classes)
         sets = (rows.name,) * len(ids)
     groups = None
     owner, _, column = (group or "").partition(".")
@@ -186,9 +188,12 @@ def _check_folder(folder: Path) -> None:
         raise ConfigError(f"{folder}: there is no folder {folder.parent}; make it first")
 
 
-def _labels(path: Path, column: str | None, separator: str, encoding: str) -> Any:
+def _labels(
+    path: Path, column: str | None, section: DataSection, classes: tuple[str, ...]
+) -> NDArray[np.float64]:
     """Labels in ``column`` of a CSV file, float64 (rows,); DataError names an unlabelled row."""
-    with CsvFile(str(path), path, separator, encoding) as file:
+    number_of = {word: float(number) for number, word in enumerate(classes)}
+    with CsvFile(str(path), path, section.separator, section.encoding) as file:
         if column is None or column not in file.columns:
             raise DataError(
                 f"{path}: there is no column {column or 'label'!r}, but {list(file.columns[:5])}; "
@@ -198,8 +203,8 @@ def _labels(path: Path, column: str | None, separator: str, encoding: str) -> An
         for batch in file.batches([column]):
             for number, cell in zip(batch.numbers, batch.cells[column], strict=True):
                 try:
-                    labels.append(float(cell))
-                except ValueError:
+                    labels.append(number_of[cell.strip()] if classes else float(cell))
+                except (ValueError, KeyError):
                     raise DataError(
                         f"{path}, line {number}, column {column!r}: {cell[:40]!r} is not a label"
                     ) from None

@@ -6,6 +6,7 @@ A training belongs to the daemon of the active party. The commands ask for it an
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "follow_to_the_end",
     "pause",
     "resume",
+    "set_option",
     "train",
     "watched",
 ]
@@ -41,22 +43,49 @@ _SHOWN = 20
 """Most rounds to show: beyond, some between the first and the last are left out."""
 
 
+def _settings(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """What ``--set`` gave, by name; a value that is no TOML is a text."""
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r}: write NAME=VALUE, such as eta=0.1")
+        if name in settings:
+            raise click.BadParameter(f"{name} is given twice")
+        try:
+            settings[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[name] = value
+    return settings
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="In place of what JOB says: eta=0.1, model=second, engine_options.sums=hidden, ...",
+)
+
+
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
+@set_option
 @click.option(
     "--nfold",
     type=click.IntRange(2, MOST_FOLDS),
     help=f"Number of folds; {_FOLDS}, unless JOB sets it.",
 )
 @json_option
-def cv(job: Path, nfold: int | None, as_json: bool) -> None:
+def cv(job: Path, settings: Mapping[str, Any], nfold: int | None, as_json: bool) -> None:
     """Cross-validate the training described in JOB: score its models on rows they have not seen.
 
     A model for each fold of the rows is trained on the others and scored on it, all in one session;
     no model is kept. Rows that the job's `evaluation` holds out take no part. Ctrl-C only stops
     watching it, as with: fedmq train
     """
-    description = TrainingJob.read(job)
+    description = TrainingJob.read(job, settings)
     folds = nfold or description.nfold or _FOLDS
     description = description.model_copy(update={"nfold": folds})
     request = {"do": "train", "job": description.model_dump(mode="json")}
@@ -67,20 +96,21 @@ def cv(job: Path, nfold: int | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
+@set_option
 @click.option(
     "--trace",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a timeline of this party's computations and messages; see ui.perfetto.dev.",
 )
 @json_option
-def train(job: Path, trace: Path | None, as_json: bool) -> None:
+def train(job: Path, settings: Mapping[str, Any], trace: Path | None, as_json: bool) -> None:
     """Train the model described in JOB, with all parties of the federation.
 
     The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq follow, cancel).
     Asked again for a model that is being trained, by the same job, it watches that training. If the
     daemon is restarted, it waits for it for a minute, and watches on.
     """
-    description = TrainingJob.read(job).model_copy(update={"nfold": None})
+    description = TrainingJob.read(job, settings).model_copy(update={"nfold": None})
     request = {
         "do": "train",
         "job": description.model_dump(mode="json"),

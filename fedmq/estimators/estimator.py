@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,11 +34,12 @@ from fedmq.estimators.parameters import (
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.inference.computations import Scores
+from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
 from fedmq.simulation.tables import ACTIVE, SEVERAL_TARGETS, active_table
 
-__all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor", "RowSet", "joined"]
+__all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor"]
 
 _SEEDS = 2**31
 _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
@@ -146,15 +146,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         decided = self._learn_labels(_labels(beside["y"]))
         params = TrainParams.parse(self._parameters(columns) | decided, type(self).__name__)
         earlier = _earlier(xgb_model)
-        sets = [self._row_set(values, beside)]
+        sets = {}
         for number, (table, labels) in enumerate(eval_set or ()):
             weight = _of_set(sample_weight_eval_set, number, "sample_weight_eval_set")
             margin = _of_set(base_margin_eval_set, number, "base_margin_eval_set")
             scored_rows = self._checked(table, reset=False)
-            sets.append(
-                self._row_set(*columns.values(scored_rows, _beside(labels, weight, margin)))
+            sets[f"validation_{number}"] = self._row_set(
+                *columns.values(scored_rows, _beside(labels, weight, margin))
             )
-        rows, evaluation = joined(sets)
+        rows, evaluation = joined(self._row_set(values, beside), sets)
         others = {
             party: PartyFeatures(rows.values[party], names, columns.category_columns[party])
             for party, names in columns.features.items()
@@ -440,42 +440,3 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
         return self._scores(X, base_margin).predictions
-
-
-@dataclass(frozen=True, slots=True)
-class RowSet:
-    """Rows of all parties: ``values`` float32 (rows, features) by party, ``label`` (rows,).
-
-    ``weight``: how often each row counts, ``base_margin`` where it starts; (rows,) or None.
-    """
-
-    values: Mapping[str, NDArray[np.float32]]
-    label: NDArray[Any]
-    weight: NDArray[np.float64] | None
-    base_margin: NDArray[np.float64] | None
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-
-def joined(sets: Sequence[RowSet]) -> tuple[RowSet, dict[str, NDArray[np.bool_]]]:
-    """All ``sets`` joined, and the rows of each set but the first.
-
-    They are named as XGBoost's estimators name them: validation_0, validation_1, ...
-
-    Raises:
-        ConfigError: some sets have a base margin, and others none.
-    """
-    margins = [rows.base_margin for rows in sets if rows.base_margin is not None]
-    if len(margins) not in (0, len(sets)):
-        raise ConfigError("base_margin and base_margin_eval_set: give both, or neither")
-    weighted = any(rows.weight is not None for rows in sets)
-    weights = [np.ones(len(rows)) if rows.weight is None else rows.weight for rows in sets]
-    whole = RowSet(
-        {party: np.concatenate([rows.values[party] for rows in sets]) for party in sets[0].values},
-        np.concatenate([rows.label for rows in sets]),
-        np.concatenate(weights) if weighted else None,
-        np.concatenate(margins) if margins else None,
-    )
-    number = np.repeat(np.arange(len(sets)), [len(rows) for rows in sets])
-    return whole, {f"validation_{place - 1}": number == place for place in range(1, len(sets))}

@@ -18,7 +18,7 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.protocol.training.terms import Fold as Masks
 from fedmq.simulation.simulate import Surroundings, check_parties, run_training
-from fedmq.simulation.tables import ACTIVE, active_table, by_index
+from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index
 
 __all__ = ["cv"]
 
@@ -45,6 +45,7 @@ def cv(
     shuffle: bool = True,
     weight: ArrayLike | None = None,
     base_margin: ArrayLike | None = None,
+    join: Join = "same",
     engine: str = "plain",
     engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -60,7 +61,8 @@ def cv(
         params: XGBoost's parameters; ``num_boost_round`` is among them.
         nfold: how many folds; the same seed gives the folds of ``xgb.cv``.
         stratified: every fold has the classes' shares; needs scikit-learn.
-        folds: pairs of row numbers, to learn from and to score; or a splitter of scikit-learn.
+        folds: pairs of row numbers, to learn from and to score; or a splitter of scikit-learn. With
+            ``join="inner"`` the rows are those that all tables hold.
         groups: (rows,); rows of one group are in one fold.
         metrics: in place of ``params``' ``eval_metric``.
         early_stopping_rounds: the result ends with the best round of the last metric's mean, after
@@ -85,6 +87,7 @@ def cv(
     matched = by_index(
         {ACTIVE: active, **passive},
         {"label": label, "weight": weight, "base_margin": base_margin, "groups": groups},
+        join,
     )
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     whole = active_table(

@@ -30,9 +30,10 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import FindShare, PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
+from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.tables import ACTIVE, active_table, by_index
+from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index
 from fedmq.transport.rabbitmq.topology import check_name
 
 __all__ = ["Surroundings", "chained", "check_parties", "run_training", "simulate", "train"]
@@ -42,8 +43,8 @@ _ELSEWHERE = {
     "data": "active, label and passive are its parts",
     "dtrain": "active, label and passive are its parts",
     "early_stopping_rounds": "it belongs into params",
-    "eval_set": "evaluation says which rows, {'eval': mask}; the estimators take an eval_set",
-    "evals": "evaluation says which rows, {'eval': mask}",
+    "eval_set": "evaluation says which rows, {'eval': mask}, or has tables of its own",
+    "evals": "evaluation says which rows, {'eval': mask}, or has tables of its own",
     "evals_result": "the model that is returned has it",
     "feval": "it is called custom_metric",
     "num_boost_round": "it belongs into params",
@@ -84,7 +85,8 @@ def simulate(
     sums: SumsShown | None = None,
     key: Any = None,
     broker: str = MEMORY,
-    evaluation: ArrayLike | None = None,
+    evaluation: Any = None,
+    join: Join = "same",
     workers: int | None = None,
     compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
@@ -130,7 +132,11 @@ def simulate(
             queues; they are deleted afterwards.
         evaluation: rows that are scored after each tree, but not learned from: a bool mask
             (rows,) or row numbers; or a dict of several such sets by name, of which early stopping
-            watches the last.
+            watches the last. A set may have tables of its own, in a dict as the arguments above:
+            ``{"later": {"active": ..., "label": ..., "passive": {"telco": ...}}}``, perhaps with
+            ``weight`` and ``base_margin``.
+        join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
+            must hold the same.
         workers: worker processes for encryption and encrypted sums; all cores by default.
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
@@ -155,8 +161,11 @@ def simulate(
     matched = by_index(
         {ACTIVE: active, **passive},
         {"label": label, "weight": weight, "base_margin": base_margin},
+        join,
     )
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    given = training_tables(tables, matched, evaluation, join)
+    tables = dict(given.features)
     options = {**(engine_options or {}), **({} if sums is None else {"sums": sums})}
     if engine is None:
         options = {"sums": "hidden", **options}
@@ -166,10 +175,10 @@ def simulate(
     own = active_table(
         tables.pop(ACTIVE),
         params,
-        matched.beside["label"],
-        weight=matched.beside["weight"],
-        base_margin=matched.beside["base_margin"],
-        evaluation=evaluation,
+        given.beside["label"],
+        weight=given.beside["weight"],
+        base_margin=given.beside["base_margin"],
+        evaluation=given.evaluation,
         obj=obj,
         custom_metric=custom_metric,
         maximize=maximize,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,24 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.protocol.training.terms import ActiveTable
 
-__all__ = ["ACTIVE", "SEVERAL_TARGETS", "MatchedRows", "active_table", "by_index"]
+__all__ = [
+    "ACTIVE",
+    "SEVERAL_TARGETS",
+    "Join",
+    "MatchedRows",
+    "active_table",
+    "by_index",
+    "column_of_rows",
+    "row_mask",
+]
 
 ACTIVE = "active"
 """The active party's name in a simulation."""
 
 SEVERAL_TARGETS = "XGBoost has models of several targets, fedmq does not yet"
+Join = Literal["same", "inner"]
+"""Whether all tables must hold the same rows, or those that all hold are taken."""
+
 _SHOWN = 3  # rows that a message quotes
 
 
@@ -54,7 +66,7 @@ def active_table(
     """
     bounds = params.objective == "survival:aft"
     objective = objective_of(params)
-    labels = objective.labels(_column(label, "label", 2 if bounds else 1), ACTIVE)
+    labels = objective.labels(column_of_rows(label, "label", 2 if bounds else 1), ACTIVE)
     rows = len(labels)
     sets = _evaluation_sets(evaluation, rows)
     held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])
@@ -79,7 +91,7 @@ def active_table(
 
 
 def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
-    values = _column(given, what, columns)
+    values = column_of_rows(given, what, columns)
     if columns > 1 and values.ndim == 1:
         raise DataError(f"{ACTIVE}: {what} needs {columns} columns, one per class")
     if len(values) != rows:
@@ -87,7 +99,8 @@ def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
     return values
 
 
-def _column(given: Any, what: str, most_columns: int = 1) -> Any:
+def column_of_rows(given: Any, what: str, most_columns: int = 1) -> Any:
+    """``given`` as an array (rows,), or (rows, ``most_columns``); DataError names ``what``."""
     try:
         values = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError:
@@ -108,7 +121,7 @@ def _evaluation_sets(given: Any, rows: int) -> Mapping[str, NDArray[np.bool_]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        mask = _mask(given, rows)
+        mask = row_mask(given, rows)
         return {"eval": mask} if mask.any() else {}
     for name in given:
         if not isinstance(name, str) or not name or name == "train" or "-" in name:
@@ -116,14 +129,15 @@ def _evaluation_sets(given: Any, rows: int) -> Mapping[str, NDArray[np.bool_]]:
                 f"evaluation: {name!r} cannot be the name of a set; take a word without hyphens "
                 "that is not 'train'"
             )
-    sets = {name: _mask(rows_of, rows) for name, rows_of in given.items()}
+    sets = {name: row_mask(rows_of, rows) for name, rows_of in given.items()}
     empty = next((name for name, mask in sets.items() if not mask.any()), None)
     if empty is not None:
         raise DataError(f"evaluation: set {empty!r} has no rows")
     return sets
 
 
-def _mask(evaluation: Any, rows: int) -> NDArray[np.bool_]:
+def row_mask(evaluation: Any, rows: int) -> NDArray[np.bool_]:
+    """A bool mask (rows,) of rows that are given as one, or by their numbers, or DataError."""
     try:
         given = np.asarray(evaluation)
     except ValueError:  # of several lengths, such as (X, y)
@@ -140,20 +154,28 @@ def _mask(evaluation: Any, rows: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """Tables by party, and columns beside the label by name, in one order of rows."""
+    """Tables by party, and columns beside the label by name, in one order of rows.
+
+    ``kept``: which rows of the first table these are, bool (rows,), where others were left out.
+    """
 
     tables: Mapping[str, Any]
     beside: Mapping[str, Any]
+    kept: NDArray[np.bool_] | None = None
 
 
-def by_index(tables: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> MatchedRows:
+def by_index(
+    tables: Mapping[str, Any], beside: Mapping[str, Any] | None = None, join: Join | None = None
+) -> MatchedRows:
     """``tables`` and what stands ``beside`` the first of them, in the first table's order of rows.
 
     Pandas objects with their own index are matched by it. Arrays and Polars frames have no index:
     they keep their order. A table without an index stands beside other tables only if these have
-    none either, or pandas' 0, 1, 2, ...
+    none either, or pandas' 0, 1, 2, ... With ``join = "inner"`` rows that an index lacks are left
+    out; None: the caller has no such choice.
 
     Raises:
+        ConfigError: there is nothing to join by.
         DataError: an index lacks rows of another, repeats some in another order, or is missing.
     """
     beside = beside or {}
@@ -167,10 +189,52 @@ def by_index(tables: Mapping[str, Any], beside: Mapping[str, Any] | None = None)
                 f"{without}: the rows of {own} have an index and those of {without} none; give "
                 f"{without} as a pandas table with that index too, or {own} with reset_index()"
             )
+    if join == "inner":
+        return _inner(tables, beside)
+    advice = "" if join is None else '; join="inner" leaves out such rows'
     matched = {first: leading}
-    matched |= {party: _in_order(party, table, first, leading) for party, table in others}
+    matched |= {party: _in_order(party, table, first, leading, advice) for party, table in others}
     return MatchedRows(
-        matched, {name: _in_order(name, held, first, leading) for name, held in beside.items()}
+        matched,
+        {name: _in_order(name, held, first, leading, advice) for name, held in beside.items()},
+    )
+
+
+def _inner(tables: Mapping[str, Any], beside: Mapping[str, Any]) -> MatchedRows:
+    """The rows that every index holds, in the first table's order."""
+    (first, leading), *_ = tables.items()
+    for party, table in tables.items():
+        if not _has_index(table) or _is_counted(table.index):
+            raise ConfigError(
+                f'join = "inner": the rows of {party} have no ids to join by; give a pandas table '
+                "with set_index(the column of ids)"
+            )
+    indexed = {name: held for name, held in {**tables, **beside}.items() if _has_index(held)}
+    common = leading.index
+    for name, held in indexed.items():
+        _check_unique(held.index, name, name, first)
+        shared = common[common.isin(held.index)]
+        if not len(shared):
+            ids = [repr(index[0]) for index in (common, held.index) if len(index)]
+            shown = f", where ids are such as {' and '.join(ids)}" if len(ids) > 1 else ""
+            raise DataError(f'join = "inner": {first} and {name} share no row{shown}')
+        common = shared
+    kept = np.asarray(leading.index.isin(common))
+
+    def taken(name: str, held: Any) -> Any:
+        if held is None:
+            return None
+        if name in indexed:
+            return held.loc[common]
+        values = np.asarray(held)
+        if len(values) != len(kept):
+            raise DataError(f"{first}: {name} has {len(values)} rows, {first} has {len(kept)}")
+        return values[kept]
+
+    return MatchedRows(
+        {party: taken(party, table) for party, table in tables.items()},
+        {name: taken(name, held) for name, held in beside.items()},
+        kept,
     )
 
 
@@ -183,7 +247,16 @@ def _is_counted(index: Any) -> bool:
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
-def _in_order(name: str, table: Any, first: str, leading: Any) -> Any:
+def _check_unique(index: Any, party: str, name: str, first: str) -> None:
+    if not index.is_unique:
+        again = index[index.duplicated()][0]
+        raise DataError(
+            f"{party}: row {again!r} of its index is there more than once, so that rows of "
+            f"{name} and {first} cannot be matched"
+        )
+
+
+def _in_order(name: str, table: Any, first: str, leading: Any, advice: str) -> Any:
     """``table`` in the order of the rows of ``leading``."""
     if not (_has_index(table) and _has_index(leading)):
         return table
@@ -193,17 +266,13 @@ def _in_order(name: str, table: Any, first: str, leading: Any) -> Any:
     if _is_counted(ours) and _is_counted(theirs):
         return table  # the lengths differ, which a later check refuses
     for party, index in ((name, ours), (first, theirs)):
-        if not index.is_unique:
-            again = index[index.duplicated()][0]
-            raise DataError(
-                f"{party}: row {again!r} of its index is there more than once, so that rows of "
-                f"{name} and {first} cannot be matched"
-            )
+        _check_unique(index, party, name, first)
     for party, lacking in ((name, theirs.difference(ours)), (first, ours.difference(theirs))):
         if len(lacking):
             shown = ", ".join(map(repr, lacking[:_SHOWN]))
             other = first if party == name else name
             raise DataError(
                 f"{party}: {len(lacking)} rows of {other} are not in its index, such as {shown}"
+                f"{advice}"
             )
     return table.loc[theirs]

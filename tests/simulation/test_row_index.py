@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import fedmq
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 
 X, Y = scattered(120, 4, seed=2)
@@ -108,3 +108,105 @@ def test_rows_that_cannot_be_matched_are_refused(changes: dict[str, Any], line: 
     with pytest.raises(DataError, match=f"^{line}") as caught:
         trained(**changes)
     assert "\n" not in str(caught.value)
+
+
+SOME = {
+    "active": ACTIVE.iloc[:100],
+    "label": LABEL.iloc[OTHER_ORDER],
+    "passive": {"telco": TELCO.iloc[::-1].iloc[:110]},
+    "join": "inner",
+}
+"""Tables of different people, who all are there from row 10 to 99."""
+BOTH = slice(10, 100)
+
+
+def test_an_inner_join_takes_the_rows_that_all_indexes_hold() -> None:
+    weight = np.arange(100) + 1.0
+    expected = trained(
+        active=ACTIVE.iloc[BOTH],
+        label=LABEL.iloc[BOTH],
+        passive={"telco": TELCO.iloc[BOTH]},
+        weight=weight[BOTH],
+        evaluation=range(10),
+    )
+    for evaluation in (range(5, 20), np.arange(100) < 20, {"eval": range(20)}):
+        found = trained(**SOME, weight=weight, evaluation=evaluation)
+        assert found.share.dumps() == expected.share.dumps()
+    joined = {**SOME, "params": PARAMS, "nfold": 2}
+    curves = fedmq.cv(**joined)
+    apart = {"active": ACTIVE.iloc[BOTH], "label": LABEL.iloc[BOTH], "params": PARAMS, "nfold": 2}
+    assert curves.equals(fedmq.cv(**apart, passive={"telco": TELCO.iloc[BOTH]}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"passive": {"telco": TELCO.rename(lambda name: f"q{name}")}},
+            'join = "inner": active and telco share no row, where ids are such as '
+            "'p000' and 'qp000'",
+        ),
+        (
+            {"passive": {"telco": TELCO.reset_index(drop=True)}},
+            'join = "inner": the rows of telco have no ids to join by; give a pandas table with ',
+        ),
+        (
+            {"passive": {"telco": pd.concat([TELCO, TELCO.iloc[:1]])}},
+            "telco: row 'p000' of its index is there more than once",
+        ),
+        ({"label": Y}, "active: label has 120 rows, active has 100"),
+    ],
+    ids=["nobody", "numbered", "twice", "array"],
+)
+def test_what_cannot_be_joined_is_refused(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=f"^{line}"):
+        trained(**{**SOME, **changes})
+
+
+def test_a_refusal_names_the_join_that_leaves_rows_out() -> None:
+    with pytest.raises(DataError) as caught:
+        trained(active=ACTIVE.iloc[5:])
+    assert str(caught.value).endswith('; join="inner" leaves out such rows')
+
+
+OLD, NEW = slice(80), slice(80, 120)
+LATER = {"active": ACTIVE[NEW], "label": LABEL[NEW], "passive": {"telco": TELCO[NEW]}}
+
+
+def test_rows_to_score_may_be_tables_of_their_own() -> None:
+    expected = trained(evaluation={"young": range(5), "later": range(80, 120)})
+    found = trained(
+        active=ACTIVE[OLD],
+        label=LABEL[OLD],
+        passive={"telco": TELCO[OLD]},
+        evaluation={"young": range(5), "later": {**LATER, "passive": {"telco": TELCO[NEW][::-1]}}},
+    )
+    assert found.share.dumps() == expected.share.dumps()
+    assert list(found.evals_result) == ["train", "young", "later"]
+    alone = trained(evaluation=LATER)
+    assert alone.evals_result["eval"]["logloss"][-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"y": LABEL}, "evaluation: set 'later': 'y' is not known; it takes active, passive, "),
+        ({"label": None}, "evaluation: set 'later': the label is missing"),
+        ({"passive": {}}, "evaluation: set 'later': the table of telco is missing"),
+        (
+            {"active": ACTIVE[NEW].rename(columns={"age": "years"})},
+            "evaluation: set 'later': active: the columns are not those of the training: 'age' is ",
+        ),
+        ({"label": LABEL[81:]}, "evaluation: set 'later': label: 1 rows of active are not in"),
+        ({"base_margin": np.ones(40)}, "base_margin: give one for the rows to learn from and for "),
+    ],
+    ids=["y", "no label", "no table", "other column", "other rows", "margin"],
+)
+def test_tables_to_score_that_do_not_fit_are_refused(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=f"^{line}"):
+        trained(evaluation={"later": {**LATER, **changes}})
+
+
+def test_tables_to_score_that_lack_one_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^evaluation: set 'later' lacks 'passive': it takes "):
+        trained(evaluation={"later": {"active": ACTIVE}})

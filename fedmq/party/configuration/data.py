@@ -125,6 +125,8 @@ class DataSection(Section):
     """The column that names each row; the same people have the same ids at every party."""
     label: str | None = None
     """The column to learn; at the active party only."""
+    label_classes: tuple[str, ...] = ()
+    """What the label's words mean, where it holds words: ``["no", "yes"]`` are 0 and 1."""
     label_upper_bound: str | None = None
     """For ``survival:aft``: upper bounds of times, empty where nothing has happened yet."""
     weight: str | None = None
@@ -182,6 +184,10 @@ class DataSection(Section):
             raise ValueError("hashed ids need sha256 among the steps of normalise")
         if self.label is None and self.beside_label:
             raise ValueError(f"{next(iter(self.beside_label))} goes with label, which is missing")
+        if self.label is None and self.label_classes:
+            raise ValueError("label_classes goes with label, which is missing")
+        if self.label_classes and len(set(self.label_classes)) < max(2, len(self.label_classes)):
+            raise ValueError("label_classes needs two words or more, each of them once")
         twice = {*self.features} & {self.id, self.label, *self.beside_label.values(), *self.ignore}
         if twice:
             raise ValueError(f"column {sorted(map(str, twice))[0]!r} cannot be a feature as well")

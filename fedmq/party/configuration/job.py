@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedmq.boosting.params import TrainParams, as_stored
+from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
 from fedmq.messages.training import MOST_FOLDS
@@ -77,6 +79,24 @@ def _params(values: Any) -> TrainParams:
             )
         return TrainParams.parse(values, "params")
     raise ValueError("a table of training parameters is needed")
+
+
+def _set_in(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Set ``settings`` in a job's TOML ``document``."""
+    for name, value in settings.items():
+        *tables, key = name.split(".")
+        place = document
+        if (tables or [key])[0] not in TrainingJob.model_fields:
+            tables = ["params", *tables]
+        for table in tables:
+            place = place.setdefault(table, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{name}: {table} is no table, so that nothing is below it")
+        if tables == ["params"]:
+            meant = ALIASES.get(key, key)
+            for other in [other for other in place if ALIASES.get(other, other) == meant]:
+                del place[other]
+        place[key] = value
 
 
 class TrainingJob(Section):
@@ -157,9 +177,13 @@ class TrainingJob(Section):
         return cls.model_validate({**values, "params": as_stored(values.get("params", {}))})
 
     @classmethod
-    def read(cls, path: Path) -> TrainingJob:
-        """Raises ConfigError naming file and key."""
-        job = read_toml(path, cls)
+    def read(cls, path: Path, settings: Mapping[str, Any] = MappingProxyType({})) -> TrainingJob:
+        """The job of the file, with ``settings`` in place of what stands there.
+
+        A setting is a key of the file, such as ``model`` or ``engine_options.sums``, or a training
+        parameter, such as ``eta``. Raises ConfigError naming file and key.
+        """
+        job = read_toml(path, cls, partial(_set_in, settings=settings))
         engine_named(job.engine, job.engine_options, str(path))
         return job
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -45,8 +45,12 @@ class Section(BaseModel):
     """What users call the file, if the section is a whole file."""
 
 
-def read_toml(path: Path, model: type[Model]) -> Model:
+def read_toml(
+    path: Path, model: type[Model], change: Callable[[dict[str, Any]], None] = lambda _: None
+) -> Model:
     """The file at ``path`` as ``model``; paths inside it are relative to its folder.
+
+    ``change`` changes what the file holds before it is checked.
 
     Raises:
         ConfigError: the file is missing, is no TOML, or a key is wrong; a line names both.
@@ -59,15 +63,21 @@ def read_toml(path: Path, model: type[Model]) -> Model:
         raise ConfigError(f"{path}: is not UTF-8; save it as that") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return parse_toml(text, path, model)
+    return parse_toml(text, path, model, change)
 
 
-def parse_toml(text: str, path: Path, model: type[Model]) -> Model:
+def parse_toml(
+    text: str,
+    path: Path,
+    model: type[Model],
+    change: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Model:
     """What the file at ``path`` would be as ``model`` if it held ``text``; errors as for it."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
+    change(document)
     try:
         return model.model_validate(document, context={"folder": path.parent})
     except ConfigError as error:

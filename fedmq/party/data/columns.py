@@ -177,10 +177,38 @@ class NumberColumn(Column):
 
 
 class LabelColumn(NumberColumn):
-    """The label as float64 (rows,)."""
+    """The label as float64 (rows,); where it has ``classes``, their words, 0 is the first."""
 
     _dtype = np.float64
-    _remedy = "write the label as a number: 1 and 0 for yes and no"
+    _remedy = (
+        "write the label as a number, 1 and 0 for yes and no, or name its words: "
+        'label_classes = ["no", "yes"]'
+    )
+
+    def __init__(
+        self,
+        name: str,
+        markers: Sequence[str],
+        spelling: NumberSpelling = PLAIN,
+        classes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name, markers, spelling)
+        self._classes = {word: number for number, word in enumerate(classes)}
+
+    def take(self, cells: Cells, where: Where) -> None:
+        if not self._classes:
+            super().take(cells, where)
+            return
+        words = [_text(cell) for cell in (cells.tolist() if hasattr(cells, "tolist") else cells)]
+        for index, word in enumerate(words):
+            if word is not None and word not in self._markers and word not in self._classes:
+                known = ", ".join(map(repr, self._classes))
+                raise DataError(
+                    f"{where(index)}, column {self._name!r}: {word[:_SHOWN]!r} is none of its "
+                    f"classes, {known}; name it under label_classes, or correct the cell"
+                )
+        numbers = [np.nan if word is None else self._classes.get(word, np.nan) for word in words]
+        super().take(np.array(numbers, np.float64), where)
 
 
 class CategoryColumn(Column):

@@ -303,7 +303,7 @@ def feature_column(name: str, data: DataSection) -> FeatureColumn | DateColumn:
 
 def label_column(name: str, data: DataSection) -> LabelColumn:
     """An empty label column."""
-    return LabelColumn(name, data.missing, NumberSpelling.of(data))
+    return LabelColumn(name, data.missing, NumberSpelling.of(data), data.label_classes)
 
 
 def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:

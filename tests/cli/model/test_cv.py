@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from fedmq.cli.train import cross_validated_in_words
+from tests.cli.command import fedmq
 
 
 def shown(rounds: int, **changes: Any) -> list[str]:
@@ -45,3 +47,12 @@ def test_of_many_rounds_some_are_left_out_but_not_the_first_nor_the_last() -> No
 def test_a_figure_that_is_none_is_said_to_be() -> None:
     figures = {"test-auc-mean": [None], "test-auc-std": [None]}
     assert shown(1, figures=figures)[1] == "    0  none ± none"
+
+
+def test_a_setting_is_a_name_and_a_value(tmp_path: Path) -> None:
+    for wrong, line in (("eta", "write NAME=VALUE"), ("=1", "write NAME=VALUE")):
+        done = fedmq("train", tmp_path / "train.toml", "--set", wrong)
+        assert done.code == 2
+        assert line in done.err
+    twice = fedmq("cv", tmp_path / "train.toml", "--set", "eta=1", "--set", "eta=2")
+    assert "eta is given twice" in twice.err

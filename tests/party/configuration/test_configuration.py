@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,29 @@ def test_a_job_knows_xgboosts_aliases(folder: Path) -> None:
     job = TrainingJob.read(written(folder, "train.toml", text))
     assert (job.params.eta, job.params.reg_lambda) == (0.1, 2.0)
     assert job.params.eval_metric == ("auc",)
+
+
+def test_settings_take_the_place_of_what_a_job_says(folder: Path) -> None:
+    path = written(folder, "train.toml", replaced(JOB, "max_depth = 3", "learning_rate = 0.3"))
+    settings = {"eta": 0.1, "max_depth": 5, "model": "second", "engine_options.key_bits": 3072}
+    job = TrainingJob.read(path, settings)
+    assert (job.params.eta, job.params.max_depth, job.model) == (0.1, 5, "second")
+    assert job.engine_options == {"key_bits": 3072}
+    assert job.params.num_boost_round == TrainingJob.read(path).params.num_boost_round
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"ete": 0.1}, "params: ete: no such parameter; did you mean eta"),
+        ({"eta": "high"}, "params: eta"),
+        ({"model.name": 1}, "model.name: model is no table, so that nothing is below it"),
+    ],
+)
+def test_a_wrong_setting_is_named(folder: Path, settings: dict[str, Any], line: str) -> None:
+    path = written(folder, "train.toml", 'model = "first"\n' + JOB)
+    with pytest.raises(ConfigError, match=line):
+        TrainingJob.read(path, settings)
 
 
 def test_a_job_survives_its_way_to_the_daemon(folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.boosting.params import TrainParams
@@ -224,3 +225,40 @@ def test_evaluation_rows_may_be_divided_into_sets(path: Path) -> None:
     counts = [int(rows.sum()) for rows in table.evaluation_sets.values()]
     assert counts == pytest.approx([40, 80], abs=20)
     assert sum(counts) == table.evaluation.sum()
+
+
+WORDS = "id,x,y\na,1,ja\nb,2, nein\nc,3,ja\n"
+
+
+def test_a_label_of_words_is_the_place_of_its_class(path: Path) -> None:
+    path.write_text(WORDS)
+    data = section(path, label_classes=["nein", "ja"])
+    table = LoadActiveTable("bank", data, TrainParams(), evaluation=0.0, salt="s").run()
+    assert sorted(table.label.tolist()) == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "line"),
+    [
+        ("vielleicht", "line 4, column 'y': 'vielleicht' is none of its classes, 'nein', 'ja'; "),
+        ("", "column 'y': .*row 3"),
+    ],
+)
+def test_a_word_that_is_no_class_is_named(path: Path, cell: str, line: str) -> None:
+    path.write_text(WORDS.replace("c,3,ja", f"c,3,{cell}"))
+    data = section(path, label_classes=["nein", "ja"])
+    with pytest.raises(DataError, match=line):
+        LoadActiveTable("bank", data, TrainParams(), evaluation=0.0, salt="s").run()
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"label_classes": ["ja"]}, "label_classes needs two words or more, each of them once"),
+        ({"label_classes": ["ja", "ja"]}, "label_classes needs two words or more"),
+        ({"label": None, "label_classes": ["n", "j"]}, "label_classes goes with label, which is"),
+    ],
+)
+def test_classes_of_no_label_are_refused(path: Path, given: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValidationError, match=line):
+        section(path, **given)
