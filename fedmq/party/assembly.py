@@ -135,6 +135,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         consent=context.consent,
         model_store=context.model_store,
         pool=context.pool,
+        heard=counters.heard,
         spans=_online_spans(config, federation.name, telemetry),
     )
     training, deployment = TrainingService(context), DeploymentService(context, online)

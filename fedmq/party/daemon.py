@@ -87,5 +87,6 @@ class Daemon:
 
     def _on_link_state(self, state: LinkState) -> None:
         log.info("%s: %s", self._party, state.reason)
+        self.parts.online.scorer.link_changed(state.connected)
         if state.connected:
             self.parts.sealer.reconnected()

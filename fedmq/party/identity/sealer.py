@@ -61,7 +61,8 @@ _SAYS = f" fedmq/{RELEASE}"
 older parties overread it."""
 _SAID = re.compile(r" fedmq/([0-9A-Za-z.+-]{1,40})$")
 _SELDOM_SECONDS = 1.0  # between two of the messages that a stranger can cause
-_OFFERS_AGAIN = Backoff(first=0.2, limit=30.0)
+_OFFERS_AGAIN = Backoff(first=0.2, limit=2.0)
+"""An offer is a small message, and somebody may wait for a score when the other party is back."""
 _HANDSHAKE_SECONDS = 30.0
 
 
@@ -264,7 +265,7 @@ class EndToEnd(Sealer):
         if self._federation is None:
             return
         for party, peer in self._peers.items():
-            if party in self._offering:  # the next offer may be half a minute away
+            if party in self._offering:  # the next offer may be seconds away
                 self._post(party, self.offer(self._federation, party))
             elif peer.current is not None:  # a party that has lost these keys offers new ones
                 self._confirm(self._federation, party, peer.current)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ class OnlineLane:
         consent: PolicyConsent,
         model_store: ModelStore,
         pool: ComputePool,
+        heard: Mapping[str, float],
         spans: OnlineSpans | None = None,
     ) -> None:
         section, data = config.online, config.serving or config.data
@@ -78,6 +79,7 @@ class OnlineLane:
             spans,
             self._gate,
             self.drift,
+            heard,
         )
         self.scorer.members = federation.parties
         self.predictions = PredictionService(

@@ -16,7 +16,6 @@ from collections.abc import (
     Callable,
     Collection,
     Hashable,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -44,8 +43,9 @@ from fedmq.errors import (
 )
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlinePing, OnlineRefusal
+from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.online.availability import Asking, CircuitBreaker, PeerAvailability
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.rows import ServedRows
 from fedmq.protocol.events import (
@@ -64,7 +64,6 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
-from fedmq.transport.background_tasks import end
 from fedmq.transport.link import PriorityGate
 
 if TYPE_CHECKING:
@@ -74,8 +73,6 @@ __all__ = [
     "BatchCounts",
     "BatchRunner",
     "Batcher",
-    "CircuitBreaker",
-    "PeerAvailability",
     "RequestCounts",
     "RequestPiece",
     "RequestRow",
@@ -95,9 +92,6 @@ RequestRow = Mapping[str, float | str | None]
 
 _RETURN_SECONDS = 0.005
 """Reserved from a request's time, to bring the answer back to the caller."""
-
-_PROBE_SECONDS = 0.25
-"""Between pings of a party that is away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +165,8 @@ class Scorer:
     """Scores rows with the models in ``models``, asking other parties through ``send``.
 
     ``send`` takes (recipient, body, session, seconds for which it is useful). ``on_not_served``
-    takes a party and the model that the party should serve but does not.
+    takes a party and the model that the party should serve but does not. ``heard``: by party, when
+    a message of it came last, on any lane.
     """
 
     def __init__(
@@ -183,6 +178,7 @@ class Scorer:
         spans: OnlineSpans | None = None,
         priority_gate: PriorityGate | None = None,
         drift: DriftWatch | None = None,
+        heard: Mapping[str, float] | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
@@ -196,7 +192,7 @@ class Scorer:
         self._drift = drift
         self._priority_gate = priority_gate or PriorityGate()
         self._send_in_session = send
-        self._peers = PeerAvailability(self._send)
+        self._peers = PeerAvailability(party, self._send, heard)
         self.batcher = Batcher(self.session, section, self._peers, self._send, on_not_served, spans)
 
     async def score(
@@ -334,6 +330,10 @@ class Scorer:
             self._drift.others[envelope.header.sender] = envelope.body.drifts
         if envelope.header.session == self.session:
             self.batcher.receive(envelope.header.sender, envelope.body)
+
+    def link_changed(self, connected: bool) -> None:
+        """Note that this party's own link is up, or down: then nobody can be asked."""
+        self._peers.link_changed(connected)
 
     @property
     def breakers(self) -> Mapping[str, CircuitBreaker]:
@@ -698,7 +698,8 @@ class Batcher:
             rows += len(piece.ids)
         section = self._section
         number = next(self._numbers)
-        self._peers.expect(model.forest.asked.values())
+        parties = model.forest.asked.values()
+        asking = self._peers.expect(parties)
         machine = OnlineBatch(
             number,
             model.forest,
@@ -708,7 +709,7 @@ class Batcher:
             model.mode,
             section.degrade,
             Timeouts(section.ask_again, None if section.degrade == "fail" else section.away),
-            self._peers.away,
+            self._peers.unreachable(parties),
         )
         self.counts.batches += 1
         self.counts.batch_rows += rows
@@ -718,6 +719,8 @@ class Batcher:
             if outcome.done():
                 return
             if isinstance(result, Exception):
+                if isinstance(result, PeerSilent) and (cut_off := self._peers.cut_off):
+                    result = type(result)(cut_off)
                 outcome.set_exception(result)
             else:
                 outcome.set_result(replace(result, waited=dict(runner.waited)))
@@ -727,15 +730,15 @@ class Batcher:
             self._send,
             max(rows_of_piece.seconds for rows_of_piece in asked),
             on_answer,
-            lambda runner: self._on_end(number, runner),
+            lambda runner: self._on_end(number, runner, asking),
             None if self._spans is None else self._spans_of(self._spans, number, pieces),
         )
         runner.start()
 
-    def _on_end(self, number: int, runner: BatchRunner) -> None:
+    def _on_end(self, number: int, runner: BatchRunner, asking: Asking) -> None:
         self._runners.pop(number, None)
         for party in runner.machine.silent:
-            self._peers.record_miss(party)
+            self._peers.record_miss(party, asking)
         self._schedule()
 
     def _spans_of(
@@ -854,79 +857,3 @@ class BatchRunner:
         if self._spans is not None:
             self._spans.end()
         self._on_end(self)
-
-
-class CircuitBreaker:
-    """Opens after ``misses`` consecutive batches without an answer; any answer closes it."""
-
-    def __init__(self, misses: int = 2) -> None:
-        self._misses_to_open = misses
-        self.misses_in_a_row = 0
-        """Consecutive batches without an answer."""
-        self.times_opened = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the party counts as away."""
-        return self.misses_in_a_row >= self._misses_to_open
-
-    def record_miss(self) -> None:
-        """Count a batch without an answer."""
-        self.misses_in_a_row += 1
-        self.times_opened += self.misses_in_a_row == self._misses_to_open
-
-    def record_answer(self) -> None:
-        """Reset the count: the party sent a message."""
-        self.misses_in_a_row = 0
-
-
-class PeerAvailability:
-    """Knows which parties answer, and pings the others until they do.
-
-    ``send`` takes (recipient, body, seconds for which it is useful).
-    """
-
-    def __init__(self, send: Callable[[str, Body, float], None]) -> None:
-        self.breakers: dict[str, CircuitBreaker] = {}
-        """By party that was ever asked."""
-        self._send = send
-        self._probing: asyncio.Task[None] | None = None
-
-    def expect(self, parties: Iterable[str]) -> None:
-        """Register parties that are about to be asked."""
-        for party in parties:
-            self.breakers.setdefault(party, CircuitBreaker())
-
-    @property
-    def away(self) -> list[str]:
-        """The parties that do not answer."""
-        return [party for party, breaker in self.breakers.items() if breaker.is_open]
-
-    def record_answer(self, party: str) -> None:
-        """Note a message of the party; a party that counted as away is back."""
-        breaker = self.breakers.get(party)
-        if breaker is not None and breaker.misses_in_a_row:
-            if breaker.is_open:
-                log.info("%s answers again", party)
-            breaker.record_answer()
-
-    def record_miss(self, party: str) -> None:
-        """Note that a batch got no answer from the party, which was expected to answer."""
-        breaker = self.breakers[party]
-        if not breaker.is_open:
-            breaker.record_miss()
-            if breaker.is_open:
-                log.warning("%s does not answer; it counts as away until it does", party)
-        if breaker.is_open and (self._probing is None or self._probing.done()):
-            self._probing = asyncio.create_task(self._probe())
-
-    async def close(self) -> None:
-        """Stop sending pings."""
-        if self._probing is not None:
-            await end([self._probing])
-
-    async def _probe(self) -> None:
-        while away := self.away:
-            for party in away:
-                self._send(party, OnlinePing(), _PROBE_SECONDS)
-            await asyncio.sleep(_PROBE_SECONDS)

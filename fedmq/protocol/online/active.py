@@ -14,9 +14,10 @@ the arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,7 +92,8 @@ class Deadline:
 class OnlineBatch(Machine):
     """Scores ``ids`` with ``values`` (rows, own features); one :class:`Answer` per request.
 
-    ``away``: parties known not to answer. ``batch``: a number unique within the session.
+    ``away``: parties known not to answer, each with the reason. ``batch``: a number unique within
+    the session.
     """
 
     TABLE = ONLINE_BATCH
@@ -107,7 +109,7 @@ class OnlineBatch(Machine):
         mode: Mode,
         degrade: Degrade,
         timeouts: Timeouts,
-        away: Collection[str] = (),
+        away: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(State.READY, tuple(served.asked.values()))
         self._served = served
@@ -119,7 +121,7 @@ class OnlineBatch(Machine):
         self._timeouts = timeouts
         self._owners = {party: owner for owner, party in served.asked.items()}
         self._away = {
-            self._owners[party]: f"{party} is away" for party in away if party in self.peers
+            self._owners[party]: reason for party, reason in away.items() if party in self.peers
         }
         self._request_of = np.repeat(
             np.arange(len(requests)), [request.stop - request.start for request in requests]
@@ -158,7 +160,7 @@ class OnlineBatch(Machine):
             self._emit(SetTimer(Deadline(index), request.seconds))
         if self._away and self._degrade == "fail":
             for index in list(self._requests):
-                self._answer(index, PeerAway("; ".join(self._away.values())))
+                self._answer(index, PeerAway("; ".join(dict.fromkeys(self._away.values()))))
         elif self._mode == "bitmap":
             self.rounds += 1
             for owner in self._served.asked:

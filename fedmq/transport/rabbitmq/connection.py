@@ -47,6 +47,7 @@ __all__ = [
     "BrokerConnection",
     "BulkWindow",
     "Received",
+    "all_of",
     "check_in_reach",
     "link_errors",
 ]
@@ -151,6 +152,16 @@ async def _reach(address: BrokerAddress) -> None:
     writer.close()
 
 
+async def all_of(steps: Iterable[Awaitable[None]]) -> None:
+    """Take all ``steps`` at once; the first error, in their order, once all have ended.
+
+    One after the other they would take as many ways to the broker and back, on slow links seconds.
+    """
+    for error in await asyncio.gather(*steps, return_exceptions=True):
+        if error is not None:
+            raise error
+
+
 async def _close(connections: Iterable[Connection]) -> None:
     """Close ``connections`` within `CLOSE_SECONDS`, even if the broker does not respond."""
     with suppress(LinkError), link_errors("close"):
@@ -228,8 +239,7 @@ class BrokerConnection:
             for title in titles
         ]
         try:
-            for connection in connections:
-                await connection.connect(timeout=TIMEOUT_SECONDS)
+            await all_of(connection.connect(timeout=TIMEOUT_SECONDS) for connection in connections)
         except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
             await _close(connections)
             if being_cancelled():
@@ -479,14 +489,9 @@ class BrokerConnection:
             yield
 
     async def _open_channels(self) -> None:
-        for channel in (
-            self._outgoing,
-            self._short,
-            self._incoming,
-            self._posting,
-            self._transient,
-        ):
-            await channel.initialize()
+        channels = self._outgoing, self._short, self._incoming, self._posting, self._transient
+        await all_of(channel.initialize() for channel in channels)
+        for channel in channels:
             channel.close_callbacks.add(self._on_end)
         for connection in self._connections:
             connection.close_callbacks.add(self._on_end)

@@ -28,7 +28,12 @@ from fedmq.transport.link import (
     OnState,
 )
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received, check_in_reach
+from fedmq.transport.rabbitmq.connection import (
+    BrokerConnection,
+    Received,
+    all_of,
+    check_in_reach,
+)
 from fedmq.transport.rabbitmq.topology import (
     check_name,
     exchange_name,
@@ -83,6 +88,7 @@ class RabbitMQLink(Link):
         self._connection: BrokerConnection | None = None
         self._lane_workers: LaneWorkers | None = None
         self._supervisor = BackgroundTasks()
+        self._closing = BackgroundTasks()
 
     @property
     def connected(self) -> bool:
@@ -152,7 +158,8 @@ class RabbitMQLink(Link):
         await workers.close()
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.close()
+            self._closing.spawn(connection.close())
+        await asyncio.gather(*self._closing, return_exceptions=True)
         self._report(False, "closed")
 
     async def _connect(self, workers: LaneWorkers, *, alone: bool) -> BrokerConnection:
@@ -172,8 +179,9 @@ class RabbitMQLink(Link):
         # The party may answer a delivery before all lanes are consumed, so publishing comes first.
         self._connection = connection
         try:
-            for lane in LANES:
-                await self._consume(connection, lane, workers)
+            first, *others = LANES  # the first alone: it tells whether the federation is there
+            await self._consume(connection, first, workers)
+            await all_of(self._consume(connection, lane, workers) for lane in others)
             if alone and max(await connection.readers()) > 1:
                 raise LinkError(
                     f"{self.party}: another connection already reads this party's queues on broker "
@@ -211,7 +219,8 @@ class RabbitMQLink(Link):
             workers.drop_waiting()
             log.warning("%s: lost broker %s: %s", self.party, self.address, reason)
             self._report(False, reason)
-            await connection.close()
+            # A broker that is gone answers no farewell: a new one must not wait for it.
+            self._closing.spawn(connection.close())
             connection = await self._reconnect(workers)
             log.info("%s: back on broker %s", self.party, self.address)
 

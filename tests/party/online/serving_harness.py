@@ -33,7 +33,8 @@ class ServingHarness:
 
     Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
     rest comes after ``delay`` seconds at most. Reasons are as the other parties ``agreed``;
-    ``reasons`` are the active party's own. ``drift``: what watches at each party.
+    ``reasons`` are the active party's own. ``drift``: what watches at each party. ``heard``: when
+    the active party heard another on any lane.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ServingHarness:
     ) -> None:
         self.world = world
         self.away: set[str] = set()
+        self.heard: dict[str, float] = {}
         self.not_served: list[tuple[str, str]] = []
         self.sent: list[tuple[str, Body]] = []
         self._agreed = agreed or Agreed()
@@ -80,6 +82,7 @@ class ServingHarness:
             lambda peer, model: self.not_served.append((peer, model)),
             self._spans.get(ACTIVE),
             drift=watches.get(ACTIVE),
+            heard=self.heard,
         )
         self.scorer.models["production"] = self.model(mode)
 

@@ -93,7 +93,7 @@ class World:
             mode,
             degrade,
             timeouts or Timeouts(),
-            away,
+            {party: f"{party} is away" for party in away},
         )
 
 

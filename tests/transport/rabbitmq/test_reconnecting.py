@@ -45,7 +45,7 @@ class Connected:
         return str(await self.lost)
 
     async def close(self) -> None:
-        return None
+        await asyncio.sleep(3.0)  # in vain: a network that is out carries no farewell
 
 
 @pytest.mark.parametrize("broken", ["swallows packets", "refuses"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.errors import DataError, FedmqError, Overloaded, PeerAway, PeerSilent, Refused
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.policy_consent import PolicyConsent
@@ -139,6 +139,64 @@ def test_a_party_that_is_away_is_not_asked_again_until_it_is_back(world: World) 
         back = (await harness.scorer.score("production", world.ids[:9])).scores
         assert not back.degraded
         np.testing.assert_array_equal(back.margins, world.margins[:9])
+        await harness.scorer.close()
+
+    in_virtual_time(scenario())
+
+
+def test_while_the_own_link_is_down_no_other_party_is_blamed_and_scores_are_back_with_it(
+    world: World,
+) -> None:
+    async def scenario() -> None:
+        harness, clock = ServingHarness(world), asyncio.get_running_loop().time
+        harness.scorer.link_changed(False)
+        harness.away = {"telco", "retail"}
+        for _ in range(3):  # callers wait at first: most outages end before their deadlines
+            with pytest.raises(PeerSilent, match="active has no connection to its broker"):
+                await harness.margins(world.ids[:3], seconds=1.0)
+        start = clock()
+        with pytest.raises(PeerAway, match=r"^active has no connection to its broker; ask again"):
+            await harness.margins(world.ids[:3])
+        assert clock() == start
+        assert harness.scorer.away == []
+
+        harness.scorer.link_changed(True)
+        harness.away = set()
+        np.testing.assert_array_equal(await harness.margins(world.ids[:3]), world.margins[:3])
+        assert clock() - start < 0.01
+
+    in_virtual_time(scenario())
+
+
+def test_what_was_asked_before_the_own_link_was_back_is_no_miss(world: World) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world)
+        harness.away = {"telco"}
+        harness.scorer.link_changed(False)
+        asked = [asyncio.ensure_future(harness.margins(world.ids[:3])) for _ in range(5)]
+        await asyncio.sleep(1.9)
+        harness.scorer.link_changed(True)
+        for error in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(error, PeerSilent)
+        assert harness.scorer.away == []
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize(("talks", "away"), [(True, []), (False, ["telco"])])
+def test_a_party_that_is_heard_on_another_lane_is_not_away(
+    world: World, talks: bool, away: list[str]
+) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world)
+        harness.away = {"telco"}
+        for _ in range(3):
+            asked = asyncio.ensure_future(harness.margins(world.ids[:3], seconds=0.5))
+            await asyncio.sleep(0.1)
+            if talks:
+                harness.heard["telco"] = asyncio.get_running_loop().time()
+            await asyncio.gather(asked, return_exceptions=True)
+        assert harness.scorer.away == away
         await harness.scorer.close()
 
     in_virtual_time(scenario())
