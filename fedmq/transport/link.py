@@ -7,6 +7,7 @@ hands its deliveries to the party.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
@@ -55,6 +56,8 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
 Long payloads are split: most messages have a quarter of a megabyte. Only bitmaps over all rows
 exceed one megabyte.
 """
+
+_LETTERS_KNOWN = 10_000
 
 _LONGEST_WAIT_SECONDS = 0.05
 """A training must progress under any load of scoring requests."""
@@ -107,7 +110,9 @@ class Link(ABC):
     def __init__(self, party: str, on_state: OnState | None = None) -> None:
         self.party = party
         self.dead_lettered = 0
-        """How many deliveries this link has sent to the dead letters."""
+        """How many messages this link has sent to the dead letters; one that the broker delivers
+        again, as after a broken connection, counts once."""
+        self._letters: dict[bytes, None] = {}
         self.priority_gate = PriorityGate()
         """Scores hold it while they are computed, and long messages wait for it."""
         self.state = LinkState(False, "not connected yet")
@@ -183,10 +188,17 @@ class Link(ABC):
         except Exception:
             log.exception("%s: the observer of the link's state failed", self.party)
 
-    def _note_refusal(self, lane: Lane, message_id: str, sender: str, reason: str) -> None:
-        """Log a refused delivery, and count it if the broker keeps it."""
+    def _note_refusal(
+        self, lane: Lane, message_id: str, sender: str, body: bytes, reason: str
+    ) -> None:
+        """Log a refused delivery, and count its message if the broker keeps it."""
         kept = lane not in PASSING
-        self.dead_lettered += kept
+        if kept:
+            letter = hashlib.sha256(body).digest()
+            self.dead_lettered += letter not in self._letters
+            self._letters[letter] = None
+            if len(self._letters) > _LETTERS_KNOWN:
+                del self._letters[next(iter(self._letters))]
         did = "dead-lettered" if kept else "dropped refused"
         log.warning("%s: %s message %s from %s: %s", self.party, did, message_id, sender, reason)
 

@@ -176,7 +176,7 @@ class MemoryLink(Link):
 
     def _to_dead_letters(self, unacked: _Unacked, reason: str) -> None:
         message = unacked.message
-        self._note_refusal(unacked.lane, message.message_id, message.sender, reason)
+        self._note_refusal(unacked.lane, message.message_id, message.sender, message.body, reason)
         if unacked.lane in PASSING:
             return
         self._broker.dead_letters.append(

@@ -211,6 +211,16 @@ async def test_a_refused_message_goes_to_the_dead_letters_of_its_recipient(
     assert telco.dead_lettered == 1
 
 
+async def test_a_message_that_is_refused_again_counts_once(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+    telco, inbox = await federation.opened("telco")
+    for body in (b"bad", b"bad", b"worse"):  # a broker delivers again what it lost sight of
+        await bank.publish("telco", "training", body, message_id="7")
+        await (await inbox.next()).dead_letter("no message of this protocol")
+
+    assert telco.dead_lettered == 2
+
+
 async def test_what_is_refused_of_the_bulk_is_gone_and_counts_as_no_dead_letter(
     federation: Federation,
 ) -> None:

@@ -91,19 +91,22 @@ def _parsed(line: str) -> dict[str, str] | None:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A letter in the dead queue. Its header is readable, but not authenticated."""
+    """A letter in the dead queue. Its header is readable, but not authenticated.
+
+    ``received``: every message of the queue with this very body.
+    """
 
     id: str
     reason: str
     at: str
     size: int
     header: Mapping[str, Any] | None
-    received: Received
+    received: list[Received]
 
     @property
     def sender(self) -> str:
         """The sender, as the broker authenticated it at publishing."""
-        return self.received.routing_key.partition(".")[0]
+        return self.received[0].routing_key.partition(".")[0]
 
     def described(self) -> dict[str, Any]:
         """The letter as plain data, without its body."""
@@ -120,8 +123,8 @@ class DeadLetter:
         """The request to the daemon to take the letter once more."""
         return {
             "do": "redeliver",
-            "body": b64encode(self.received.body).decode(),
-            "message_id": self.received.message_id,
+            "body": b64encode(self.received[0].body).decode(),
+            "message_id": self.received[0].message_id,
             "sender": self.sender,
         }
 
@@ -152,36 +155,39 @@ class DeadLetterBox:
             await connection.close()
 
     async def letters(self, wanted: frozenset[str] | None = None) -> list[DeadLetter]:
-        """The letters, the oldest first; all, or the ``wanted`` ones.
+        """The letters, each once, the oldest first; all, or the ``wanted`` ones.
 
         Raises:
             DataError: a wanted letter is not there.
         """
-        found: list[DeadLetter] = []
+        found: dict[str, DeadLetter] = {}
         for _ in range(_MOST_LETTERS):
             received = await self._connection.take(self._queue)
             if received is None:
                 break
-            if wanted is None or letter_id(received.body) in wanted:
-                found.append(self._described(received))
-        lacking = (wanted or frozenset()) - {letter.id for letter in found}
+            name = letter_id(received.body)
+            if name in found:
+                found[name].received.append(received)
+            elif wanted is None or name in wanted:
+                found[name] = self._described(name, received)
+        lacking = (wanted or frozenset()) - found.keys()
         if lacking:
             raise DataError(f"there is no dead letter {min(lacking)}; see: fedmq dead list")
-        return found
+        return list(found.values())
 
     async def drop(self, letter: DeadLetter) -> None:
         """Remove a letter for good."""
-        await letter.received.settle(accept=True)
+        for received in letter.received:
+            await received.settle(accept=True)
 
-    def _described(self, received: Received) -> DeadLetter:
+    def _described(self, name: str, received: Received) -> DeadLetter:
         try:
             header = read_header(unframe(received.body).header, sealed=True).model_dump()
         except MessageError:
             header = None
-        name = letter_id(received.body)
         note = self._notes.get(name, {})
         reason = note.get("reason") or f"the broker says: {received.death or 'nothing'}"
-        return DeadLetter(name, reason, note.get("at", ""), len(received.body), header, received)
+        return DeadLetter(name, reason, note.get("at", ""), len(received.body), header, [received])
 
 
 @dataclass

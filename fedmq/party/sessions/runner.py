@@ -9,6 +9,7 @@ refuses messages that its state does not expect.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
@@ -63,6 +64,7 @@ from fedmq.protocol.machine import PlanRunner
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.protocol.session_records import ConsentUsed, TranscriptMessage
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
+from fedmq.transport.sealing.connection import Recent
 
 __all__ = ["NOBODY_ASKED", "Inbox", "Owner", "Publish", "SessionLane", "SessionRunner"]
 
@@ -77,6 +79,7 @@ async def _left_unanswered(_: Header) -> None:
     return None
 
 
+_REFUSALS_KNOWN = 1000  # a broker delivers again at most what was not settled
 _CLOCKS_DIFFER_SECONDS = 60.0  # a broker gives the time of sending in whole seconds
 
 
@@ -109,6 +112,7 @@ class Inbox:
         self._open = (sealer or Clear()).open
         self._on_refused = on_refused
         self._runners: dict[str, SessionRunner] = {}
+        self._refused: Recent[bytes, str] = Recent(_REFUSALS_KNOWN)
 
     def add(self, runner: SessionRunner) -> None:
         """Deliver the session's messages to ``runner``; it replaces runners of older attempts."""
@@ -148,6 +152,10 @@ class Inbox:
             if runner is not None:
                 runner.deliver(envelope, len(delivery.body))
         except (Replayed, Stale) as error:
+            if reason := self._refused.get(hashlib.sha256(delivery.body).digest()):
+                # It was refused before, and the connection broke before the broker knew that.
+                await delivery.dead_letter(reason)
+                return reason
             # Drop these rather than keep them: an honest broker repeats messages too, and holds
             # some while this daemon restarts; senders resend the messages that matter.
             self.counters.refused[type(error).__name__] += 1
@@ -156,6 +164,7 @@ class Inbox:
             return str(error)
         except MessageError as error:
             self.counters.refused[type(error).__name__] += 1
+            self._refused.put(hashlib.sha256(delivery.body).digest(), str(error))
             self._on_refused(delivery, str(error))
             if isinstance(error, Unreadable) and error.header.session not in self._runners:
                 await self.on_unreadable(error.header)

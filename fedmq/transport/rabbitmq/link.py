@@ -238,7 +238,7 @@ class RabbitMQLink(Link):
 
     async def _receive(self, lane: Lane, workers: LaneWorkers, message: Received) -> None:
         sender, _, _ = message.routing_key.partition(".")
-        on_dead_letter = partial(self._note_refusal, lane, message.message_id, sender)
+        on_dead_letter = partial(self._note_refusal, lane, message.message_id, sender, message.body)
         settlement = _Settlement(message, on_dead_letter)
         workers.put(
             Delivery(

@@ -60,6 +60,23 @@ async def test_a_message_that_comes_before_it_was_sent_names_a_wrong_clock_until
             )
 
 
+async def test_a_refused_message_that_the_broker_delivers_again_is_refused_again() -> None:
+    both = connect(sealers(["bank", "telco"]))
+    letter = envelope(sequence=1)
+    header = letter.header
+    inbox = Inbox("another federation", header.recipient, sealer=both["telco"])
+    letter_again = Redelivery(both["bank"].seal(letter), header.id, header.sender).delivery()
+    refused: list[str] = []
+
+    async def dead_letter(reason: str) -> None:
+        refused.append(reason)
+
+    for delivery in [replace(letter_again, dead_letter=dead_letter)] * 2:
+        await inbox.take(delivery)
+
+    assert refused == [f"message {header.id!r} is for telco in {header.federation}"] * 2
+
+
 class NewerProbe(Probe):
     """As a newer release may send it."""
 
