@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.custom import CustomMetric
-from fedmq.boosting.objectives.survival import survival_loss
+from fedmq.boosting.objectives.survival import cox_loss, survival_loss
 from fedmq.boosting.params import TrainParams
 
 __all__ = [
@@ -335,6 +335,8 @@ def metric_of(name: str, params: TrainParams) -> Metric:
             name,
             partial(_survival, params.aft_loss_distribution, params.aft_loss_distribution_scale),
         )
+    if name == "cox-nloglik":
+        return Metric(name, _proportional)
     if name == "interval-regression-accuracy":
         return Metric(name, _interval_accuracy, maximize=False)
     return {**LOSSES, **_CURVES, **_OF_CLASSES}[name]
@@ -359,6 +361,13 @@ def _survival(
 ) -> float:
     losses = survival_loss(margins, labels, distribution, scale)  # type: ignore[arg-type]
     return _double_mean(losses, weight)
+
+
+def _proportional(
+    labels: NDArray[np.float32], hazards: NDArray[np.float32], _weight: Weight
+) -> float:
+    """XGBoost does not weigh the rows of this one."""
+    return printed(cox_loss(labels, hazards))
 
 
 def _interval_accuracy(

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fedmq.boosting.objectives.objective import Objective
-from fedmq.boosting.objectives.registry import OBJECTIVES
+from fedmq.boosting.objectives.registry import OBJECTIVES, REFUSED, REFUSED_METRICS
 from fedmq.boosting.objectives.survival import AftDistribution
 from fedmq.errors import ConfigError
 
@@ -119,6 +119,8 @@ DEEPEST = 52
 
 
 def _known_objective(name: str) -> str:
+    if name in REFUSED:
+        raise PydanticCustomError("refused", "{why}", {"why": REFUSED[name]})
     if name not in OBJECTIVES:
         *names, last = map(repr, OBJECTIVES)
         expected = f"{', '.join(names)} or {last}"
@@ -238,6 +240,9 @@ class TrainParams(BaseModel):
                 "they are more than all rows"
             )
         for metric in params.eval_metric:
+            why = REFUSED_METRICS.get(metric.partition("@")[0])
+            if why is not None:
+                raise ConfigError(f"eval_metric = {metric!r}: {why}")
             OBJECTIVES[params.objective].check_metric(metric)
         return params
 

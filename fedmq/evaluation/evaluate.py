@@ -116,7 +116,7 @@ def kind_of(objective: str) -> Kind:
         DataError: they are neither numbers nor classes.
     """
     if objective.startswith("survival:"):
-        raise DataError(f"a report of {objective} is not known: its labels are bounds of times")
+        raise DataError(f"a report of {objective} is not known: its labels are times")
     if objective.startswith("multi:"):
         return "classes"
     return "binary" if objective in ("binary:logistic", "reg:logistic") else "regression"

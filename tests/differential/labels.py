@@ -56,6 +56,12 @@ def _classes(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Opt
     return np.searchsorted(ends, signal).astype(np.float64), {"num_class": count, **vectors}
 
 
+def _events(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    """Times of events, less than 0 where nothing has happened until then."""
+    times = np.round(np.exp(np.clip(signal / 2, -3, 3)), int(random.integers(1, 4))) + 0.1
+    return np.where(random.random(len(times)) < 0.3, -times, times), {}
+
+
 def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
     """Bounds of times (rows, 2): exact, and censored on either side or both."""
     low = np.round(np.exp(np.clip(signal / 2, -3, 3)), 1) + 0.1
@@ -73,6 +79,7 @@ def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Optio
 DRAWS: Mapping[str, Draw] = {
     "binary:logistic": _binary,
     "binary:logitraw": _binary,
+    "binary:hinge": lambda random, signal: (_binary(random, signal)[0], {}),
     "reg:logistic": _shares,
     "reg:squarederror": _values,
     "reg:squaredlogerror": lambda random, signal: (np.abs(_values(random, signal)[0]), {}),
@@ -85,6 +92,7 @@ DRAWS: Mapping[str, Draw] = {
     "multi:softprob": _classes,
     "multi:softmax": _classes,
     "survival:aft": _times,
+    "survival:cox": _events,
 }
 
 _KEEPS_HESSIANS = ("binary:logistic", "reg:squarederror", "reg:absoluteerror", "reg:quantileerror")

@@ -19,6 +19,7 @@ X[:, 3] = np.where(np.arange(300) % 3 == 0, np.nan, 7)  # who is known here at a
 Y = ((np.arange(300) % 3 == 0) ^ (X[:, 0] > 1)).astype(np.float32)
 LABELS = {
     "reg:gamma": Y + 0.5,
+    "survival:cox": np.where(Y > 0, 1, -2),
     "survival:aft": np.stack((Y + 0.5, np.where(Y > 0, np.inf, Y + 1)), axis=1),
     "multi:softmax": Y + (X[:, 2] > 0.5),
     "multi:softprob": Y + (X[:, 2] > 0.5),

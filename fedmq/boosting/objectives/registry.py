@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
@@ -10,6 +11,7 @@ from fedmq.boosting.objectives.regression import (
     AbsoluteError,
     BinaryLogistic,
     Gamma,
+    Hinge,
     LogitRaw,
     Poisson,
     PseudoHuberError,
@@ -19,15 +21,16 @@ from fedmq.boosting.objectives.regression import (
     SquaredLogError,
     Tweedie,
 )
-from fedmq.boosting.objectives.survival import AcceleratedFailureTime
+from fedmq.boosting.objectives.survival import AcceleratedFailureTime, CoxHazards
 
-__all__ = ["OBJECTIVES", "objective_of"]
+__all__ = ["OBJECTIVES", "REFUSED", "REFUSED_METRICS", "objective_of"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     objective.name: objective
     for objective in (
         BinaryLogistic,
         LogitRaw,
+        Hinge,
         RegLogistic,
         SquaredError,
         SquaredLogError,
@@ -40,9 +43,29 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SoftProb,
         SoftMax,
         AcceleratedFailureTime,
+        CoxHazards,
     )
 }
 """Objectives by XGBoost's names."""
+
+_RANKING = "fedmq does not learn to rank yet"
+REFUSED: Mapping[str, str] = {
+    "reg:linear": "it is called reg:squarederror",
+    "reg:expectileerror": "XGBoost has it since 3.3, fedmq does not yet",
+    "rank:ndcg": _RANKING,
+    "rank:pairwise": _RANKING,
+    "rank:map": _RANKING,
+}
+"""XGBoost's other objectives, and why they are refused."""
+
+REFUSED_METRICS: Mapping[str, str] = {
+    "ams": "it was made for one competition; write it as a custom_metric",
+    "expectile": "fedmq has no reg:expectileerror",
+    "ndcg": _RANKING,
+    "map": _RANKING,
+    "pre": _RANKING,
+}
+"""XGBoost's other metrics, and why they are refused."""
 
 
 class Parameters(Protocol):

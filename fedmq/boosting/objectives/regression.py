@@ -1,4 +1,4 @@
-"""Objectives of one number a row: squared errors, logistic and exponential links, quantiles."""
+"""Objectives of one number a row: squared errors, logistic links, hinge, exponents, quantiles."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "AbsoluteError",
     "BinaryLogistic",
     "Gamma",
+    "Hinge",
     "LogLink",
     "LogitRaw",
     "Poisson",
@@ -216,6 +217,43 @@ class LogitRaw(_LogLoss, RegressionLoss):
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isin(labels, (0, 1))
+
+
+class _Sign(LinkFunction):
+    """Predictions are classes."""
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """1 for a margin above 0, else 0."""
+        return (margins > 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Hinge(_FromZero):
+    """The hinge loss of labels 0 and 1; predictions are 0 and 1."""
+
+    name = "binary:hinge"
+    wanted = "binary:hinge takes 0 and 1"
+    link = _Sign()
+    default_metric = "error"
+    metrics = ("error", "auc", "aucpr", "ks", "rmse", "mae")
+    ldp_bounds = GradientBounds(1.0, (0.0, 1.0))
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isin(labels, (0, 1))
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """With y of -1 and 1: g = -y and h = 1 where p y < 1, else 0 and the smallest float."""
+        rows = np.ones_like(labels) if weight is None else weight
+        signs = labels * np.float32(2) - _ONE
+        near = margins * signs < 1
+        g = np.where(near, -signs * rows, np.float32(0))
+        h = np.where(near, rows, np.finfo(np.float32).tiny)
+        return np.stack((g, h), axis=1)
 
 
 class LogLink(LinkFunction):

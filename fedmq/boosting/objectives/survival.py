@@ -1,6 +1,6 @@
-"""Accelerated failure time (arXiv 2006.04920): labels are bounds of the time of an event.
+"""Survival: Cox's proportional hazards, and accelerated failure time (arXiv 2006.04920).
 
-``survival_util.h`` and ``probability_distribution.h`` of XGBoost, all in float64.
+``CoxRegression``, ``survival_util.h`` and ``probability_distribution.h`` of XGBoost, in float64.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.objective import Objective, pairs
 from fedmq.boosting.objectives.regression import LogLink
 from fedmq.errors import DataError
 
-__all__ = ["AcceleratedFailureTime", "AftDistribution", "survival_loss"]
+__all__ = [
+    "AcceleratedFailureTime",
+    "AftDistribution",
+    "CoxHazards",
+    "cox_loss",
+    "survival_loss",
+]
 
 _SMALLEST = 1e-12
 _BOUND = 15.0
@@ -26,6 +33,92 @@ _DEFAULT_SCORE = np.float32(0.5)
 AftDistribution = Literal["normal", "logistic", "extreme"]
 
 _Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CoxHazards(Objective):
+    """Partial likelihood of proportional hazards (Cox, 1972); ties after Breslow.
+
+    A label is the time of an event, or less than 0: minus the time until which nothing happened.
+    Predictions are hazard ratios. All rows count in all gradients, so a row's depend on the others.
+    """
+
+    name = "survival:cox"
+    wanted = "survival:cox takes finite times, below 0 where nothing has happened until then"
+    link = LogLink()
+    default_metric = "cox-nloglik"
+    metrics = ("cox-nloglik",)
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels)
+
+    def _estimate(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """One step of Newton's method from 0."""
+        return self._newton_score(labels, weight)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g = e sum(1/D) - d and h = e sum(1/D) - e^2 sum(1/D^2), D the hazards of rows at risk.
+
+        The sums are over the events until then, e is the row's hazard, and d is 1 at an event.
+        """
+        order, starts = _by_time(labels)
+        hazards = np.exp(margins[order].astype(np.float64))
+        # XGBoost adds the first sum up in float32 exponentials, and takes float64 ones away.
+        at_risk = _at_risk(single_precision.exp(margins[order]), hazards, starts)
+        events = labels[order] > 0
+        with np.errstate(all="ignore"):
+            firsts = np.cumsum(np.where(events, 1.0 / at_risk, 0.0))
+            seconds = np.cumsum(np.where(events, 1.0 / (at_risk * at_risk), 0.0))
+        rows = 1.0 if weight is None else weight[order].astype(np.float64)
+        g = (hazards * firsts - events) * rows
+        h = (hazards * firsts - hazards * hazards * seconds) * rows
+        gradients = np.empty((len(labels), 2), np.float32)
+        gradients[order, 0] = g
+        # What rounding leaves of a difference that is 0 has no sign.
+        gradients[order, 1] = np.maximum(h, 0.0)
+        return gradients
+
+
+def _by_time(labels: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The rows by time, and where each time begins among them."""
+    times = np.abs(labels)
+    order = np.argsort(times, kind="stable")
+    return order, np.flatnonzero(np.append(True, np.diff(times[order]) > 0)[: len(order)])
+
+
+def _at_risk(
+    added: NDArray[np.float32], removed: NDArray[np.floating], starts: NDArray[np.intp]
+) -> _Doubles:
+    """Of rows by time, the hazards of all that have reached this time: float64 (rows,)."""
+    if not len(added):
+        return np.zeros(0)
+    total = np.cumsum(added, dtype=np.float64)[-1]
+    gone = np.add.reduceat(removed.astype(np.float64), starts)
+    remaining = np.subtract.accumulate(np.append(total, gone[:-1]))
+    return np.repeat(remaining, np.diff(np.append(starts, len(added))))
+
+
+def cox_loss(labels: NDArray[np.float32], hazards: NDArray[np.float32]) -> float:
+    """The negative partial log likelihood of float32 hazard ratios (rows,), per event.
+
+    NaN without an event.
+    """
+    order, starts = _by_time(labels)
+    held = hazards[order]
+    events = labels[order] > 0
+    with np.errstate(all="ignore"):
+        at_risk = _at_risk(held, held, starts)
+        logs = single_precision.log(held).astype(np.float64) - np.log(at_risk)
+        return -float(np.cumsum(logs[events])[-1]) / int(events.sum()) if events.any() else np.nan
+
+
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
