@@ -88,6 +88,11 @@ PARAMETERS: Mapping[str, str] = {
     "tweedie_variance_power": "of `reg:tweedie`: near 1 Poisson, near 2 gamma",
     "aft_loss_distribution": "of the logarithms of times in `survival:aft`",
     "aft_loss_distribution_scale": "how wide that distribution is",
+    "lambdarank_num_pair_per_sample": "pairs of `rank:ndcg` and the like have one of so many rows "
+    "that are predicted first in a query",
+    "lambdarank_normalization": "whether the gradients of a query are scaled by their sum",
+    "lambdarank_score_normalization": "whether a pair counts more, the nearer its predictions are",
+    "ndcg_exp_gain": "whether relevance r counts 2^r - 1, or r",
     "seed": "of the rows and columns sampled, and of the evaluation rows",
     "eval_metric": "one name or a list; the objective's own when left out",
     "early_stopping_rounds": "stop after so many trees without a better value of the last metric",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.custom import CustomMetric
+from fedmq.boosting.objectives.ranking import RANKING_METRICS, ranking_metric
 from fedmq.boosting.objectives.survival import cox_loss, survival_loss
 from fedmq.boosting.params import TrainParams
 
@@ -335,6 +336,8 @@ def metric_of(name: str, params: TrainParams) -> Metric:
             name,
             partial(_survival, params.aft_loss_distribution, params.aft_loss_distribution_scale),
         )
+    if kind in RANKING_METRICS:
+        return Metric(name, partial(ranking_metric, name, params.ndcg_exp_gain), maximize=True)
     if name == "cox-nloglik":
         return Metric(name, _proportional)
     if name == "interval-regression-accuracy":

@@ -92,8 +92,10 @@ ALIASES: Mapping[str, str] = {
 }
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
-WITHOUT_EFFECT: Mapping[str, tuple[tuple[str, ...], str]] = {
+WITHOUT_EFFECT: Mapping[str, tuple[tuple[str | bool, ...], str]] = {
     "device": (("cpu",), "fedmq computes on processors alone"),
+    "lambdarank_pair_method": (("topk",), "fedmq takes no pairs by lot"),
+    "lambdarank_unbiased": ((False,), "fedmq keeps no positions of clicks"),
     "n_jobs": ((), ""),
     "nthread": ((), ""),
     "process_type": (("default",), "fedmq grows new trees; continue_from adds them to a model"),
@@ -209,6 +211,10 @@ class TrainParams(BaseModel):
     tweedie_variance_power: Annotated[float, Field(gt=1, lt=2)] = 1.5
     aft_loss_distribution: AftDistribution = "normal"
     aft_loss_distribution_scale: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
+    lambdarank_num_pair_per_sample: Annotated[int, Field(ge=1, lt=2**31)] = 32
+    lambdarank_normalization: bool = True
+    lambdarank_score_normalization: bool = True
+    ndcg_exp_gain: bool = True
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     eval_metric: tuple[str, ...] = ()
     early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None
@@ -481,8 +487,6 @@ _NOT_YET = frozenset(
         "feature_types",
         "feature_weights",
         "importance_type",
-        "lambdarank_num_pair_per_sample",
-        "lambdarank_pair_method",
         "missing",
         "num_class",
         "num_target",

@@ -420,13 +420,14 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
     """A regressor of scikit-learn whose columns lie at several parties, all in this process.
 
     Parameters and attributes are those of ``FederatedClassifier``; ``objective`` is
-    "reg:squarederror" where it is left out, and any but those of classes and of bounds of times.
+    "reg:squarederror" where it is left out, and any but those of classes, of ranks and of bounds
+    of times.
     """
 
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
         asked = None if callable(self.objective) else self.objective
         objective = _DEFAULT_OBJECTIVE if asked is None else asked
-        if str(objective).startswith(("multi:", "survival:")):
+        if str(objective).startswith(("multi:", "rank:", "survival:aft")):
             raise ConfigError(f"objective: {objective} is not for a regressor")
         return {"objective": objective}
 

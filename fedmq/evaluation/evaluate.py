@@ -117,6 +117,8 @@ def kind_of(objective: str) -> Kind:
     """
     if objective.startswith("survival:"):
         raise DataError(f"a report of {objective} is not known: its labels are times")
+    if objective.startswith("rank:"):
+        raise DataError(f"a report of {objective} is not known: its rows are ranked by query")
     if objective.startswith("multi:"):
         return "classes"
     return "binary" if objective in ("binary:logistic", "reg:logistic") else "regression"

@@ -74,6 +74,7 @@ def simulate(
     active: Any,
     label: ArrayLike,
     passive: Mapping[str, Any],
+    qid: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     base_margin: ArrayLike | None = None,
     obj: ObjectiveFunction | None = None,
@@ -108,6 +109,8 @@ def simulate(
         label: (rows,); 0 and 1 for ``binary:logistic``. For ``survival:aft`` (rows, 2): lower and
             upper bounds of times, inf above where all is known is that nothing happened yet.
         passive: each other party's features by its name, about the same rows.
+        qid: (rows,) the number of each row's query, within which ``rank:ndcg``, ``rank:pairwise``
+            and ``rank:map`` rank rows; the other parties do not learn it.
         weight: (rows,) how often each row counts; the other parties do not learn it.
         base_margin: (rows,) the margin that each row starts from, instead of the base score's: the
             logarithm of an exposure, say.
@@ -160,7 +163,7 @@ def simulate(
     check_parties(passive)
     matched = by_index(
         {ACTIVE: active, **passive},
-        {"label": label, "weight": weight, "base_margin": base_margin},
+        {"label": label, "qid": qid, "weight": weight, "base_margin": base_margin},
         join,
     )
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
@@ -176,6 +179,7 @@ def simulate(
         tables.pop(ACTIVE),
         params,
         given.beside["label"],
+        qid=given.beside["qid"],
         weight=given.beside["weight"],
         base_margin=given.beside["base_margin"],
         evaluation=given.evaluation,

@@ -52,6 +52,7 @@ def active_table(
     params: TrainParams,
     label: Any,
     *,
+    qid: Any = None,
     weight: Any = None,
     base_margin: Any = None,
     evaluation: Any = None,
@@ -64,9 +65,12 @@ def active_table(
     Raises:
         DataError: a column is no array of numbers, or of another length than the labels.
     """
-    bounds = params.objective == "survival:aft"
+    pairs = params.objective == "survival:aft" or params.objective.startswith("rank:")
     objective = objective_of(params)
-    labels = objective.labels(column_of_rows(label, "label", 2 if bounds else 1), ACTIVE)
+    given = column_of_rows(label, "label", 2 if pairs else 1)
+    if qid is not None:
+        given = np.stack((given, _of_rows(qid, "qid", len(given))), axis=1)
+    labels = objective.labels(given, ACTIVE)
     rows = len(labels)
     sets = _evaluation_sets(evaluation, rows)
     held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])

@@ -123,7 +123,7 @@ class Case:
             signs,
             together,
             engine,
-            drawn_rows(random, rows, options.get("num_class", 1)),
+            drawn_rows(random, y, options),
             categories,
             hides,
         )

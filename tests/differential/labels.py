@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,15 @@ def _events(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Opti
     return np.where(random.random(len(times)) < 0.3, -times, times), {}
 
 
+def _queries(most: int, random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    """Relevances up to ``most`` and queries (rows, 2), in which all rows have pairs."""
+    ends = np.quantile(signal, np.linspace(0, 1, most + 2)[1:-1])
+    query = np.arange(len(signal)) // 20
+    flags = ("lambdarank_normalization", "lambdarank_score_normalization", "ndcg_exp_gain")
+    options = {name: bool(random.random() < 0.7) for name in flags}
+    return np.stack((np.searchsorted(ends, signal), query), axis=1).astype(np.float64), options
+
+
 def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
     """Bounds of times (rows, 2): exact, and censored on either side or both."""
     low = np.round(np.exp(np.clip(signal / 2, -3, 3)), 1) + 0.1
@@ -93,6 +103,9 @@ DRAWS: Mapping[str, Draw] = {
     "multi:softmax": _classes,
     "survival:aft": _times,
     "survival:cox": _events,
+    "rank:ndcg": partial(_queries, 4),
+    "rank:pairwise": partial(_queries, 2),
+    "rank:map": partial(_queries, 1),
 }
 
 _KEEPS_HESSIANS = ("binary:logistic", "reg:squarederror", "reg:absoluteerror", "reg:quantileerror")
@@ -114,15 +127,18 @@ def drawn_labels(
 
 
 def drawn_rows(
-    random: np.random.Generator, rows: int, classes: int
+    random: np.random.Generator, labels: NDArray[np.float32], options: Options
 ) -> dict[str, NDArray[np.float32]]:
     """``weight`` and ``base_margin``, of some tables.
 
-    No weight is 0: XGBoost makes no cut for a bin in which all are.
+    No weight is 0: XGBoost makes no cut for a bin in which all are. A query has one weight.
     """
     given = {}
+    rows, classes = len(labels), options.get("num_class", 1)
     if random.random() < 0.4:
         weight = np.round(random.exponential(size=rows) + 0.1, 1)
+        if options["objective"].startswith("rank:"):
+            weight = weight[labels[:, 1].astype(np.intp)]
         given["weight"] = weight.astype(np.float32)
     if random.random() < 0.2:
         shape = rows if classes == 1 else (rows, classes)

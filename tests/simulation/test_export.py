@@ -19,6 +19,9 @@ X[:, 3] = np.where(np.arange(300) % 3 == 0, np.nan, 7)  # who is known here at a
 Y = ((np.arange(300) % 3 == 0) ^ (X[:, 0] > 1)).astype(np.float32)
 LABELS = {
     "reg:gamma": Y + 0.5,
+    "rank:ndcg": np.stack((Y, np.arange(300) // 10), axis=1),
+    "rank:pairwise": np.stack((Y, np.arange(300) // 10), axis=1),
+    "rank:map": np.stack((Y, np.arange(300) // 10), axis=1),
     "survival:cox": np.where(Y > 0, 1, -2),
     "survival:aft": np.stack((Y + 0.5, np.where(Y > 0, np.inf, Y + 1)), axis=1),
     "multi:softmax": Y + (X[:, 2] > 0.5),

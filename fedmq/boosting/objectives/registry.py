@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
 from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.ranking import RankMAP, RankNDCG, RankPairs
 from fedmq.boosting.objectives.regression import (
     AbsoluteError,
     BinaryLogistic,
@@ -44,26 +45,22 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SoftMax,
         AcceleratedFailureTime,
         CoxHazards,
+        RankNDCG,
+        RankPairs,
+        RankMAP,
     )
 }
 """Objectives by XGBoost's names."""
 
-_RANKING = "fedmq does not learn to rank yet"
 REFUSED: Mapping[str, str] = {
     "reg:linear": "it is called reg:squarederror",
     "reg:expectileerror": "XGBoost has it since 3.3, fedmq does not yet",
-    "rank:ndcg": _RANKING,
-    "rank:pairwise": _RANKING,
-    "rank:map": _RANKING,
 }
 """XGBoost's other objectives, and why they are refused."""
 
 REFUSED_METRICS: Mapping[str, str] = {
     "ams": "it was made for one competition; write it as a custom_metric",
     "expectile": "fedmq has no reg:expectileerror",
-    "ndcg": _RANKING,
-    "map": _RANKING,
-    "pre": _RANKING,
 }
 """XGBoost's other metrics, and why they are refused."""
 

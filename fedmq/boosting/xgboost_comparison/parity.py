@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Parity",
+    "by_query",
     "compare",
     "installed_arithmetic",
     "joined_bins",
@@ -97,14 +98,44 @@ def train_reference(
             "no gradient_bits and active_only_trees = 0"
         )
     xgb = import_xgboost()
+    ranked = params.objective.startswith("rank:")
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
+    rows = (by_query if ranked else labelled)(
+        indices, labels, weight, base_margin, _types(bins.cuts)
+    )
     reference: xgboost.Booster = xgb.train(
         params.to_xgboost() | dict(constraints) | {"max_bin": max_bin, "nthread": 1},
-        labelled(indices, labels, weight, base_margin, _types(bins.cuts)),
+        rows,
         params.num_boost_round,
     )
     return reference
+
+
+def by_query(
+    values: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    weight: NDArray[np.float32] | None = None,
+    base_margin: NDArray[np.float32] | None = None,
+    types: Sequence[str] = (),
+) -> xgboost.DMatrix:
+    """A DMatrix of ``values`` in the order of their queries, which are ``labels[:, 1]``.
+
+    A query has one weight, as XGBoost wants it.
+    """
+    order = np.argsort(labels[:, 1], kind="stable")
+    _, first = np.unique(labels[:, 1], return_index=True)
+    made = labelled(
+        values[order],
+        np.ascontiguousarray(labels[order, 0]),
+        None,
+        None if base_margin is None else base_margin[order],
+        types,
+    )
+    made.set_info(qid=labels[order, 1].astype(np.uint32))
+    if weight is not None:
+        made.set_weight(weight[first])
+    return made
 
 
 def labelled(

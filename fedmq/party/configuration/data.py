@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 DatePart = Literal["days", "month", "weekday", "age"]
-BesideLabel = Literal["label_upper_bound", "weight", "base_margin"]
+BesideLabel = Literal["label_upper_bound", "qid", "weight", "base_margin"]
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
@@ -129,6 +129,8 @@ class DataSection(Section):
     """What the label's words mean, where it holds words: ``["no", "yes"]`` are 0 and 1."""
     label_upper_bound: str | None = None
     """For ``survival:aft``: upper bounds of times, empty where nothing has happened yet."""
+    qid: str | None = None
+    """For ``rank:ndcg`` and the like: the number of each row's query; it never leaves the party."""
     weight: str | None = None
     """The column that says how often each row counts; it never leaves the party."""
     base_margin: str | None = None
@@ -198,6 +200,7 @@ class DataSection(Section):
         """The columns that trainings read beside the label, by what they hold."""
         named: dict[BesideLabel, str | None] = {
             "label_upper_bound": self.label_upper_bound,
+            "qid": self.qid,
             "weight": self.weight,
             "base_margin": self.base_margin,
         }

@@ -454,8 +454,10 @@ class BesideColumns:
         for role, column in self._columns.items():
             column.take(cells[self._names[role]], where)
 
-    def bounded(self, label: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``label`` (rows,), or (rows, 2) with upper bounds: inf where there is none yet."""
+    def joined(self, label: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``label`` (rows,), or (rows, 2) with queries, or with upper bounds, inf without."""
+        if "qid" in self._columns:
+            return np.stack((label, self._columns["qid"].values), axis=1)
         if "label_upper_bound" not in self._columns:
             return label
         upper = self._columns["label_upper_bound"].values

@@ -250,7 +250,7 @@ def table_of(
     rows = ids.rows()
     checked = None
     if check_label is not None:
-        given = beside.bounded(label.values)
+        given = beside.joined(label.values)
         checked = check_label(given, f"{source.name}, column {roles.label!r}")[rows]
     names: list[str] = []
     vectors: list[NDArray[np.float32]] = []

@@ -304,29 +304,31 @@ class TrainedCounts(BaseModel):
 class HeldOutRows:
     """The rows that a training held out, by ``ids`` and their evaluation ``sets``.
 
-    ``label`` is float32 (rows,), or (rows, 2) for bounds of times. The file is CSV, for the model's
-    validation: the columns id, set and label, and for bounds label_upper_bound.
+    ``label`` is float32 (rows,), or (rows, 2) for bounds of times and for queries. The file is CSV,
+    for the model's validation: the columns id, set and label, and ``second``.
     """
 
     ids: tuple[str, ...]
     sets: tuple[str, ...]
     label: NDArray[np.float32]
+    second: str = "label_upper_bound"
 
     @classmethod
-    def of(cls, table: ActiveTable) -> Self:
-        """The held-out rows of a training's table."""
+    def of(cls, table: ActiveTable, objective: str) -> Self:
+        """The held-out rows of the table of a training for ``objective``."""
         names = np.empty(len(table.label), dtype=object)
         for name, rows in table.evaluation_sets.items():
             names[rows] = name
         held = table.evaluation
-        return cls(table.held_out_ids, tuple(names[held]), table.label[held])
+        second = "qid" if objective.startswith("rank:") else "label_upper_bound"
+        return cls(table.held_out_ids, tuple(names[held]), table.label[held], second)
 
     def dumps(self) -> str:
         """The rows as CSV."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         labels = self.label.reshape(len(self.ids), -1)
-        writer.writerow(_HELD_OUT_HEADERS[: 2 + labels.shape[1]])
+        writer.writerow((*_HELD_OUT_HEADERS, self.second)[: 2 + labels.shape[1]])
         writer.writerows(
             (name, held, *(f"{value:.9g}" for value in values))
             for name, held, values in zip(self.ids, self.sets, labels.tolist(), strict=True)
@@ -337,16 +339,18 @@ class HeldOutRows:
     def loads(cls, data: bytes) -> Self:
         """The rows in a file of `dumps`; ValueError or IndexError for any other file."""
         headers, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
-        if tuple(headers) not in (_HELD_OUT_HEADERS, _HELD_OUT_HEADERS[:3]):
+        second = headers[3] if len(headers) > 3 else "label_upper_bound"
+        if (*headers, second)[:4] != (*_HELD_OUT_HEADERS, second) or second not in _SECOND:
             raise ValueError
         labels = np.array([row[2:] for row in rows], np.float32).reshape(len(rows), -1)
         if labels.shape[1] != len(headers) - 2:
             raise ValueError
         label = labels if len(headers) > 3 else labels.reshape(-1)
-        return cls(tuple(row[0] for row in rows), tuple(row[1] for row in rows), label)
+        return cls(tuple(row[0] for row in rows), tuple(row[1] for row in rows), label, second)
 
 
-_HELD_OUT_HEADERS = ("id", "set", "label", "label_upper_bound")
+_HELD_OUT_HEADERS = ("id", "set", "label")
+_SECOND = ("label_upper_bound", "qid")
 _HELD_OUT: Format[HeldOutRows] = Format(HeldOutRows.dumps, HeldOutRows.loads)
 _RECORD: Format[TrainingRecord] = json_of(TrainingRecord)
 _COUNTS: Format[TrainedCounts] = json_of(TrainedCounts)
@@ -436,7 +440,7 @@ def keep_result(
     training_records(state).keep(model, record)
     keep_trained_counts(state, model, TrainedCounts.of(table.features, table.values, margins()))
     if rows_held_out:
-        held_out_rows(state).keep(model, HeldOutRows.of(table))
+        held_out_rows(state).keep(model, HeldOutRows.of(table, job.params.objective))
     ModelStore(state).save(result)
 
 

@@ -212,6 +212,14 @@ def test_an_empty_upper_bound_says_that_nothing_has_happened_yet(path: Path) -> 
     assert table.label.tolist() == [[2, np.inf], [0, 7]]
 
 
+def test_the_query_of_each_row_stands_beside_its_label(path: Path) -> None:
+    table = loaded(path, INSURED.replace(",,1.5", ",3,1.5"), "rank:ndcg", qid="late")
+    assert table.label.tolist() == [[2, 3], [0, 7]]
+    assert table.features == ("age",)
+    with pytest.raises(DataError, match="rank:ndcg needs the query of each row; name it by qid"):
+        loaded(path, INSURED, "rank:ndcg")
+
+
 def test_a_weight_that_is_none_names_column_and_row(path: Path) -> None:
     with pytest.raises(DataError, match=r"column 'weight': weight in row 1 is -1.5; a number"):
         loaded(path, INSURED.replace("1.5", "-1.5"), "count:poisson", weight="weight")

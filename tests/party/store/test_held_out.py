@@ -28,6 +28,13 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path, label: np.ndarray) -
     assert ModelStore(tmp_path).ids() == []
 
 
+def test_queries_are_read_as_they_were_written(tmp_path: Path) -> None:
+    label = np.array([[1, 2], [3, 2], [0, 1]], np.float32)
+    held_out_rows(tmp_path).keep("m", HeldOutRows(IDS, SETS, label, "qid"))
+    assert held_out_rows(tmp_path).path("m").read_text().startswith("id,set,label,qid\n")
+    assert held_out_rows(tmp_path).read("m").second == "qid"
+
+
 def test_a_model_without_held_out_rows_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"model 'm' has no held-out rows.*--rows"):
         held_out_rows(tmp_path).read("m")
