@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -33,7 +33,7 @@ from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index
+from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, with_queries
 from fedmq.transport.rabbitmq.topology import check_name
 
 __all__ = ["Surroundings", "chained", "check_parties", "run_training", "simulate", "train"]
@@ -166,6 +166,8 @@ def simulate(
         {"label": label, "qid": qid, "weight": weight, "base_margin": base_margin},
         join,
     )
+    ranked = with_queries(matched.beside["label"], matched.beside["qid"])
+    matched = replace(matched, beside={**matched.beside, "label": ranked})
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     given = training_tables(tables, matched, evaluation, join)
     tables = dict(given.features)
@@ -179,7 +181,6 @@ def simulate(
         tables.pop(ACTIVE),
         params,
         given.beside["label"],
-        qid=given.beside["qid"],
         weight=given.beside["weight"],
         base_margin=given.beside["base_margin"],
         evaluation=given.evaluation,

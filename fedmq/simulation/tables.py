@@ -35,6 +35,7 @@ __all__ = [
     "by_index",
     "column_of_rows",
     "row_mask",
+    "with_queries",
 ]
 
 ACTIVE = "active"
@@ -52,7 +53,6 @@ def active_table(
     params: TrainParams,
     label: Any,
     *,
-    qid: Any = None,
     weight: Any = None,
     base_margin: Any = None,
     evaluation: Any = None,
@@ -67,10 +67,7 @@ def active_table(
     """
     pairs = params.objective == "survival:aft" or params.objective.startswith("rank:")
     objective = objective_of(params)
-    given = column_of_rows(label, "label", 2 if pairs else 1)
-    if qid is not None:
-        given = np.stack((given, _of_rows(qid, "qid", len(given))), axis=1)
-    labels = objective.labels(given, ACTIVE)
+    labels = objective.labels(column_of_rows(label, "label", 2 if pairs else 1), ACTIVE)
     rows = len(labels)
     sets = _evaluation_sets(evaluation, rows)
     held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])
@@ -92,6 +89,18 @@ def active_table(
         evaluation_sets=sets,
         category_columns=own.category_columns,
     )
+
+
+def with_queries(label: Any, qid: Any) -> Any:
+    """``label`` (rows,) beside the query of each row: (rows, 2); ``label`` where there is no query.
+
+    Raises:
+        DataError: a column is no array of numbers, or ``qid`` of another length.
+    """
+    if qid is None:
+        return label
+    given = column_of_rows(label, "label")
+    return np.stack((given, _of_rows(qid, "qid", len(given))), axis=1)
 
 
 def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
