@@ -120,14 +120,17 @@ VARIANTS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("old", PARTIES)
-def test_the_party_whose_state_is_old_is_named_to_everybody(old: str) -> None:
-    """As after its state folder was put back from a backup in the middle of a training."""
-    settings: dict[str, object] = {"num_boost_round": TREES, "max_depth": 3, "max_bin": 8}
-    calm = trained(0, Faults(), Plain())
+@pytest.mark.parametrize("kind", ["training", "cross-validation", "continuation"])
+def test_the_party_whose_state_is_old_is_named_to_everybody(kind: str, old: str) -> None:
+    """As after its state folder was put back from a backup in the middle of a session."""
+    rounds = 2 if kind == "cross-validation" else TREES
+    params = TrainParams(num_boost_round=rounds, max_depth=3, max_bin=8)
+    earlier = trained(0, Faults(), Plain()).results if kind == "continuation" else {}
+    machines = builds(params, Plain(), earlier=earlier, nfold=2 * (kind == "cross-validation"))
+    calm = CrashSimulation(machines, Faults())
+    calm.run()
     away = 0.9 * calm.ended
-    simulation = CrashSimulation(
-        builds(TrainParams(**settings), Plain()), Faults(crashes=((away, old, 5.0),)), 0
-    )
+    simulation = CrashSimulation(machines, Faults(crashes=((away, old, 5.0),)))
     put_back: list[tuple[int, int]] = []
 
     def put_state_back() -> None:

@@ -169,7 +169,12 @@ class UnexpectedMessages:
         earlier = self._sessions.running.get(header.session)
         if earlier is not None:
             earlier.runner.stop_resending(header.sender)
-        reason = stored.reason if stored else f"{self._party} has no such session"
+        party = self._party
+        unknown = (
+            f"{party} has no such session: if it began there, the state of {party} is old, as if "
+            "put back from a backup"
+        )
+        reason = stored.reason if stored else unknown
         await self._sender.reply(header, Abort(reason=reason))
 
 

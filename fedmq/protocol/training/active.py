@@ -251,8 +251,7 @@ class Rounds(Part):
         """Begin with the last tree that all parties have, or with none."""
         saved, alone = len(self._model.saved), self._terms.trees_alone
         acceptances = self._training.acceptances
-        if isinstance(self._model, ModelBuilder):  # the next fold begins without saved trees
-            acceptances.check_no_state_is_old(self._terms.party, saved, alone)
+        acceptances.check_no_state_is_old(self._terms.party, saved, alone)
         self._model.rewind(acceptances.common_trees(saved, alone))
         self._derive()
 

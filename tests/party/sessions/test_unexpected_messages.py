@@ -89,7 +89,10 @@ async def test_the_restart_of_another_party_makes_the_active_one_open_a_new_atte
 async def test_a_session_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     async with RestartedParty(tmp_path, "bank", Trainings()) as bank:
         await bank.unexpected_messages.take(bank.envelope(SessionUnknown()))
-        assert await bank.reply() == Abort(reason="bank has no such session")
+        assert await bank.reply() == Abort(
+            reason="bank has no such session: if it began there, the state of bank is old, as if "
+            "put back from a backup"
+        )
 
 
 async def test_an_opening_that_cannot_be_read_is_refused_with_both_releases(
