@@ -4,10 +4,9 @@
 
     python -m benchmarks.survived [--faults 300] [--minutes 120] [--seed 0] [--page FILE]
 
-Three daemons around a private RabbitMQ node align, train, cross-validate, evaluate, activate,
-continue and delete, and one leaves and joins, round after round, each round with another of five
-engines, while faults strike one after the other, and callers ask for scores. Every result must be
-that of the first round, in which nothing strikes.
+Three daemons around a private RabbitMQ node train, cross-validate, continue, delete, align,
+evaluate and activate, and one leaves and joins, by turns with five engines, while faults strike one
+after the other, and callers ask for scores. Every result must be that of a calm round before.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from statistics import median
 
 from benchmarks.page import write_page
 from tests.chaos.federation import ChaosFederation
 from tests.chaos.storm import PLAIN, EngineOfTraining, Storm
-from tests.chaos.work import KINDS, LIMITS, Answers, Callers, Work
+from tests.chaos.work import KINDS, LIMITS, Answers, Callers, Work, turns
 from tests.rabbitmq_node import RabbitNode
 
 ENGINES: tuple[EngineOfTraining, ...] = (
@@ -32,14 +32,18 @@ ENGINES: tuple[EngineOfTraining, ...] = (
     PLAIN,
 )
 HEAD = (
-    "Three daemons around a RabbitMQ node; sessions of every kind run round after round, each "
-    "round with the next of five engines, while faults strike one after the other, a second apart, "
-    "at any party, at its link, or at the broker. Every result is compared with that of a round in "
-    "which nothing struck: the shares of models and the scores bit for bit, the ids of alignments, "
-    "the figures of cross-validations. The run ends with an error at the first difference, at a "
-    "session that does not end within four minutes, or at a message that a daemon put aside. "
-    "Callers ask for scores meanwhile, one after the other."
+    "Three daemons around a RabbitMQ node. Sessions of nine kinds follow each other, by turns with "
+    "five engines, while faults strike at any party, at its link, at its clock, or at the broker. "
+    "Every result is compared with that of a session in which nothing struck: the shares of models "
+    "and the scores bit for bit, the ids of alignments, the figures of cross-validations. The run "
+    "ends with an error at the first difference, at a session that does not end within four "
+    "minutes, at a daemon that keeps files open, or at a message that a daemon put aside. A caller "
+    "asks for scores meanwhile, one after the other, with a deadline of two seconds; who gets none "
+    "asks again after a quarter of a second. A quick series is five trainings one right after the "
+    "other. A clock step sets the wall clock of a daemon wrong, by 31 days at most, for some "
+    "seconds; what it counts in days is looked at every two seconds."
 )
+_LONGEST_RECOVERY = 10.0
 
 
 def main() -> None:
@@ -68,26 +72,24 @@ def main() -> None:
 
 
 def survived(federation: ChaosFederation, faults: int, minutes: float, seed: int) -> str:
-    """A calm round, then rounds in the storm for so long at most; the counts, as Markdown."""
+    """A calm round, then sessions in the storm for so long; the counts, as Markdown."""
     federation.start()
     storm = Storm(federation, seed)
     work = Work(storm)
     begun = time.monotonic()
-    work.round(PLAIN)
+    work.calm_round(PLAIN)
     calm = time.monotonic() - begun
-    work.done.clear()
-    work.engines.clear()
     callers = Callers(storm)
     callers.start()
     over = threading.Event()
     failures: list[BaseException] = []
 
     def keep_working() -> None:
-        number = 0
         try:
-            while not over.is_set():
-                work.round(ENGINES[number % len(ENGINES)])
-                number += 1
+            for kind, engine in turns(ENGINES):
+                if over.is_set():
+                    return
+                work.session(kind, engine)
         except BaseException as error:
             failures.append(error)
 
@@ -97,7 +99,8 @@ def survived(federation: ChaosFederation, faults: int, minutes: float, seed: int
     last = begun + 60 * minutes
     while sum(storm.struck.values()) < faults and time.monotonic() < last and not failures:
         with work.calm:
-            storm.strike()
+            fault = storm.strike()
+            callers.await_recovery(fault, _LONGEST_RECOVERY)
         print(f"{sum(storm.struck.values())} of {faults}: {dict(work.done)}", flush=True)
     over.set()
     working.join()
@@ -112,34 +115,45 @@ def survived(federation: ChaosFederation, faults: int, minutes: float, seed: int
 
 
 def tables(storm: Storm, work: Work, answers: Answers, calm: float, seconds: float) -> str:
-    """Faults, sessions, rounds and scores."""
+    """Faults, sessions, engines and scores."""
     faults = sum(storm.struck.values())
+    waits = [wait for each in answers.back_after.values() for wait in each]
     lines = [
         f"**{faults} faults in {seconds / 60:.0f} minutes, {sum(work.done.values())} sessions of "
-        f"{len(work.done)} kinds, none with another result than in calm; a round without faults "
-        f"took {calm:.0f} s, the slowest answer to a caller {answers.slowest:.2f} s.**",
+        f"{len(+work.done)} kinds, none with another result than in calm, where one of each kind "
+        f"takes {calm:.0f} s; {answers.asked:,} scores, {answers.wrong} wrong, the slowest answer "
+        f"after {answers.slowest:.2f} s; right scores again {median(waits or [0.0]):.2f} s after a "
+        f"fault's end (median), {max(waits, default=0.0):.2f} s at most.**",
         "",
-        _table("fault", "times", storm.struck),
+        "| fault | times | right scores again after, s: median | most |",
+        "|---|---:|---:|---:|",
+        *(_back_after(kind, storm, answers) for kind in sorted(storm.struck)),
         "",
         "| session | ended, all as in calm | asked for again |",
         "|---|---:|---:|",
         *(f"| {kind} | {work.done[kind]} | {work.asked_again[kind]} |" for kind in KINDS),
         "",
-        _table("engine", "rounds", work.engines),
+        _table("engine", "trainings of all kinds", work.engines),
         "",
         "| scores | requests |",
         "|---|---:|",
         f"| asked for | {answers.asked} |",
         f"| right | {answers.right} |",
         f"| said to be degraded | {answers.degraded} |",
-        f"| refused with a reason | {answers.refused} |",
-        f"| unanswered: the active party's daemon was stopped or killed | {answers.unanswered} |",
+        f"| none, while a fault lasted or a daemon started | {answers.broken} |",
+        f"| none, within {Callers.RECOVERY:g} s after that | {answers.recovering} |",
+        f"| none, later | {answers.healthy} |",
         f"| wrong | {answers.wrong} |",
-        f"| later than the deadline by more than 0.1 s | {answers.late} |",
+        f"| later than the deadline by more than {Callers.GRACE:g} s | {answers.late} |",
         "",
-        _table("reason of a refusal, its beginning", "requests", answers.reasons),
+        _table("reason of a refusal when no fault lasted", "requests", answers.reasons),
     ]
     return "\n".join(lines)
+
+
+def _back_after(kind: str, storm: Storm, answers: Answers) -> str:
+    waits = answers.back_after.get(kind, [0.0])
+    return f"| {kind} | {storm.struck[kind]} | {median(waits):.2f} | {max(waits):.2f} |"
 
 
 def _table(head: str, count: str, counted: dict[str, int]) -> str:

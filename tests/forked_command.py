@@ -210,6 +210,9 @@ def _forked(
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
+    from tests.chaos.stepped_clock import follow
+
+    follow(environment)
     return arguments
 
 
@@ -245,7 +248,11 @@ def _run_and_end(main: Callable[[], object]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+    from tests.chaos.stepped_clock import make_steppable
+
     del sys.path[0]
+    make_steppable()
     _import_all()
     gc.freeze()  # what all share is not looked through, and so not copied
     typed = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -30,6 +30,7 @@ from fedmq.party.operations.control import send_request
 from fedmq.party.store.documents import ModelStore
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
+from tests.chaos.stepped_clock import ClockFile
 from tests.forked_command import ForkedProcess, forks
 from tests.rabbitmq_node import RabbitNode
 
@@ -72,8 +73,9 @@ class DaemonProcess:
         self.state = folder / party / "state"
         self.log = folder / party / "daemon.log"
         self.proxy = Proxy(broker_port)
+        self.clock = ClockFile(folder / party / "clock")
         self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
-        self._said_before = 0
+        self._said_before, self._ready = 0, False
         label = 'label = "label"\n' if party == "bank" else ""
         self.file.write_text(
             f'party = "{party}"\nfederation = "../federation.toml"\n'
@@ -94,26 +96,42 @@ class DaemonProcess:
 
     def start(self, ready: bool = True) -> float:
         """Start, and return after how many seconds it was ready; at once if that is no matter."""
-        begun, self._said_before = time.monotonic(), len(self.said)
+        begun, self._said_before, self._ready = time.monotonic(), len(self.said), False
         with self.log.open("ab") as log:
-            self._process = forks().start(["run", "-v", self.file], log, log)
+            self._process = forks().start(
+                ["run", "-v", self.file],
+                log,
+                log,
+                environment={**os.environ, **self.clock.environment},
+            )
         if ready:
             self.await_ready()
         return time.monotonic() - begun
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
         """Take ``process``, a daemon of another release, as this party's, and wait for it."""
-        self._process, self._said_before = process, len(self.said)
+        self._process, self._said_before, self._ready = process, len(self.said), False
         self.await_ready()
 
     def await_ready(self) -> None:
         """Return when it has said that it is ready since its last start."""
         assert self._process is not None
         deadline = time.monotonic() + 180
-        while "is ready in" not in self.said[self._said_before :]:
+        while not self.is_ready:
             assert self._process.poll() is None, self.said[-3000:]
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.02)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said so since its last start."""
+        self._ready = self._ready or "is ready in" in self.said[self._said_before :]
+        return self._ready
+
+    @property
+    def open_files(self) -> int:
+        """How many files and sockets its process holds open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def await_words(self, words: str) -> None:
         """Return when it has said these since its last start."""

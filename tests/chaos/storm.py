@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedmq.errors import DaemonError
@@ -19,6 +20,7 @@ EngineOfTraining = tuple[str, Mapping[str, Any]]
 PLAIN: EngineOfTraining = ("plain", {})
 
 _TREES = 16
+_DAY_SECONDS = 86_400.0
 _DEADLINE_SECONDS = 120.0
 """A training that does not end within this after the last fault waits for something in vain."""
 
@@ -38,7 +40,11 @@ class Storm:
         self.present: tuple[str, ...] = PARTIES
         """The parties that faults strike."""
         self.untouched: dict[str, float] = dict.fromkeys(PARTIES, 0.0)
-        """By party: since when its process is neither stopped nor killed; endless where it is."""
+        """By party: since when its process is ready, and neither stopped nor killed; endless where
+        it is not."""
+        self._broken: Counter[str] = Counter()
+        self._healed = 0.0
+        self._starting: list[threading.Thread] = []
         self._random = random.Random(seed)
         self._engines = engines
         self._cycle: list[str] = []
@@ -55,7 +61,14 @@ class Storm:
             "stopped broker": self._stop_broker,
             "wiped queues": self._wipe_queues,
             "full disk": self._fill_disk,
+            "clock step": self._step_clock,
         }
+        self.kinds = tuple(self._kinds)
+
+    @property
+    def healed_since(self) -> float:
+        """Since when nothing is broken, and all daemons are ready; endless while anything is."""
+        return math.inf if +self._broken else self._healed
 
     def calm(self) -> None:
         """One training without a fault, to compare with."""
@@ -68,15 +81,31 @@ class Storm:
             self._keep_training()
             self.strike(kinds)
 
-    def strike(self, kinds: tuple[str, ...] = ()) -> None:
-        """Strike once, in a moment; each kind comes round before any comes again."""
+    def strike(self, kinds: tuple[str, ...] = ()) -> str:
+        """Strike once, in a moment; each kind comes round before any comes again; which it was."""
         if not self._cycle:
             self._cycle = list(kinds or self._kinds)
             self._random.shuffle(self._cycle)
         kind = self._cycle.pop()
         time.sleep(self._random.uniform(0.1, 1.0))
-        self._kinds[kind]()
+        with self._broken_by(kind):
+            self._kinds[kind]()
         self.struck[kind] += 1
+        return kind
+
+    @contextlib.contextmanager
+    def _broken_by(self, kind: str) -> Iterator[None]:
+        self._broken[kind] += 1
+        try:
+            yield
+        finally:
+            self._healed = time.monotonic()
+            self._broken[kind] -= 1
+
+    def await_starts(self) -> None:
+        """Return when all daemons that were killed are ready."""
+        while self._starting:
+            self._starting.pop().join()
 
     def settle(self) -> None:
         """Wait until all models are complete everywhere; AssertionError if one never is."""
@@ -150,7 +179,19 @@ class Storm:
         daemon.kill()
         self._a_while(longest=1.0)
         daemon.start(ready=False)
-        self.untouched[victim] = time.monotonic()
+        # The next faults may strike while it starts.
+        starting = threading.Thread(target=self._until_ready, args=(victim,), daemon=True)
+        starting.start()
+        self._starting.append(starting)
+
+    def _until_ready(self, party: str) -> None:
+        daemon = self.federation.daemons[party]
+        pid = daemon.pid
+        with self._broken_by("start"):
+            while not daemon.is_ready and daemon.pid == pid:
+                time.sleep(0.05)
+        if daemon.pid == pid and self.untouched[party] == math.inf:
+            self.untouched[party] = time.monotonic()
 
     def _stop(self) -> None:
         victim = self._victim()
@@ -159,7 +200,8 @@ class Storm:
         daemon.freeze()
         self._a_while()
         daemon.thaw()
-        self.untouched[victim] = time.monotonic()
+        if daemon.is_ready:
+            self.untouched[victim] = time.monotonic()
 
     def _kill_broker(self) -> None:
         self.federation.node.restart()
@@ -179,3 +221,9 @@ class Storm:
         daemon.fill_disk()
         self._a_while()
         daemon.clear_disk()
+
+    def _step_clock(self) -> None:
+        clock = self.federation.daemons[self._victim()].clock
+        clock.step(self._random.choice([-2.0, -0.1, 0.1, 2.0, 31.0]) * _DAY_SECONDS)
+        self._a_while(longest=6.0)
+        clock.step(0.0)

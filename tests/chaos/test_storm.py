@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 
 from tests.chaos.federation import ChaosFederation
 from tests.chaos.storm import PLAIN, EngineOfTraining, Storm
-from tests.chaos.work import KINDS, LIMITS, Work
+from tests.chaos.work import KINDS, LIMITS, Work, turns
 
 FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "5"))
 SEED = int(os.environ.get("FEDMQ_CHAOS_SEED", "0"))
@@ -60,13 +61,27 @@ def test_sessions_of_every_kind_end_as_in_calm(federation: ChaosFederation) -> N
     federation.start()
     storm = Storm(federation, SEED)
     work = Work(storm)
-    work.round(PLAIN)
+    work.calm_round(PLAIN)
+
+    def one_of_each() -> None:
+        for kind, engine in itertools.islice(turns((LATTICE, PLAIN)), len(KINDS)):
+            work.session(kind, engine)
+
     with ThreadPoolExecutor(1) as pool:
-        stormy = pool.submit(work.round, LATTICE)
+        stormy = pool.submit(one_of_each)
         while not stormy.done():
             with work.calm:
                 storm.strike()
         stormy.result()
 
-    assert work.done == dict.fromkeys(KINDS, 2)
+    assert work.done == dict.fromkeys(KINDS, 1)
     assert storm.struck
+
+
+def test_every_kind_of_session_and_every_engine_has_its_turn_early_and_all_pairs_later() -> None:
+    engines = [(str(number), {}) for number in range(5)]
+    order = list(itertools.islice(turns(engines), len(KINDS) * len(engines)))
+
+    assert {engine for _, (engine, _) in order[:5]} == set("01234")
+    assert {kind for kind, _ in order[: len(KINDS)]} == set(KINDS)
+    assert len({(kind, engine) for kind, (engine, _) in order}) == len(order)

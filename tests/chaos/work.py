@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,15 +23,17 @@ from tests.chaos.storm import EngineOfTraining, Storm
 T = TypeVar("T")
 
 KINDS = (
-    "alignment",
     "training",
     "cross-validation",
+    "continuation",
+    "join and leave",
+    "quick series",
+    "deletion",
+    "alignment",
     "evaluation",
     "activation",
-    "continuation",
-    "deletion",
-    "join and leave",
 )
+"""Those that need an engine come first, so that each engine has its turn early."""
 
 LIMITS = """
 most_trainings_per_day = 100000
@@ -42,15 +45,19 @@ smallest_alignment = 1
 """No policy ends so many sessions, and all parties delete what they are asked to."""
 
 _TREES = 3
+_SERIES = 5
+_MOST_FILES = 400
+"""Of a daemon with some sessions that have ended a moment ago."""
 _PATIENCE = 240.0
 """Seconds after which a session that has not come to its end waits in vain."""
 _IDS = [f"p{row}" for row in range(40)]
+_BASE = "base"
 _ROUGH = (DaemonError, ConfigError, DataError, OSError)
 """What an owner reads while daemons come and go."""
 
 
 class Work:
-    """Round after round of all kinds of sessions, each compared with that of a calm round.
+    """Sessions of all kinds, one after the other, each compared with that of a calm round.
 
     Models of exact engines are equal, so one calm round serves for all of them.
     """
@@ -61,30 +68,59 @@ class Work:
         self.asked_again: Counter[str] = Counter()
         """By kind: how often a session was asked for again, for a daemon had gone down."""
         self.engines: Counter[str] = Counter()
-        """Rounds by engine."""
+        """Trainings of all kinds that ended, by engine."""
         self.calm = threading.Lock()
         """Held where no fault may strike: a party leaves the federation or joins it."""
         self._storm = storm
         self._federation = storm.federation
         self._found: dict[str, Any] = {}
-        self._rounds = 0
+        self._sessions = 0
 
-    def round(self, engine: EngineOfTraining) -> None:
-        """One session of each kind; AssertionError if one ends otherwise than in calm weather."""
-        name, options = engine
-        first, more = f"round-{self._rounds}", f"round-{self._rounds}-more"
-        shown = f"{name}, hidden sums" if options.get("sums") == "hidden" else name
-        self._align(f"people-{self._rounds}")
-        self._train("training", first, engine)
-        self._cross_validate(f"folds-{self._rounds}", engine)
-        self._same("evaluation", self._scores(first))
-        self._activate(first)
-        # A session that continues a model does so with any engine.
-        self._train("continuation", more, engine, continue_from=first)
-        self._delete(more)
-        self._leave_and_join(f"round-{self._rounds}-two", engine)
-        self.engines[shown] += 1
-        self._rounds += 1
+    def calm_round(self, engine: EngineOfTraining) -> None:
+        """One session of each kind, with which all others are compared, and the model ``base``.
+
+        Nothing of it counts.
+        """
+        self._train("training", _BASE, engine)
+        for kind in KINDS:
+            self.session(kind, engine)
+        self.done.clear()
+        self.engines.clear()
+        self.asked_again.clear()
+
+    def session(self, kind: str, engine: EngineOfTraining) -> None:
+        """A session of ``kind``; AssertionError if it ends otherwise than in calm weather."""
+        name = f"session-{self._sessions}"
+        self._sessions += 1
+        match kind:
+            case "training":
+                self._train(kind, name, engine)
+            case "cross-validation":
+                self._cross_validate(name, engine)
+            case "continuation":
+                self._train(kind, name, engine, continue_from=_BASE)
+            case "join and leave":
+                self._leave_and_join(name, engine)
+            case "quick series":
+                self._series(name, engine)
+            case "deletion":
+                self._train(kind, name, engine)
+                self._delete(name)
+            case "alignment":
+                self._align(name)
+            case "evaluation":
+                self._same(kind, self._scores(_BASE))
+            case "activation":
+                self._activate()
+        self.done[kind] += 1
+
+    def _series(self, name: str, engine: EngineOfTraining) -> None:
+        """Small trainings one right after the other: what they hold open is soon closed again."""
+        for number in range(_SERIES):
+            self._train("quick series", f"{name}-{number}", engine)
+        for party, daemon in self._federation.daemons.items():
+            files = self._until("quick series", lambda at=daemon: at.open_files)
+            assert files < _MOST_FILES, f"{party} holds {files} files"
 
     def _align(self, name: str) -> None:
         job = {"party": str(self._federation.bank.file), "name": name}
@@ -110,7 +146,10 @@ class Work:
                 if party in self._storm.present
             }
 
-        self._same(kind, self._until(kind, trained))
+        # A series grows the model of a training, and so does what is deleted then.
+        alike = "training" if kind in ("quick series", "deletion") else kind
+        self._same(alike, self._until(kind, trained))
+        self.engines[_shown(engine)] += 1
 
     def _complete(self, model: str) -> bool:
         return self._federation.shares(model).keys() >= set(self._storm.present)
@@ -140,6 +179,7 @@ class Work:
             return found.figures
 
         self._same("cross-validation", self._until("cross-validation", validated))
+        self.engines[_shown(engine)] += 1
 
     def _scores(self, model: str) -> Any:
         def scored() -> Any:
@@ -148,12 +188,12 @@ class Work:
 
         return self._until("evaluation", scored)
 
-    def _activate(self, model: str) -> None:
+    def _activate(self) -> None:
+        """Callers ask for this name, so it is the same model again."""
+
         def active() -> Any:
-            if Deployments.read(self._federation.bank.state).names_of(model):
-                return True
-            self._federation.ask("bank", "activate", model=model, name="production")
-            return True
+            self._federation.ask("bank", "activate", model=_BASE, name="production")
+            return Deployments.read(self._federation.bank.state).names_of(_BASE)
 
         self._same("activation", self._until("activation", active))
 
@@ -208,7 +248,21 @@ class Work:
     def _same(self, kind: str, found: Any) -> None:
         text = json.dumps(found, sort_keys=True)
         assert text == self._found.setdefault(kind, text), f"{kind}: {text} is not as in calm"
-        self.done[kind] += 1
+
+
+def turns(engines: Sequence[EngineOfTraining]) -> Iterator[tuple[str, EngineOfTraining]]:
+    """Kinds and engines, without end: all kinds at first, each with another engine, then shifted.
+
+    So whatever ends early has seen most of both.
+    """
+    for number in itertools.count():
+        round_, place = divmod(number, len(KINDS))
+        yield KINDS[place], engines[(place + round_) % len(engines)]
+
+
+def _shown(engine: EngineOfTraining) -> str:
+    name, options = engine
+    return f"{name}, hidden sums" if options.get("sums") == "hidden" else name
 
 
 @dataclass
@@ -217,31 +271,44 @@ class Answers:
 
     right: int = 0
     degraded: int = 0
-    refused: int = 0
     wrong: int = 0
-    unanswered: int = 0
-    """While the daemon was down or stopped, or at any time after which it was."""
+    broken: int = 0
+    """Refused or unanswered while a fault lasted or a daemon started."""
+    recovering: int = 0
+    """Refused or unanswered within `Callers.RECOVERY` seconds after that."""
+    healthy: int = 0
+    """Refused or unanswered later."""
     late: int = 0
     slowest: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
+    """Of refusals while nothing was broken: their beginnings."""
+    back_after: dict[str, list[float]] = field(default_factory=dict)
+    """By fault: how many seconds after its end the first right answer came."""
 
     @property
     def asked(self) -> int:
         """All requests."""
-        return self.right + self.degraded + self.refused + self.wrong + self.unanswered
+        without = self.broken + self.recovering + self.healthy
+        return self.right + self.degraded + self.wrong + without
 
 
 class Callers:
-    """Ask the bank for scores of the name ``production``, one after the other, until stopped."""
+    """Ask the bank for scores of the name ``production``, one after the other, until stopped.
+
+    Who gets no score asks again after a quarter of a second, as a client that retries.
+    """
 
     DEADLINE = 2.0
     GRACE = 0.1
+    RECOVERY = 2.0
+    AGAIN = 0.25
 
     def __init__(self, storm: Storm) -> None:
         self.answers = Answers()
         self._storm = storm
         self._stopped = threading.Event()
         self._truth: Mapping[str, Any] = {}
+        self._last_right = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -262,33 +329,52 @@ class Callers:
         self._thread.join(60)
         return self.answers
 
-    def _run(self) -> None:
-        while not self._stopped.wait(0.02):
-            self._ask()
+    def await_recovery(self, fault: str, longest: float) -> None:
+        """Return once a right answer has come after all faults, or after so many seconds."""
+        self._storm.await_starts()
+        healed = self._storm.healed_since
+        while self._last_right < healed and time.monotonic() < healed + longest:
+            time.sleep(0.01)
+        seconds = max(0.0, min(self._last_right - healed, longest))
+        took = seconds if self._last_right >= healed else longest
+        self.answers.back_after.setdefault(fault, []).append(took)
 
-    def _ask(self) -> None:
+    def _run(self) -> None:
+        pause = 0.02
+        while not self._stopped.wait(pause):
+            pause = 0.02 if self._ask() else self.AGAIN
+
+    def _ask(self) -> bool:
+        """Whether there were scores."""
         answers, begun = self.answers, time.monotonic()
-        healthy = self._storm.untouched["bank"] < begun
+        untouched = self._storm.untouched["bank"] < begun
+        found, reason = None, ""
         try:
             found = self._storm.federation.ask("bank", "score", name="production", ids=_IDS[:5])
-        except DaemonError as error:
-            if not healthy or self._storm.untouched["bank"] > begun:
-                answers.unanswered += 1
-                return
+        except (DaemonError, OSError) as error:
             reason = str(error)
-            answers.refused += 1
-            answers.reasons[reason[:60]] += 1
-        except OSError:
-            answers.unanswered += 1
-            return
+        ended = time.monotonic()
+        if untouched and self._storm.untouched["bank"] < begun:
+            answers.slowest = max(answers.slowest, ended - begun)
+            answers.late += ended - begun > self.DEADLINE + self.GRACE
+        if found is None:
+            self._count_refusal(ended - self._storm.healed_since, reason)
+        elif found["scores"] == self._truth["scores"]:
+            answers.right += 1
+            self._last_right = ended
+        elif found.get("degraded"):
+            answers.degraded += 1
         else:
-            if found["scores"] == self._truth["scores"]:
-                answers.right += 1
-            elif found.get("degraded"):
-                answers.degraded += 1
-            else:
-                answers.wrong += 1
-        seconds = time.monotonic() - begun
-        if healthy and self._storm.untouched["bank"] < begun:
-            answers.slowest = max(answers.slowest, seconds)
-            answers.late += seconds > self.DEADLINE + self.GRACE
+            answers.wrong += 1
+        return found is not None
+
+    def _count_refusal(self, healed: float, reason: str) -> None:
+        answers = self.answers
+        if healed < 0:
+            answers.broken += 1
+        elif healed <= self.RECOVERY:
+            answers.recovering += 1
+        else:
+            answers.healthy += 1
+        if healed >= 0:
+            answers.reasons[reason[:70]] += 1
