@@ -132,6 +132,18 @@ def _agreed(audit_log: AuditLog, model: str) -> AgreedEntry | None:
     return found
 
 
+def _later_version(error: ValidationError) -> str:
+    """That the card is of a version that this fedmq does not know; empty if that is no fault."""
+    for fault in error.errors(include_url=False):
+        version = fault["input"]
+        if fault["loc"][-2:] == ("card", "version") and isinstance(version, int):
+            return (
+                f"version {version} is unknown; this fedmq reads version 1, so use the fedmq that "
+                "wrote the file"
+            )
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Whether ``party`` has signed, and the fingerprint of the key that it signed with."""
@@ -159,7 +171,8 @@ class CardFile(BaseModel):
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
         except ValidationError as error:
-            raise DataError(f"{path}: not a model card: {first_fault(error, 'file')}") from None
+            fault = _later_version(error) or f"not a model card: {first_fault(error, 'file')}"
+            raise DataError(f"{path}: {fault}") from None
         except ValueError:
             raise DataError(f"{path}: not a model card: it is no text in UTF-8") from None
 

@@ -26,6 +26,19 @@ _REQUEST_FORMAT = "fedmq join request 1"
 _ANSWER_FORMAT = "fedmq signed certificate 1"
 
 
+def _check_format(found: object, known: str) -> None:
+    """ValueError if ``found`` is not ``known``; ConfigError if it is a later one of its kind."""
+    if found == known:
+        return
+    kind, _, number = str(found).rpartition(" ")
+    if kind == known.rpartition(" ")[0] and number.isdecimal():
+        raise ConfigError(
+            f"the format {found!r} is unknown; this fedmq reads {known!r}, so use the fedmq that "
+            "wrote the file"
+        )
+    raise ValueError
+
+
 @dataclass(frozen=True)
 class JoinRequest:
     """Signed by the newcomer, so that its keys cannot join another certificate request.
@@ -64,8 +77,7 @@ class JoinRequest:
         """Parse the request in ``text``, which errors call ``name``; errors as for ``read``."""
         try:
             document: dict[str, Any] = json.loads(text)
-            if document["format"] != _REQUEST_FORMAT:
-                raise ValueError
+            _check_format(document["format"], _REQUEST_FORMAT)
             request = cls(
                 check_name("federation", document["federation"]),
                 check_name("party", document["party"]),
@@ -119,8 +131,7 @@ class SignedCertificate:
         """Read the file; ConfigError if it cannot be read, or is no certificate file."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            if document["format"] != _ANSWER_FORMAT:
-                raise ValueError
+            _check_format(document["format"], _ANSWER_FORMAT)
             found = cls(
                 document["party"],
                 document["certificate"].encode(),
@@ -128,6 +139,8 @@ class SignedCertificate:
             )
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ConfigError(f"{path}: this is no file of fedmq broker sign") from None
         if common_name(found.certificate) != found.party:

@@ -14,7 +14,9 @@ import pytest
 
 from fedmq.accountability.transcript_file import TranscriptFile, export
 from fedmq.errors import FedmqError
+from fedmq.party.card.signed_card import CardFile
 from fedmq.party.identity import private_keys
+from fedmq.party.identity.joining import JoinRequest, SignedCertificate
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.database import Database
 from fedmq.party.store.documents import (
@@ -102,3 +104,27 @@ async def test_a_store_of_a_later_schema_names_it(bank: Path) -> None:
     with pytest.raises(FedmqError, match=r"a newer fedmq has made it .schema 99, this one knows"):
         await database.open()
     await database.close()
+
+
+@pytest.mark.parametrize(
+    ("read", "form"),
+    [
+        (JoinRequest.read, "fedmq join request"),
+        (SignedCertificate.read, "fedmq signed certificate"),
+    ],
+)
+def test_what_a_newcomer_and_the_operator_exchange_names_a_later_format(
+    tmp_path: Path, read: Callable[[Path], Any], form: str
+) -> None:
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps({"format": f"{form} 99"}))
+    expected = f"^{path}: the format '{form} 99' is unknown; .*so use the fedmq that wrote the file"
+    with pytest.raises(FedmqError, match=expected):
+        read(path)
+
+
+def test_a_model_card_of_a_later_version_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "credit.card.json"
+    path.write_text(json.dumps({"card": {"version": 99, "of_later_versions": [1]}}))
+    with pytest.raises(FedmqError, match=f"^{path}: {LATER}"):
+        CardFile.read(path)
