@@ -65,8 +65,8 @@ rabbitmq4: $(VENV)/test.stamp rabbitmq $(RABBITMQ4) ## the tests that start a br
 wheel-matrix: $(RABBITMQ4) | $(BIN)/pip ## the wheel alone with each Python: demo, init, a training over RabbitMQ 4; PYTHONS=
 	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin .ci/wheel-matrix
 
-older-release: $(VENV)/test.stamp rabbitmq ## daemons of an older commit, built as a wheel, beside those of this tree; COMMIT=
-	@.ci/older-release $(COMMIT)
+older-release: $(VENV)/test.stamp rabbitmq ## daemons of older commits, built as wheels, beside those of this tree; RELEASES="v0.1.0 v0.2.0"
+	@.ci/older-release $(RELEASES)
 
 $(RABBITMQ4):
 	@command -v debootstrap >/dev/null || { $(call debian_package,debootstrap,for RabbitMQ 4); }
@@ -162,9 +162,9 @@ bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transf
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak
 
-soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over trainings, scores, alignments; TRAININGS= TREES= ROWS=
-	@$(BIN)/python -m benchmarks.soak_sessions \
-		--trainings $(or $(TRAININGS),60) --trees $(or $(TREES),20) --rows $(or $(ROWS),300)
+soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory, files, disk and queues over trainings, scores, alignments, joins; TRAININGS=1000 SCORES=100000 TREES= ROWS=
+	@$(BIN)/python -m benchmarks.soak_sessions --trainings $(or $(TRAININGS),60) --scores $(or $(SCORES),600) \
+		--trees $(or $(TREES),20) --rows $(or $(ROWS),300) --page docs/measured/sessions.md
 
 bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
 	@$(BIN)/python -m benchmarks.alignment

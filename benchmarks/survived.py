@@ -44,6 +44,8 @@ HEAD = (
     "seconds; what it counts in days is looked at every two seconds."
 )
 _LONGEST_RECOVERY = 10.0
+_MOST_FAULTS = 8
+"""Under one session; then it comes to its end in calm, so that all kinds have their turn."""
 
 
 def main() -> None:
@@ -97,7 +99,14 @@ def survived(federation: ChaosFederation, faults: int, minutes: float, seed: int
     working.start()
     begun = time.monotonic()
     last = begun + 60 * minutes
+    ended, since = 0, 0
     while sum(storm.struck.values()) < faults and time.monotonic() < last and not failures:
+        if sum(work.done.values()) > ended:
+            ended, since = sum(work.done.values()), 0
+        elif since == _MOST_FAULTS:
+            time.sleep(0.1)
+            continue
+        since += 1
         with work.calm:
             fault = storm.strike()
             callers.await_recovery(fault, _LONGEST_RECOVERY)

@@ -9,11 +9,13 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 import aio_pika
+from aio_pika.abc import AbstractQueue
 
 from fedmq.transport.rabbitmq.topology import topology
 
@@ -119,16 +121,26 @@ class RabbitNode:
     def empty(self) -> None:
         """Drop what lies in the queues: the parties for which it was meant are gone."""
 
-        async def purge() -> None:
+        self._of_queues(lambda queue: queue.purge())
+
+    def waiting(self) -> int:
+        """How many messages lie in the queues, dead letters among them."""
+
+        async def count(queue: AbstractQueue) -> int:
+            return queue.declaration_result.message_count or 0
+
+        return sum(self._of_queues(count))
+
+    def _of_queues(self, do: Callable[[AbstractQueue], Awaitable[Any]]) -> list[Any]:
+        async def done() -> list[Any]:
             connection = await aio_pika.connect(self.url())
             async with connection, connection.channel() as channel:
-                for each in topology(self.FEDERATION, self.PARTIES).queues:
-                    queue = await channel.get_queue(each.name, ensure=False)
-                    await queue.purge()
+                queues = topology(self.FEDERATION, self.PARTIES).queues
+                return [await do(await channel.get_queue(each.name)) for each in queues]
 
         # Not in this thread, which may have an event loop of its own.
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, purge()).result()
+            return thread.submit(asyncio.run, done()).result()
 
     def discard(self) -> None:
         """End the node at once, for its data will not be needed again."""

@@ -200,6 +200,7 @@ class ChaosFederation:
         # What was said to the daemons of an earlier test is under keys that these do not know.
         node.empty()
         self.file = folder / "federation.toml"
+        self._whole = ""
         self.file.write_text('name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n')
         write_tables(folder, rows)
         self.daemons = {party: DaemonProcess(folder, party, node.port) for party in PARTIES}
@@ -215,6 +216,17 @@ class ChaosFederation:
     def close(self) -> None:
         for daemon in self.daemons.values():
             daemon.close()
+
+    def leave(self, party: str) -> None:
+        """Take ``party`` out of the federation's file; daemons know of it once they reload."""
+        self._whole = whole = self.file.read_text()
+        listed = re.sub(rf', "{party}"|"{party}", ', "", whole).splitlines()
+        self.file.write_text("\n".join(line for line in listed if not line.startswith(party)))
+        assert party not in self.file.read_text()
+
+    def come_back(self) -> None:
+        """The federation is as it was before the last ``leave``."""
+        self.file.write_text(self._whole)
 
     def ask(self, party: str, do: str, **request: Any) -> Any:
         """What the daemon of ``party`` answers to a request."""

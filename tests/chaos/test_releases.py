@@ -104,3 +104,20 @@ def test_a_party_is_brought_to_this_release_with_its_state(federation: ChaosFede
     federation.await_shares(["after"], 120)
     assert federation.equal("before", "after")
     assert set(federation.shares("after")) == set(PARTIES)
+
+
+def test_an_older_release_names_the_version_of_a_newer_state_folder(
+    federation: ChaosFederation,
+) -> None:
+    telco = federation.daemons["telco"]
+    telco.start()
+    telco.terminate()
+    kept = {path: path.read_bytes() for path in telco.state.rglob("*.sqlite")}
+
+    done = subprocess.run(
+        [OLDER, "run", telco.file], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert done.returncode == 3, done.stderr
+    assert "a newer fedmq has made it" in done.stderr
+    assert {path: path.read_bytes() for path in kept} == kept

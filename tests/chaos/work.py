@@ -212,20 +212,17 @@ class Work:
 
     def _leave_and_join(self, model: str, engine: EngineOfTraining) -> None:
         """Retail leaves, the others train, and retail is back."""
-        file, kind = self._federation.file, "join and leave"
-        whole = file.read_text()
+        kind = "join and leave"
         with self.calm:
             self._until(kind, lambda: self._federation.ask("retail", "status"))
             self._storm.present = ("bank", "telco")
-            left = whole.replace('"telco", "retail"', '"telco"').splitlines()
-            file.write_text("\n".join(line for line in left if not line.startswith("retail")))
-            assert file.read_text() != whole
+            self._federation.leave("retail")
         try:
             self._reload(("bank", "telco"))
             self._train(kind, model, engine)
         finally:
             with self.calm:
-                file.write_text(whole)
+                self._federation.come_back()
                 self._storm.present = PARTIES
         self._reload(("bank", "telco"))
 

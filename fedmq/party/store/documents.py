@@ -34,6 +34,7 @@ from fedmq.protocol.online.options import Mode
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 
 __all__ = [
+    "FORMER_MODELS",
     "JSON_TEXT",
     "TEXT",
     "Deployment",
@@ -489,7 +490,7 @@ def cards(state: Path) -> Documents[str]:
 # The model that each name stands for
 
 
-_FORMER_MODELS = 5
+FORMER_MODELS = 5
 """Number of former models of a name that a rollback can reach."""
 
 
@@ -577,7 +578,7 @@ class Deployments:
         if versions and versions[-1].model == deployment.model:
             versions.pop()
         versions.append(deployment)
-        del versions[:-_FORMER_MODELS]
+        del versions[:-FORMER_MODELS]
         self._kept.keep("deployments", document)
         self._document = document
 
