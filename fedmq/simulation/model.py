@@ -19,6 +19,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare, read_document
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.xgboost_comparison.export import to_booster
+from fedmq.boosting.xgboost_comparison.parity import import_xgboost
 from fedmq.boosting.xgboost_comparison.pooled_tree import (
     PooledTree,
     joined_values,
@@ -180,6 +181,10 @@ class SimulatedModel:
         passive: Mapping[str, Any],
         output_margin: bool = False,
         pred_contribs: bool = False,
+        pred_interactions: bool = False,
+        pred_leaf: bool = False,
+        iteration_range: tuple[int, int] = (0, 0),
+        strict_shape: bool = False,
         base_margin: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
         """Scores of rows that all parties hold: float32 (rows,), in the order of ``active``.
@@ -194,21 +199,49 @@ class SimulatedModel:
         or (rows, classes), is where each row starts instead of at the base score, as that of
         ``xgboost.DMatrix``.
 
+        ``pred_interactions``, ``pred_leaf`` and ``strict_shape`` are those of XGBoost's `predict`,
+        the first two computed by `to_xgboost`. ``iteration_range`` (first, end) takes the trees of
+        these rounds alone; with one of the ``pred_`` it begins with 0.
+
         Raises:
-            ConfigError: ``pred_contribs`` of a model of vector leaves.
+            ConfigError: ``pred_contribs`` of a model of vector leaves, two of the three ``pred_``,
+                rounds that do not exist, or xgboost, where it is needed, is not installed.
             DataError: a table has other columns, or another number of rows, or ``base_margin`` has.
         """
         if not isinstance(passive, Mapping):
             raise DataError("passive: a dict of tables by the parties' names is needed")
+        if pred_contribs + pred_interactions + pred_leaf > 1:
+            raise ConfigError("predict: pred_contribs, pred_interactions, pred_leaf: take one")
+        if iteration_range[0] and (pred_contribs or pred_interactions or pred_leaf):
+            raise ConfigError("iteration_range: of leaves and contributions it begins with round 0")
+        share = self.share.of_rounds(*iteration_range)
         values, given = self._values(active, passive, base_margin)
+        first = None
+        if given is not None:
+            first = first_margins(given, len(values[0]), share.params.outputs, ACTIVE)
+        if pred_leaf or pred_interactions:
+            booster = self._booster(share)
+            rows = import_xgboost().DMatrix(
+                joined_values(self._tables(), values),
+                base_margin=first,
+                feature_names=booster.feature_names,
+                feature_types=booster.feature_types,
+                enable_categorical=True,
+            )
+            found: NDArray[np.float32] = booster.predict(
+                rows,
+                pred_leaf=pred_leaf,
+                pred_interactions=pred_interactions,
+                strict_shape=strict_shape,
+            )
+            return found
         if pred_contribs:
-            first = None
-            if given is not None:
-                first = first_margins(given, len(values[0]), self.share.params.outputs, ACTIVE)
-            return margin_contributions(self.share, self._tables(), values, first)
-        by_party = dict(zip(self.share.parties, values, strict=True))
-        scores = scored(self.share, self.passive_shares, by_party, given)
-        return scores.margins if output_margin else scores.predictions
+            found = margin_contributions(share, self._tables(), values, first)
+            return found[:, np.newaxis] if strict_shape and found.ndim == 2 else found
+        by_party = dict(zip(share.parties, values, strict=True))
+        scores = scored(share, self.passive_shares, by_party, given)
+        found = scores.margins if output_margin else scores.predictions
+        return found[:, np.newaxis] if strict_shape and found.ndim == 1 else found
 
     def evaluate(
         self,
@@ -309,13 +342,15 @@ class SimulatedModel:
         Raises:
             ConfigError: xgboost is not installed.
         """
+        return self._booster(self.share)
+
+    def _booster(self, share: ActiveShare) -> xgboost.Booster:
         tables = self._tables()
-        names = pooled_feature_names(self.share.parties, tables)
         return to_booster(
-            self.joined_trees(),
-            self.share.params,
-            names,
-            self.share.tree_weights,
+            [PooledTree.of(tree, tables) for tree in share.grown_trees],
+            share.params,
+            pooled_feature_names(share.parties, tables),
+            share.tree_weights,
             pooled_types(tables),
         )
 

@@ -248,6 +248,29 @@ class ActiveShare(_Share):
             for tree, weight in zip(grown, self.tree_weights, strict=True)
         )
 
+    def of_rounds(self, first: int, end: int) -> Self:
+        """The model of the rounds from ``first`` to before ``end``; with (0, 0) of all used ones.
+
+        Raises:
+            ConfigError: there are no such rounds.
+        """
+        if (first, end) == (0, 0):
+            return self
+        rounds = len(self.trees) // self.params.trees_per_round
+        if not 0 <= first < end <= rounds:
+            raise ConfigError(
+                f"iteration_range = ({first}, {end}): the model has the rounds from 0 to before "
+                f"{rounds}"
+            )
+        kept = slice(first * self.params.trees_per_round, self._end(end - 1))
+        return self.model_copy(
+            update={
+                "trees": self.trees[kept],
+                "tree_weights": self.tree_weights[kept],
+                "best_iteration": None,
+            }
+        )
+
     def _end(self, iteration: int) -> int:
         """The number of trees up to the end of round ``iteration``."""
         return (iteration + 1) * self.params.trees_per_round
