@@ -63,7 +63,8 @@ _SAID = re.compile(r" fedmq/([0-9A-Za-z.+-]{1,40})$")
 _SELDOM_SECONDS = 1.0  # between two of the messages that a stranger can cause
 _OFFERS_AGAIN = Backoff(first=0.2, limit=2.0)
 """An offer is a small message, and somebody may wait for a score when the other party is back."""
-_HANDSHAKE_SECONDS = 30.0
+_HANDSHAKE_SECONDS = 4.0
+"""For which a broker keeps a handshake: who comes back finds a few offers, all still expected."""
 
 
 class Sealer(ABC):

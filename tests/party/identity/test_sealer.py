@@ -20,9 +20,10 @@ from fedmq.messages.online import OnlineRows
 from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity import private_keys as private_keys
+from fedmq.party.identity.handshakes import _OFFERED
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.identity.sealer import Clear, EndToEnd, sealer_of
+from fedmq.party.identity.sealer import _HANDSHAKE_SECONDS, Clear, EndToEnd, sealer_of
 from fedmq.party.store.journal import OpenedSessions
 from fedmq.transport.sealing.connection import Seal
 from fedmq.transport.sealing.keys import PrivateKeys
@@ -194,6 +195,23 @@ async def test_who_waits_for_keys_goes_on_as_soon_as_they_are_there() -> None:
     both["bank"].open(both["telco"].seal(envelope("telco", "bank")))
     await asyncio.wait_for(waiting, 5)
     await both["bank"].close()
+
+
+def test_who_comes_back_finds_no_more_offers_than_are_still_expected() -> None:
+    async def times() -> list[float]:
+        clock, offered = asyncio.get_running_loop().time, list[float]()
+        bank = sealers(["bank", "telco"])["bank"]
+        bank.connect_by(lambda _, __: offered.append(clock()))
+        bank.greet("demo")
+        await asyncio.sleep(100)
+        await bank.close()
+        return offered
+
+    offered = in_virtual_time(times())
+    assert len(offered) > 50
+    for back in offered:
+        waiting = [time for time in offered if back - _HANDSHAKE_SECONDS < time <= back]
+        assert len(waiting) <= _OFFERED
 
 
 @pytest.mark.parametrize(
