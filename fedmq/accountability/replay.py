@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Given
@@ -15,7 +17,17 @@ from fedmq.messages import training
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, PassiveHalf, Query, SizeLimit
+from fedmq.privacy.engine import (
+    BroadcastPiece,
+    ComparedColumns,
+    Directions,
+    Engine,
+    PassiveHalf,
+    PassiveHidesSums,
+    Place,
+    Query,
+    SizeLimit,
+)
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import (
@@ -36,7 +48,7 @@ from fedmq.protocol.training.terms import PassiveTable
 __all__ = ["Replay", "same_but_rounded"]
 
 _Place = tuple[str, int | None, int | None, int | None, int | None]
-"""Kind, tree, node, round and piece: unique for each answer of an attempt."""
+"""Kind, tree, node, round or parcel, and piece: unique for each answer of an attempt."""
 
 _ROUNDED_APART = 1e-6
 """Numbers are of the order of 1; roots and factors of a matrix come out to 10 digits at least."""
@@ -44,8 +56,9 @@ _ROUNDED_APART = 1e-6
 
 def _place_of(body: Body) -> _Place:
     """The place of ``body`` among the answers of an attempt."""
+    numbered = "parcel" if isinstance(body, training.CircuitPiece) else "round"
     tree, node, number, piece = (
-        getattr(body, name, None) for name in ("tree", "node", "round", "piece")
+        getattr(body, name, None) for name in ("tree", "node", numbered, "piece")
     )
     return body.kind, tree, node, number, piece
 
@@ -54,8 +67,9 @@ class Replay:
     """Replays an attempt of ``party`` from its commitment; ``answers`` are hashes by place.
 
     ``saved``: the trees of earlier attempts; after the replay, the trees at its end. The
-    replay does not compute sums of ``thin`` trees, whose gradients or queries are missing.
-    ``rounded``: the answers with arrays that another machine may round differently.
+    replay does not compute sums of ``thin`` trees, whose gradients or queries are missing, nor
+    circuits: who ``won`` there, by tree and node, is the party's word. ``rounded``: the answers
+    with arrays that another machine may round differently.
     """
 
     def __init__(
@@ -65,13 +79,23 @@ class Replay:
         commitment: Commitment,
         saved: Sequence[PassiveTree],
         thin: frozenset[int],
+        won: Mapping[int, Mapping[int, int]],
     ) -> None:
         self.answers: dict[_Place, bytes] = {}
         self.rounded: dict[_Place, training.HistogramReply] = {}
         self.saved = list(saved)
+        self._party = party
         self._active = active
+        self._commitment = commitment
+        self._thin = thin
+        self._won = won
         settings = commitment.settings
-        self._engine = engine = engine_named(settings.engine, settings.options, party)
+        self._engine = engine_named(settings.engine, settings.options, party)
+
+    def _training(self, others: Sequence[str]) -> _ReplayedTraining:
+        """The party's machine, which finds winners with ``others``."""
+        commitment, engine = self._commitment, self._engine
+        settings = commitment.settings
         table = PassiveTable(
             commitment.values,
             commitment.features,
@@ -81,26 +105,44 @@ class Replay:
             column_groups=settings.column_groups,
             category_columns=settings.category_columns,
         )
-        self._machine = _ReplayedTraining(
-            party,
-            active,
+        machine = _ReplayedTraining(
+            self._party,
+            self._active,
             Given(table),
             lambda _: engine,
             commitment.secret,
-            saved=saved,
+            saved=self.saved,
+            others=others,
             smallest_node=settings.smallest_node,
             smallest_cell=settings.smallest_cell,
             signing=Signing("", 1, lambda _: b"", lambda *_: True),
         )
-        self._machine.thin = thin
+        machine.thin, machine.won = self._thin, self._won
+        return machine
 
-    def run(self, questions: Iterable[Body]) -> None:
+    def run(self, questions: Sequence[Body]) -> None:
         """Ask ``questions`` to the end, or until an honest party gives up."""
+        before = _before_in_chains(self._party, questions)
+        opening = next(
+            (body for body in questions if isinstance(body, training.TrainingOpen)), None
+        )
+        chain = () if opening is None else opening.chain
+        self._machine = self._training([party for party in chain if party != self._party])
         for body in questions:
+            if self._is_left_out(body):
+                continue
+            sender = self._active
+            if isinstance(body, training.BestSoFar):
+                sender = before.get((body.tree, body.node), "")
             try:
-                self._handle(Received(self._active, body))
+                self._handle(Received(sender, body))
             except FedmqError:
                 return
+
+    def _is_left_out(self, body: Body) -> bool:
+        """Whether ``body`` is about circuits of a thin tree, and opens none."""
+        kinds = training.CircuitPiece | training.BestSoFar
+        return isinstance(body, kinds) and body.tree in self._thin and not _opens(body)
 
     def has(self, answer: Body, digest: bytes) -> bool:
         """Whether an honest party gives ``answer``, whose `message_hash` is ``digest``."""
@@ -138,10 +180,25 @@ def _ran(plan: RunPlan) -> Event:
         return ComputationFailed(plan.ticket, error)
 
 
+def _opens(body: training.CircuitPiece | training.BestSoFar) -> bool:
+    return isinstance(body, training.CircuitPiece) and bool(body.level)
+
+
+def _before_in_chains(party: str, questions: Iterable[Body]) -> dict[tuple[int, int], str]:
+    """Who hands on to ``party``, by tree and first node; nobody does to the first of a chain."""
+    chains = {
+        (body.tree, body.node): body.chain
+        for body in questions
+        if isinstance(body, training.CircuitPiece) and party in body.chain[1:]
+    }
+    return {place: chain[chain.index(party) - 1] for place, chain in chains.items()}
+
+
 class _ReplayedTraining(PassiveTraining):
-    """A training without the questions about ``thin`` trees."""
+    """A training without the questions about ``thin`` trees, whose nodes it has ``won``."""
 
     thin: frozenset[int] = frozenset()
+    won: Mapping[int, Mapping[int, int]] = MappingProxyType({})
 
     def _find_earlier(self, table: PassiveTable) -> Plan[None]:
         """Find nothing: a transcript holds no messages about an earlier model's trees."""
@@ -150,7 +207,10 @@ class _ReplayedTraining(PassiveTraining):
 
     def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
         prepared = yield from super()._preparing(spec)
-        return replace(prepared, engine=_WithoutGradients(prepared.engine, self.thin))
+        half = prepared.engine
+        if isinstance(half, PassiveHidesSums):
+            return replace(prepared, engine=_WithoutCircuits(half, self.thin, self.won))
+        return replace(prepared, engine=_WithoutGradients(half, self.thin))
 
 
 class _WithoutGradients(PassiveHalf):
@@ -190,6 +250,45 @@ class _WithoutGradients(PassiveHalf):
 
     def forget_tree(self) -> None:
         self._half.forget_tree()
+
+
+class _WithoutCircuits(_WithoutGradients, PassiveHidesSums):
+    """The same of a half that hides sums: in ``thin`` trees it has ``won`` what it says."""
+
+    def __init__(
+        self, half: PassiveHidesSums, thin: frozenset[int], won: Mapping[int, Mapping[int, int]]
+    ) -> None:
+        super().__init__(half, thin)
+        self._circuits = half
+        self._won = won
+        self._tree = 0
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        self._tree = tree
+        super().start_tree(tree, candidates)
+
+    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
+        return self._circuits.comparison_bytes(nodes, candidates, place, opening)
+
+    def pass_over(self) -> None:
+        self._circuits.pass_over()
+
+    def compare(
+        self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
+    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        if self._tree not in self._thin:
+            return self._circuits.compare(nodes, place, opening, columns)
+        self.pass_over()
+        return self._told(nodes, len(columns.signs))
+
+    def _told(
+        self, nodes: Sequence[int], candidates: int
+    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        """Who won, as the party says."""
+        won = self._won.get(self._tree, {})
+        found = np.array([won.get(node, candidates) for node in nodes], np.int64)
+        return found < candidates, found
+        yield
 
 
 def same_but_rounded(

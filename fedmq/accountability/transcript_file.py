@@ -24,6 +24,7 @@ from fedmq.party.store.transcripts import (
     MESSAGE,
     files_of,
     records_of,
+    replays,
     session_folder,
 )
 from fedmq.privacy.registry import ENGINES
@@ -37,13 +38,15 @@ from fedmq.protocol.session_records import (
 
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 
-_MAGIC, _VERSION = "fedmq.transcript", 1
+_MAGIC, _VERSIONS = "fedmq.transcript", (1, 2)
+"""Version 2 is of trainings with hidden sums; what shows sums is written as ever."""
 
 _LEAN = (
     training.EngineSetup,
     training.HistogramReply,
     training.GradientBroadcast,
     training.QueryPiece,
+    training.CircuitPiece,
 )
 """Messages whose payload may be left out; the auditor hashes all others."""
 
@@ -74,7 +77,11 @@ _StatementRecord = Annotated[tuple[Literal["statement"], _Number, bytes, bytes],
 _MessageRecord = Annotated[
     tuple[Literal["message"], _Number, bool, _Number, str, bytes, _Hash | _NoHash], _LIST
 ]
-_Record = _CommitmentRecord | _StatementRecord | _MessageRecord
+_Pair = Annotated[tuple[_Number, _Count], _LIST]
+_WonRecord = Annotated[
+    tuple[Literal["won"], _Number, _Count, Annotated[tuple[_Pair, ...], _LIST]], _LIST
+]
+_Record = _CommitmentRecord | _StatementRecord | _MessageRecord | _WonRecord
 
 _RECORD: TypeAdapter[_Record] = TypeAdapter(_Record, config=ConfigDict(strict=True))
 
@@ -135,12 +142,23 @@ class KeptMessage:
 
 @dataclass
 class AttemptTranscript:
-    """A party's transcript of one attempt: ``questions`` arrived, ``answers`` left, in order."""
+    """A party's transcript of one attempt: ``questions`` arrived, ``answers`` left, in order.
+
+    What another passive party handed on stands among the questions, behind the one before it.
+    """
 
     number: int
     commitment: Commitment | None = None
     questions: list[KeptMessage] = field(default_factory=list)
     answers: list[KeptMessage] = field(default_factory=list)
+    won: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By tree and node the candidates that won where sums are hidden, by the party's word."""
+
+    @property
+    def asked(self) -> list[KeptMessage]:
+        """The questions of the active party: without what other passive parties handed on."""
+        handed = training.BestSoFar.kind
+        return [question for question in self.questions if question.kind != handed]
 
     def lots(self) -> Mapping[int, int]:
         """The lots of the finished trees."""
@@ -202,6 +220,8 @@ class TranscriptFile:
         match record:
             case (_, _, fields):
                 attempt.commitment = _commitment_in(fields)
+            case ("won", _, tree, won):
+                attempt.won.setdefault(tree, {}).update(won)
             case (_, _, data, signature):
                 self.statements.append(SignedStatement(Statement.from_bytes(data), signature))
             case (_, _, incoming, sequence, kind, packed, digest):
@@ -213,12 +233,12 @@ class TranscriptFile:
 def _named(head: object) -> tuple[str, str]:
     """Party and session of a transcript that begins with ``head``."""
     match head:
-        case [magic, version, str(party), str(session)] if (magic, version) == (_MAGIC, _VERSION):
+        case [magic, version, str(party), str(session)] if magic == _MAGIC and version in _VERSIONS:
             return party, session
-        case [magic, int(version), *_] if magic == _MAGIC and version != _VERSION:
+        case [magic, int(version), *_] if magic == _MAGIC and version not in _VERSIONS:
             raise _OtherVersion(
-                f"version {version} is unknown; this fedmq reads version {_VERSION}, so use the "
-                "fedmq that wrote the file"
+                f"version {version} is unknown; this fedmq reads versions "
+                f"{' and '.join(map(str, _VERSIONS))}, so use the fedmq that wrote the file"
             )
     raise ValueError("no head of a transcript")
 
@@ -241,11 +261,11 @@ def export(state: Path, party: str, session: str, path: Path) -> int:
             "finished, or it was long ago"
         )
     files = files_of(folder)
-    _check_engine(session, files)
+    hides = _hides_sums(session, files)
     part = path.with_name(f"{path.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(msgpack.packb([_MAGIC, _VERSION, party, session]))
+            out.write(msgpack.packb([_MAGIC, _VERSIONS[hides], party, session]))
             for file in files:
                 for record in _kept_in(file):
                     out.write(msgpack.packb(record))
@@ -276,19 +296,24 @@ def _kept_in(file: Path) -> Iterator[list[Any]]:
         ) from None
 
 
-def _check_engine(session: str, files: Sequence[Path]) -> None:
+def _hides_sums(session: str, files: Sequence[Path]) -> bool:
+    """Whether the training hides sums; ConfigError if it cannot be replayed."""
+    hides = False
     for opening in _openings(files):
-        engine = ENGINES.get(opening.engine)
-        if opening.sums == "hidden":
-            raise ConfigError(
-                f"session {session!r} trained with hidden sums, of which nothing can be replayed"
-            )
-        if engine is None or not engine.traits.replays:
+        hides = hides or opening.sums == "hidden"
+        if not replays(opening):
+            engine = ENGINES.get(opening.engine)
+            if engine is not None and engine.traits.replays:
+                raise ConfigError(
+                    f"session {session!r} trained with hidden sums, and a party's fedmq was of a "
+                    "version that kept nothing of circuits: nothing of it can be replayed"
+                )
             replayed = ", ".join(name for name, known in ENGINES.items() if known.traits.replays)
             raise ConfigError(
                 f"session {session!r} trained with engine {opening.engine!r}, whose answers cannot "
                 f"be replayed; those of {replayed} can"
             )
+    return hides
 
 
 def _openings(files: Sequence[Path]) -> Iterator[training.TrainingOpen]:

@@ -10,6 +10,7 @@ from fedmq.accountability.replay import Replay
 from fedmq.accountability.transcript_file import AttemptTranscript, KeptMessage, TranscriptFile
 from fedmq.errors import ConfigError, DataError, Inconsistent
 from fedmq.messages import training
+from fedmq.messages.body import Body
 from fedmq.party.configuration.federation import Federation
 from fedmq.protocol.session_records import PassiveTree, RunningHash, SignedStatement, Statement
 
@@ -21,6 +22,9 @@ _WRONG = {
     training.HistogramReply.kind: "its sums are not those of its table",
     training.NodeDeclined.kind: "it declined a node that its policy does not decline",
     training.SplitOutcome.kind: "other rows go left, or another record, than its table says",
+    training.CircuitPiece.kind: "its circuits, transfers or shares are not those that its table "
+    "and secret give",
+    training.TreeSaved.kind: "it handed on, or was handed, other shares than it says",
 }
 
 
@@ -29,7 +33,7 @@ class Verdict:
     """The proof about ``party``: all its ``answers`` are those that its table gives.
 
     The active party's file or signature binds the ``signed`` trees. The sums of ``thin_trees`` were
-    not replayed, because their gradients were left out.
+    not replayed, nor their circuits, because what was asked was left out.
     """
 
     party: str
@@ -151,10 +155,10 @@ class _Verification:
     def _stated(self, attempt: AttemptTranscript) -> Iterator[Statement]:
         """The statement due at the end of each tree, from the shown messages."""
         assert attempt.commitment is not None
-        questions = self._hashes(attempt.questions)
+        questions = self._hashes(attempt.asked)
         finished = {
             question.tree: questions[number]
-            for number, question in enumerate(attempt.questions)
+            for number, question in enumerate(attempt.asked)
             if question.kind == training.TreeFinished.kind
         }
         for answer, running in zip(attempt.answers, self._hashes(attempt.answers), strict=True):
@@ -214,8 +218,10 @@ class _Verification:
             )
         thin = attempt.thin_trees()
         saved = [tree for tree in self.saved if tree.number < accepted]
-        replay = Replay(self.shown.party, self.federation.active, attempt.commitment, saved, thin)
-        replay.run(question.body for question in attempt.questions)
+        replay = Replay(
+            self.shown.party, self.federation.active, attempt.commitment, saved, thin, attempt.won
+        )
+        replay.run([question.body for question in attempt.questions])
         self._compare(attempt, replay, thin, verdict)
         self.saved = replay.saved
         verdict.attempts += 1
@@ -234,7 +240,7 @@ class _Verification:
         for answer in attempt.answers:
             if answer.sequence > max(saved, default=0):
                 break
-            if answer.kind == training.HistogramReply.kind and answer.tree in thin:
+            if answer.tree in thin and _is_left_out(answer.body):
                 continue
             if not replay.has(answer.body, answer.hash):
                 raise self._wrong(attempt, answer)
@@ -246,6 +252,8 @@ class _Verification:
         place = [f"attempt {attempt.number}"]
         place += [] if answer.tree is None else [f"tree {answer.tree}"]
         place += [] if node is None else [f"node {node}"]
+        if isinstance(answer.body, training.CircuitPiece):
+            place += [f"parcel {answer.body.parcel}", f"piece {answer.body.piece}"]
         return self._lie(f"{', '.join(place)}: {what}", attempt.number)
 
     def _check_lots(self) -> None:
@@ -275,6 +283,13 @@ class _Verification:
     def _lie(self, what: str, attempt: int) -> Inconsistent:
         place: dict[str, int | str] = {"session": self.shown.session, "attempt": attempt}
         return Inconsistent(self.shown.party, what, place)
+
+
+def _is_left_out(answer: Body) -> bool:
+    """Whether an answer in a thin tree follows from what is left out."""
+    kinds = training.HistogramReply | training.CircuitPiece
+    hands_on = isinstance(answer, training.TreeSaved) and (answer.given or answer.taken)
+    return isinstance(answer, kinds) or bool(hands_on)
 
 
 def _is_signed(signed: SignedStatement, federation: Federation) -> bool:

@@ -53,6 +53,9 @@ Piece = Annotated[int, Field(ge=0, lt=2**20)]
 Pieces = Annotated[int, Field(ge=1, lt=2**20)]
 Round = Annotated[int, Field(ge=0, lt=256)]
 
+MOST_HANDED_ON = 2**20
+"""Comparisons of a tree."""
+
 
 def _bytes_or_none(size: int) -> AfterValidator:
     def check(value: bytes) -> bytes:
@@ -148,6 +151,9 @@ class TrainingOpen(Body):
     0: none is."""
     sampled: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of the training rows that is drawn for a tree, about."""
+    signed_circuits: bool = False
+    """Whether what both sides sign covers the circuits of hidden sums, so that an auditor can
+    replay them; versions before it sign all else."""
 
 
 class SessionAccept(Body):
@@ -291,7 +297,8 @@ class DirectionsQuery(Body):
 
 class CircuitPiece(Body):
     """Either way: a piece of a parcel by which the halves of an engine find the winners of nodes
-    whose sums nobody sees. It is neither stored nor recorded.
+    whose sums nobody sees. It is not recorded. A passive party stores what the active party sends,
+    and hashes of its own, in its transcript.
     """
 
     kind: ClassVar[str] = "circuit piece"
@@ -314,7 +321,8 @@ class CircuitPiece(Body):
 
 class BestSoFar(Body):
     """Passive to the next passive: its shares of the best gain of each node so far, and of whose
-    it is. They are random bits to whoever has not the active party's. Neither stored nor recorded.
+    it is. They are random bits to whoever has not the active party's. Not recorded; the recipient
+    stores them in its transcript.
     """
 
     kind: ClassVar[str] = "best so far"
@@ -323,6 +331,15 @@ class BestSoFar(Body):
     node: Node
     """The first of the level's."""
     payload: Payload
+    salt: Annotated[bytes, _bytes_or_none(16)] = b""
+    """Random, where circuits are signed: the active party, which reads a hash of this message,
+    cannot find the shares by trying them."""
+
+
+HandedOnHash = Annotated[
+    tuple[Node, Annotated[bytes, Field(min_length=32, max_length=32)]], Field(strict=False)
+]
+"""The first node of a level, and the hash of its `BestSoFar`."""
 
 
 class CategorySplit(Body):
@@ -408,6 +425,14 @@ class TreeSaved(Body):
     tree: Index
     signature: Signature = b""
     """Under the hashes of all messages so far, either way, and the commitment."""
+    given: Annotated[
+        tuple[HandedOnHash, ...], Field(strict=False, max_length=MOST_HANDED_ON), FailFast()
+    ] = ()
+    """Where circuits are signed, hashes of what this party handed on in the tree, by node."""
+    taken: Annotated[
+        tuple[HandedOnHash, ...], Field(strict=False, max_length=MOST_HANDED_ON), FailFast()
+    ] = ()
+    """Hashes of what it was handed. All that was given was taken, or somebody lies."""
 
 
 class SessionFinished(Body):

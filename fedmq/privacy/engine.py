@@ -454,6 +454,10 @@ class PassiveHidesSums(PassiveHalf):
         `HidesSums.compare`; it begins when the first parcel, the ``opening``, has come.
         """
 
+    @abstractmethod
+    def pass_over(self) -> None:
+        """Use up what a comparison uses up: a replay lacks its parcels, not those of later ones."""
+
 
 NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
 """Metadata of a field of an engine that is no option."""

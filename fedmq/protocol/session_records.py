@@ -39,6 +39,7 @@ __all__ = [
     "Commitment",
     "ConsentUsed",
     "EarlierSums",
+    "NodesWon",
     "PassiveTree",
     "PeopleAnswered",
     "Record",
@@ -616,11 +617,33 @@ class RowPeople:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """A hashed ``body``: message ``number`` of its direction, from 1."""
+    """A hashed ``body``: message ``number`` of its direction, from 1.
+
+    What another passive party hands on has the number of the question before it. ``digest``: its
+    `message_hash`, if it was made.
+    """
 
     incoming: bool
     number: int
     body: Body
+    digest: bytes = b""
+
+    @property
+    def tree(self) -> int | None:
+        """The number of the message's tree, if it has one."""
+        return getattr(self.body, "tree", None)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesWon:
+    """The nodes of ``tree`` that this party has won, where sums are hidden: ``won`` has the
+    candidate of each, by its place in the order of the answers.
+
+    A replay takes it on trust where the circuits that say so are left out of the transcript.
+    """
+
+    tree: int
+    won: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,6 +659,7 @@ Record = (
     | Commitment
     | SignedStatement
     | TranscriptMessage
+    | NodesWon
     | ConsentUsed
 )
 """Everything that a session must keep."""

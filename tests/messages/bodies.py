@@ -22,6 +22,7 @@ nodes = st.integers(1, 2**24 - 1)
 pieces = st.integers(0, 2**20 - 1)
 rounds = st.integers(0, 255)
 signatures = st.just(b"") | st.binary(min_size=64, max_size=64)
+handed_on = st.lists(st.tuples(nodes, st.binary(min_size=32, max_size=32)), max_size=3).map(tuple)
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 words = text.filter(bool)
 models = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -132,6 +133,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         max_cat_to_onehot=st.integers(0, 2**31 - 1),
         sums=st.sampled_from(["shown", "hidden"]),
         chain=st.lists(names, max_size=4).map(tuple),
+        signed_circuits=st.booleans(),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -188,7 +190,13 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         level=st.lists(nodes, max_size=4).map(tuple),
         chain=st.lists(names, max_size=4).map(tuple),
     ),
-    training.BestSoFar: st.builds(training.BestSoFar, tree=trees, node=nodes, payload=payloads),
+    training.BestSoFar: st.builds(
+        training.BestSoFar,
+        tree=trees,
+        node=nodes,
+        payload=payloads,
+        salt=st.sampled_from([b"", b"s" * 16]),
+    ),
     training.SplitDecision: st.builds(
         training.SplitDecision,
         tree=trees,
@@ -209,7 +217,13 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         training.NodeAssignment, tree=trees, node=nodes, left=bitmaps
     ),
     training.TreeFinished: st.builds(training.TreeFinished, tree=trees, lot=naturals),
-    training.TreeSaved: st.builds(training.TreeSaved, tree=trees, signature=signatures),
+    training.TreeSaved: st.builds(
+        training.TreeSaved,
+        tree=trees,
+        signature=signatures,
+        given=handed_on,
+        taken=handed_on,
+    ),
     training.SessionFinished: st.builds(
         training.SessionFinished, trees=naturals, signature=signatures
     ),

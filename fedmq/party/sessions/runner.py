@@ -62,7 +62,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.machine import PlanRunner
 from fedmq.protocol.session import Session, SessionEvent
-from fedmq.protocol.session_records import ConsentUsed, TranscriptMessage
+from fedmq.protocol.session_records import ConsentUsed, NodesWon, TranscriptMessage
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
 from fedmq.transport.sealing.connection import Recent
 
@@ -397,8 +397,8 @@ class SessionRunner:
                             wait(effect, self._link_trouble)
                     case RequestConsent():
                         self._spawn(self._ask_owner())
-                    case Save(TranscriptMessage() as message):
-                        self._journal.note(message)
+                    case Save(TranscriptMessage() | NodesWon() as noted):
+                        self._journal.note(noted)
                     case Save(ConsentUsed()):
                         self._keep(self._owner.use)
                     case Save(record):

@@ -39,6 +39,7 @@ from fedmq.protocol.session_records import (
     Checkpoint,
     Commitment,
     EarlierSums,
+    NodesWon,
     PassiveTree,
     PeopleAnswered,
     Record,
@@ -78,8 +79,8 @@ class Journal(Protocol):
     async def write(self, record: Record) -> None:
         """Put ``record`` on disk before any later message leaves."""
 
-    def note(self, message: TranscriptMessage) -> None:
-        """A message was taken or is sent; it is on disk with the next checkpoint."""
+    def note(self, noted: TranscriptMessage | NodesWon) -> None:
+        """A message was taken or is sent, or nodes were won; on disk with the next checkpoint."""
 
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
@@ -98,7 +99,7 @@ class NullJournal:
 
     async def write(self, record: Record) -> None: ...
 
-    def note(self, message: TranscriptMessage) -> None: ...
+    def note(self, noted: TranscriptMessage | NodesWon) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
@@ -178,9 +179,9 @@ class StoreJournal:
             case SignedStatement() if transcript is not None:
                 await transcript.attest(record)
 
-    def note(self, message: TranscriptMessage) -> None:
+    def note(self, noted: TranscriptMessage | NodesWon) -> None:
         if self._transcript is not None:
-            self._transcript.note(message)
+            self._transcript.note(noted)
 
     async def finish(self, result: Any) -> None:
         if self._transcript is not None:

@@ -2,9 +2,10 @@
 
 Each session has a folder: a file for each attempt's beginning and end, and one for each tree, as
 consecutive msgpack records. Answers are kept as hashes, because a replay makes them again; answers
-that another machine may round otherwise are kept whole. When room is short, broadcasts and queries
-of the trees with the highest lots become hashes, too. A transcript holds what the party's machine
-hashed, message by message: no message that only arrived.
+that another machine may round otherwise are kept whole. When room is short, broadcasts, queries and
+circuits of the trees with the highest lots become hashes, too. A transcript holds what the party's
+machine hashed, message by message, and what another passive party handed on to it: no message that
+only arrived.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ import msgpack
 
 from fedmq.errors import Refused
 from fedmq.messages import training
+from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.store.database import until_taken
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.session_records import (
     Commitment,
+    NodesWon,
     SignedStatement,
     TranscriptMessage,
     message_hash,
@@ -41,25 +44,32 @@ __all__ = [
     "COMMITMENT",
     "MESSAGE",
     "STATEMENT",
+    "WON",
     "TranscriptWriter",
     "files_of",
     "forget_older",
     "records_of",
+    "replays",
     "session_folder",
 ]
 
 log = logging.getLogger(__name__)
 
-MESSAGE, COMMITMENT, STATEMENT = "message", "commitment", "statement"
+MESSAGE, COMMITMENT, STATEMENT, WON = "message", "commitment", "statement", "won"
 """Kinds of records; the attempt follows the kind.
 
 A message: whether it came in, its number in that direction, its kind, its body, and its hash if
-the payload is left out.
+the payload is left out. Nodes won: the tree, and pairs of a node and a candidate.
 """
 
 _KEPT_SESSIONS = 10
-_THIN = training.HistogramReply | training.GradientBroadcast | training.QueryPiece
-"""Messages of a thin tree that are kept as hashes."""
+_THIN = (
+    training.HistogramReply
+    | training.GradientBroadcast
+    | training.QueryPiece
+    | training.CircuitPiece
+)
+"""Messages of a thin tree that are kept as hashes, but for pieces that open circuits."""
 _LEAN_KINDS = {lean.kind: lean for lean in get_args(_THIN)}
 _NO_LOT = 2**32  # of an unfinished tree: it gives way before all others
 _LONGEST_RECORD = 2**31 - 1
@@ -68,6 +78,13 @@ _LONGEST_RECORD = 2**31 - 1
 def session_folder(state: Path, session: str) -> Path:
     """The folder of the transcript of ``session`` in a state folder."""
     return state / "transcripts" / session
+
+
+def replays(opening: training.TrainingOpen) -> bool:
+    """Whether an auditor can replay a training of these terms."""
+    engine = ENGINES.get(opening.engine)
+    signed = opening.sums == "shown" or opening.signed_circuits
+    return signed and engine is not None and engine.traits.replays
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -144,7 +161,7 @@ class TranscriptWriter:
         self._most_bytes = most_bytes
         self._required = required
         self._on_trouble = on_trouble
-        self._noted: deque[TranscriptMessage] = deque()
+        self._noted: deque[TranscriptMessage | NodesWon] = deque()
         """Not written yet."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-transcript")
         self._unsynced: set[Path] = set()
@@ -160,10 +177,10 @@ class TranscriptWriter:
         self._broken = ""
         """Why it breaks off."""
 
-    def note(self, message: TranscriptMessage) -> None:
-        """Note a message that was taken, or is sent."""
+    def note(self, noted: TranscriptMessage | NodesWon) -> None:
+        """Note a message that was taken, or is sent, or the nodes that this party has won."""
         if not self._ended:
-            self._thread.submit(self._take, message)
+            self._thread.submit(self._take, noted)
 
     async def commit(self, commitment: Commitment) -> None:
         """Keep a commitment of this party; it is on disk when this returns.
@@ -242,8 +259,8 @@ class TranscriptWriter:
 
     # In the thread
 
-    def _take(self, message: TranscriptMessage) -> None:
-        self._noted.append(message)
+    def _take(self, noted: TranscriptMessage | NodesWon) -> None:
+        self._noted.append(noted)
         with suppress(OSError):  # the next write that somebody awaits tries again
             self._guarded(lambda: None)
 
@@ -269,41 +286,50 @@ class TranscriptWriter:
     def _opening(self) -> Path:
         return self.folder / f"{self._attempt}.opening"
 
-    def _write(self, message: TranscriptMessage) -> None:
-        body = message.body
-        if isinstance(body, training.TrainingOpen):
-            engine = ENGINES.get(body.engine)
-            self._replays = body.sums == "shown" and engine is not None and engine.traits.replays
+    def _write(self, noted: TranscriptMessage | NodesWon) -> None:
+        if isinstance(noted, TranscriptMessage) and isinstance(noted.body, training.TrainingOpen):
+            self._replays = replays(noted.body)
+            engine = ENGINES.get(noted.body.engine)
             self._rounded = frozenset() if engine is None else engine.traits.rounded
             # A refused opening leaves nothing behind: no file is made before a promise.
-            self._held = [self._record(message)]
+            self._held = [self._record(noted)]
             return
         if not self._replays:
             return  # no auditor can replay it, and the active party holds the signed statements
-        tree = getattr(body, "tree", None)
+        tree = noted.tree
         if tree is None:
-            self._append(self._opening, self._record(message))
+            self._append(self._opening, self._record(noted))
             return
         for older in [number for number in self._growing if number < tree]:
             self._finish_tree(older)
         growing = self._growing.setdefault(tree, _TreeFile(_NO_LOT, tree, self._attempt, False))
-        record = self._record(message, growing.thin)
+        record = self._record(noted, growing.thin)
         self._fits(len(record))
         if self._growing[tree] != growing:  # the tree has given way
             growing = self._growing[tree]
-            record = self._record(message, growing.thin)
+            record = self._record(noted, growing.thin)
         self._append(self.folder / growing.name, record)
-        if isinstance(body, training.TreeFinished):
-            self._lots[tree] = body.lot
+        if isinstance(noted, TranscriptMessage) and isinstance(noted.body, training.TreeFinished):
+            self._lots[tree] = noted.body.lot
 
-    def _record(self, message: TranscriptMessage, thin: bool = False) -> bytes:
-        incoming, number, body = message.incoming, message.number, message.body
-        lean = _THIN if thin else training.HistogramReply | training.EngineSetup
-        if isinstance(body, lean) and (thin or self._rounded.isdisjoint(body.payload)):
-            return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
+    def _record(self, noted: TranscriptMessage | NodesWon, thin: bool = False) -> bytes:
+        if isinstance(noted, NodesWon):
+            won = [list(pair) for pair in noted.won.items()]
+            return bytes(msgpack.packb([WON, self._attempt, noted.tree, won]))
+        incoming, number, body = noted.incoming, noted.number, noted.body
+        if self._is_lean(noted, thin=thin):
+            return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body, noted.digest)))
         packed = pack_body(body)
         record = [MESSAGE, self._attempt, incoming, number, body.kind, packed, b""]
         return bytes(msgpack.packb(record))
+
+    def _is_lean(self, message: TranscriptMessage, *, thin: bool) -> bool:
+        """Whether the hash of a message is kept in place of its payload."""
+        body = message.body
+        if isinstance(body, training.CircuitPiece):
+            return not message.incoming or (thin and not body.level)
+        lean = _THIN if thin else training.HistogramReply | training.EngineSetup
+        return isinstance(body, lean) and (thin or self._rounded.isdisjoint(body.payload))
 
     def _append(self, path: Path, record: bytes) -> None:
         if self._ended:
@@ -403,12 +429,18 @@ def _forget_older(folder: Path, running: Collection[str]) -> None:
 
 
 def _thin(path: Path, thin: Path) -> int:
-    """Leave gradients and queries out of a tree's file; returns its remaining bytes."""
+    """Leave gradients, queries and circuits out of a tree's file; returns its remaining bytes."""
     kept = []
     for record in records_of(path):
+        if record[0] != MESSAGE:
+            kept.append(msgpack.packb(record))
+            continue
         _, attempt, incoming, sequence, kind, packed, digest = record
         if kind in _LEAN_KINDS and not digest:
             body = _LEAN_KINDS[kind].model_validate(msgpack.unpackb(packed))
+            if isinstance(body, training.CircuitPiece) and body.level:
+                kept.append(msgpack.packb(record))
+                continue
             kept.append(msgpack.packb(_lean(attempt, incoming, sequence, body)))
         else:
             kept.append(msgpack.packb(record))
@@ -422,11 +454,12 @@ def _lean(
     attempt: int,
     incoming: bool,
     sequence: int,
-    body: training.HistogramReply
-    | training.GradientBroadcast
-    | training.QueryPiece
-    | training.EngineSetup,
+    body: Body,
+    digest: bytes = b"",
 ) -> list[Any]:
-    """A record of ``body`` without its payload, but with the hash of the whole body."""
+    """A record of ``body`` without its payload, but with the hash of the whole body.
+
+    ``digest``: that hash, if it is known.
+    """
     lean = pack_body(body.model_copy(update={"payload": {}}))
-    return [MESSAGE, attempt, incoming, sequence, body.kind, lean, message_hash(body)]
+    return [MESSAGE, attempt, incoming, sequence, body.kind, lean, digest or message_hash(body)]

@@ -154,6 +154,10 @@ class HiddenPassive(PassiveHidesSums):
     def _circuit(self, opening: Values) -> GainCircuit:
         return GainCircuit.read(self._field, Unpacked([opening]).rest())
 
+    def pass_over(self) -> None:
+        for tweaks in (self._tweaks, self._back.tweaks):
+            HiddenLevel.take(tweaks)
+
     def compare(
         self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:

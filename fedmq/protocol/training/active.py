@@ -46,7 +46,7 @@ from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.session_records import ActiveTree, Signing
 from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, check_decoys
 from fedmq.protocol.training.candidates import OwnColumns
-from fedmq.protocol.training.comparisons import Comparisons
+from fedmq.protocol.training.comparisons import Comparisons, check_handed_on
 from fedmq.protocol.training.folds import FoldModels
 from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.states import (
@@ -114,7 +114,9 @@ class Opening(Part):
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
         terms, (bins, public) = self._training.terms, made
         self._training.columns = OwnColumns(bins, terms.params)
-        opening = terms.opening(public)
+        # A passive party of a version before it reads no terms with this field.
+        signed = terms.hides_sums and self._training.witness is not None
+        opening = terms.opening(public).model_copy(update={"signed_circuits": signed})
         for peer in terms.peers:
             self._send(peer, self._about_earlier(peer, terms.constraints.opening(peer, opening)))
         self._set_out_when_ready()
@@ -245,6 +247,8 @@ class Rounds(Part):
         self._terms = machine.terms
         self._paused = paused
         self._unsaved: set[str] = set()
+        self._saved: dict[str, training.TreeSaved] = {}
+        """What peers say of the last tree."""
         self._derived: tuple[Gradients, dict[str, float]] | None = None
 
     def begin(self) -> None:
@@ -267,6 +271,10 @@ class Rounds(Part):
         if body.tree != self._model.next_tree - 1 or peer not in self._unsaved:
             raise ProtocolError(f"tree {body.tree} is saved too early")
         self._unsaved.remove(peer)
+        self._saved[peer] = body
+        if not self._unsaved:
+            check_handed_on(body.tree, self._saved)
+            self._saved = {}
         self._begin_when_saved()
 
     def _begin_when_saved(self) -> None:

@@ -375,6 +375,26 @@ Key = tuple[str, int]
 """The party that hands on, and the first node of a comparison."""
 
 
+def check_handed_on(tree: int, saved: Mapping[str, training.TreeSaved]) -> None:
+    """Check that whatever a party says it was handed in ``tree``, another says it has given.
+
+    Both sign what they say, so that an auditor of either finds who lies.
+
+    Raises:
+        ProtocolError: two passive parties differ.
+    """
+    given = {(*entry, peer) for peer, body in saved.items() for entry in body.given}
+    taken = {(*entry, peer) for peer, body in saved.items() for entry in body.taken}
+    unmatched = {entry[:2] for entry in given} ^ {entry[:2] for entry in taken}
+    if unmatched:
+        node = min(unmatched)[0]
+        parties = {peer for number, _, peer in given | taken if number == node}
+        raise ProtocolError(
+            f"tree {tree}, node {node}: what one passive party handed on is not what the next one "
+            f"was handed, as they say, of {' and '.join(sorted(parties))}"
+        )
+
+
 class HandedOn:
     """The bests handed on in one tree; ``resume`` takes a waiting plan and its value."""
 

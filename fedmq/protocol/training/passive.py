@@ -440,12 +440,16 @@ class PassiveTraining(Machine):
         if body.tree != growth.tree or self._plans:
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._effects += map(Save, growth.end())
+        given, taken = (
+            tuple(sorted(hashes)) for hashes in (growth.comparisons.given, growth.comparisons.taken)
+        )
         del self._growth
         records = self._splits.table.since(growth.records_before)
         nodes = self._splits.of_tree(growth.tree)
         saved = PassiveTree(growth.tree, records, self.table.digest, nodes, self._withheld)
         self._emit(Save(saved))
-        self._send(self.active, training.TreeSaved(tree=growth.tree))
+        saying = training.TreeSaved(tree=growth.tree, given=given, taken=taken)
+        self._send(self.active, saying)
         self._next_tree = growth.tree + 1
         self._emit(Report(self._next_tree, self._terms.asked.trees, "tree", {}))
 

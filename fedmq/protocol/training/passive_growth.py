@@ -49,10 +49,12 @@ from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.session_records import (
     Commitment,
+    NodesWon,
     RowPeople,
     SumBudget,
     SumLedger,
     SumsAnswered,
+    message_hash,
     most_nodes,
 )
 from fedmq.protocol.training.candidates import (
@@ -76,6 +78,7 @@ from fedmq.protocol.training.states import (
     WINNERS,
 )
 from fedmq.protocol.training.terms import KeptConstraints, PassiveTable
+from fedmq.protocol.training.transcripts import salt_of_shares
 
 __all__ = [
     "AskedNodes",
@@ -409,6 +412,10 @@ class PassiveGrowth(Part):
         self._directions_of = self._directions_bytes = 0
         return pieces
 
+    def salt(self, node: int) -> bytes:
+        """The salt of what this party hands on about ``node``."""
+        return salt_of_shares(self._prepared.rules.secret, self.tree, node)
+
     def compared(self, nodes: Sequence[int]) -> ComparedColumns:
         """What constraints say of the columns of candidates in ``nodes``, the same in all."""
         order = self.order(nodes[0])
@@ -455,6 +462,10 @@ class PassiveComparisons(Part):
         self._handed = HandedOn(self._resume)
         self._won: dict[int, int] = {}
         """The winning candidates, by node."""
+        self.given: list[tuple[int, bytes]] = []
+        """The hashes of what was handed on, by node, if circuits are signed."""
+        self.taken: list[tuple[int, bytes]] = []
+        """The hashes of what was handed to this party."""
 
     @on_message(training.CircuitPiece)
     def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
@@ -506,9 +517,11 @@ class PassiveComparisons(Part):
         terms = self._growth.terms
         if isinstance(step, HandOn):
             [piece] = step.pieces
+            salt = self._growth.salt(node) if terms.asked.signed_circuits else b""
             share = training.BestSoFar(
-                tree=self._growth.tree, node=node, payload=pack_payload(piece)
+                tree=self._growth.tree, node=node, payload=pack_payload(piece), salt=salt
             )
+            self._note(self.given, share)
             self._send(chain[chain.index(terms.party) + 1], share)
         elif isinstance(step, Handed):
             self._handed.wait(chain[chain.index(terms.party) - 1], node, run)
@@ -520,7 +533,12 @@ class PassiveComparisons(Part):
         """Take the best so far of a comparison, which may not have begun here."""
         if body.tree != self._growth.tree or peer == self._growth.terms.active:
             raise ProtocolError(f"shares of node {body.node}, out of place")
+        self._note(self.taken, body)
         self._handed.take(peer, body.node, [unpack_payload(body.payload)])
+
+    def _note(self, hashes: list[tuple[int, bytes]], share: training.BestSoFar) -> None:
+        if self._growth.terms.asked.signed_circuits:
+            hashes.append((share.node, message_hash(share)))
 
     def _with_winners(
         self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]
@@ -529,7 +547,10 @@ class PassiveComparisons(Part):
         self._circuits.end(self._growth.terms.active, nodes[0])
         won, candidates = winners
         found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
-        self._won |= {node: candidate for node, was_won, candidate in found if was_won}
+        own = {node: candidate for node, was_won, candidate in found if was_won}
+        self._won |= own
+        if own and self._growth.terms.asked.signed_circuits:
+            self._emit(Save(NodesWon(self._growth.tree, own)))
 
     def winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
         """The winning candidate, unnamed in ``body``: the circuits tell this party alone."""

@@ -34,7 +34,14 @@ from fedmq.protocol.session_records import (
 )
 from fedmq.protocol.training.terms import PassiveTable
 
-__all__ = ["Transcripts", "commit_table", "committed", "noise_secret", "tree_hash"]
+__all__ = [
+    "Transcripts",
+    "commit_table",
+    "committed",
+    "noise_secret",
+    "salt_of_shares",
+    "tree_hash",
+]
 
 
 _ROWS = 256  # of a leaf
@@ -121,15 +128,23 @@ def _bytes(secret: int) -> bytes:
     return secret.to_bytes(_SECRET_BYTES, "big")
 
 
+def salt_of_shares(secret: int, tree: int, node: int) -> bytes:
+    """The salt of what this party hands on about ``node``: 16 bytes."""
+    place = b"fedmq salt of shares %d %d" % (tree, node)
+    return hmac.digest(_bytes(secret), place, "sha256")[:_SALT_BYTES]
+
+
 _TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece, training.BestSoFar}
-"""Excludes circuits: they are random and never disclosed, so they prove nothing."""
+"""All messages between both parties but circuits, which versions before signed circuits left out.
+"""
 
 
 class Transcripts:
     """The witness of ``machine``: it keeps a transcript of all messages with each peer.
 
     A passive party signs when it reports a saved tree, the ``active`` party when it continues. The
-    passive party keeps exactly the hashed messages: an auditor hashes them again.
+    passive party keeps exactly the hashed messages: an auditor hashes them again. Beside them it
+    keeps what other passive parties hand on to it, whose hashes its `TreeSaved` names.
     """
 
     def __init__(
@@ -137,6 +152,8 @@ class Transcripts:
     ) -> None:
         self._emit = machine._emit
         self._party = party
+        self._with_circuits = False
+        """Whether circuits are signed; the terms say so."""
         self.by_peer: dict[str, Transcript] = {}
         for peer in peers:
             passive = peer if party == active else party
@@ -146,7 +163,7 @@ class Transcripts:
     def sending(self, recipient: str, body: Body) -> Body:
         """Note ``body``, and sign it if a signature is due; returns the body to send."""
         transcript = self.by_peer.get(recipient)
-        if transcript is not None and type(body) in _TRANSCRIBED:
+        if transcript is not None and self._is_signed(body):
             body = self._signed(transcript, body)
             self._keep(transcript, False, transcript.answers.count, body)
         return body
@@ -154,10 +171,22 @@ class Transcripts:
     def received(self, sender: str, body: Body) -> None:
         """Note ``body``; raises like `_verify` if its signature does not hold."""
         transcript = self.by_peer.get(sender)
-        if transcript is not None and type(body) in _TRANSCRIBED:
+        if transcript is not None and self._is_signed(body):
             transcript.note(sender, self._hash(body))
             self._keep(transcript, True, transcript.questions.count, body)
             self._verify(transcript, sender, body)
+        elif isinstance(body, training.BestSoFar) and self._with_circuits:
+            # Of no number of its own: it stands behind the question that came last.
+            for told in self.by_peer.values():
+                self._keep(told, True, told.questions.count, body)
+
+    def _is_signed(self, body: Body) -> bool:
+        """Whether the hashes that both parties sign cover ``body``."""
+        if isinstance(body, training.TrainingOpen):
+            self._with_circuits = body.signed_circuits
+        return type(body) in _TRANSCRIBED or (
+            self._with_circuits and isinstance(body, training.CircuitPiece)
+        )
 
     def _signed(self, transcript: Transcript, body: Body) -> Body:
         """Note ``body``, and sign it if a signature is due."""
@@ -202,7 +231,7 @@ class Transcripts:
 
     def _keep(self, transcript: Transcript, incoming: bool, number: int, body: Body) -> None:
         if self._party == transcript.passive:
-            self._emit(Save(TranscriptMessage(incoming, number, body)))
+            self._emit(Save(TranscriptMessage(incoming, number, body, self._hash(body))))
 
     def _hash(self, body: Body) -> bytes:
         """The hash of ``body``, made once for several peers: a broadcast is large."""
