@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmq.accountability.transcript_file import KeptMessage, TranscriptFile, export
-from fedmq.errors import ConfigError, Inconsistent, ProtocolError
+from fedmq.errors import ConfigError, FedmqError, Inconsistent
 from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.store.transcripts import _thin, session_folder
@@ -19,6 +19,7 @@ from fedmq.privacy.hidden_sums.passive import HiddenPassive
 from fedmq.privacy.hidden_sums.sides import SenderSide
 from fedmq.protocol.training.claims import ConsistencyCheck
 from fedmq.protocol.training.comparisons import check_handed_on
+from fedmq.protocol.training.passive_growth import PassiveComparisons
 from fedmq.protocol.training.transcripts import salt_of_shares
 from tests.accountability.audited import OPTIONS, AuditedDaemons
 from tests.accountability.test_damaged_folder import OPENING
@@ -202,8 +203,27 @@ def test_what_was_handed_on_is_what_the_next_party_was_handed_or_the_training_en
     }
     check_handed_on(4, saved)
     forged = training.TreeSaved(tree=4, taken=((3, b"4" * 32), one), given=(one,))
-    with pytest.raises(ProtocolError, match=r"tree 4, node 3: .* of shop and telco"):
+    with pytest.raises(Inconsistent, match="shop or telco: tree 4, node 3: one says that it"):
         check_handed_on(4, saved | {"shop": forged})
+
+
+@pytest.mark.long
+async def test_a_party_that_denies_what_it_was_handed_ends_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = PassiveComparisons._note
+
+    def note(part: PassiveComparisons, hashes: Any, share: training.BestSoFar) -> None:
+        if hashes is part.taken:
+            share = share.model_copy(update={"salt": b"another salt 16b"})
+        honest(part, hashes, share)
+
+    monkeypatch.setattr(PassiveComparisons, "_note", note)
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    await daemons.start()
+    with pytest.raises(FedmqError, match="retail or telco: tree 0, node 1: one says that it"):
+        await daemons.train("m", 2, "lattice", **HIDDEN["lattice"])
+    await daemons.stop()
 
 
 def test_the_salt_of_what_is_handed_on_differs_by_secret_tree_and_node() -> None:

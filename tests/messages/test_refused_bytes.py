@@ -146,9 +146,11 @@ _LISTS = (
     "level",
     "chain",
     "early",
+    "given",
+    "taken",
 )
 """Fields that may be empty."""
-_FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts")
+_FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits")
 """Fields that are true or false."""
 
 

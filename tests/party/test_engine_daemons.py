@@ -83,7 +83,7 @@ def test_a_lattice_trains_the_plain_model_over_a_real_broker(
 
 
 @pytest.mark.long
-def test_several_parties_find_winners_of_hidden_sums_and_record_no_share(
+def test_several_parties_find_winners_of_hidden_sums_record_no_share_and_prove_their_circuits(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:
     before = {path for party in PARTIES for path in recordings(bold, party)}
@@ -93,6 +93,15 @@ def test_several_parties_find_winners_of_hidden_sums_and_record_no_share(
         [recorded] = set(recordings(bold, party)) - before
         kinds = {message.header.kind for message in Recording.read(recorded).envelopes}
         assert not kinds & {CircuitPiece.kind, BestSoFar.kind}
+        file = bold.folder / f"{party}.transcript"
+        command("transcript", "export", bold.config(party), hidden["session"], "--output", file)
+    held = bold.folder / f"{ACTIVE}.transcript"
+    for party in PASSIVE:
+        shown, federation = bold.folder / f"{party}.transcript", bold.folder / "federation.toml"
+        verdict = command(
+            *("transcript", "verify", shown, "--signed", held, "--federation", federation, "--json")
+        ).result
+        assert (verdict["trees"], verdict["thin_trees"]) == (2, 0)
 
 
 @pytest.mark.long

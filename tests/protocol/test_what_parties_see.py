@@ -245,7 +245,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds", "max_cat_to_onehot", "sampled",
+        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -332,7 +332,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds", "max_cat_to_onehot", "sampled",
+        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits",
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN, ColumnMark
-from fedmq.errors import ProtocolError
+from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.engine import Comparison, HidesSums, Place, SplitOffer
@@ -381,7 +381,7 @@ def check_handed_on(tree: int, saved: Mapping[str, training.TreeSaved]) -> None:
     Both sign what they say, so that an auditor of either finds who lies.
 
     Raises:
-        ProtocolError: two passive parties differ.
+        Inconsistent: two passive parties differ; it names both.
     """
     given = {(*entry, peer) for peer, body in saved.items() for entry in body.given}
     taken = {(*entry, peer) for peer, body in saved.items() for entry in body.taken}
@@ -389,9 +389,10 @@ def check_handed_on(tree: int, saved: Mapping[str, training.TreeSaved]) -> None:
     if unmatched:
         node = min(unmatched)[0]
         parties = {peer for number, _, peer in given | taken if number == node}
-        raise ProtocolError(
-            f"tree {tree}, node {node}: what one passive party handed on is not what the next one "
-            f"was handed, as they say, of {' and '.join(sorted(parties))}"
+        raise Inconsistent(
+            " or ".join(sorted(parties)),
+            f"tree {tree}, node {node}: one says that it handed on what the other was not handed",
+            {"tree": tree, "node": node},
         )
 
 
