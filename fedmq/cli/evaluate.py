@@ -16,7 +16,13 @@ from rich.text import Text
 from fedmq.boosting.model.share import ActiveShare, departures_in_words
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon
-from fedmq.cli.scores import asked_margins, base_margin_option, read_ids, request_scores
+from fedmq.cli.scores import (
+    asked_margins,
+    base_margin_option,
+    named_model,
+    read_ids,
+    request_scores,
+)
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.evaluation.evaluate import evaluate as evaluated
@@ -28,7 +34,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.table import read_text_column
-from fedmq.party.store.documents import ModelStore, held_out_rows, reports
+from fedmq.party.store.documents import ModelStore, chosen_model, held_out_rows, reports
 
 __all__ = ["evaluate", "held_out_report"]
 
@@ -79,17 +85,18 @@ def evaluate(
     base_margin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Evaluate MODEL, the newest when left out, on rows whose labels are known.
+    """Evaluate MODEL, what is in production when left out, on rows whose labels are known.
 
     Writes report.html, report.json and scores.csv into a folder. All parties score the rows, as
     for fedmq predict; nothing else leaves the active party, but for --group PARTNER.COLUMN: then
-    PARTNER adds up encrypted labels and scores by group, where its policy agrees.
+    PARTNER adds up encrypted labels and scores by group, where its policy agrees. MODEL is an id or
+    an activated name; where none is activated, it is the newest when left out.
     """
     config, federation = PartyFile.read(party)
     if config.party != federation.active:
         raise ConfigError(f"{party}: only {federation.active}, which holds the labels, evaluates")
-    store = ModelStore(config.state)
-    share = store.active(model or store.newest())
+    chosen = chosen_model(config.state, model)
+    share = ModelStore(config.state).active(chosen.model)
     kind = kind_of(share.params.objective)
     _check_folder(output)
     section = config.serving or config.data
@@ -130,7 +137,7 @@ def evaluate(
     _write(output, report, usable, config.data.id)
     reports(config.state).keep(report.model, report.model_dump_json())
     summary = {
-        "model": report.model,
+        **chosen.described(),
         "rows": len(usable),
         "without_score": without_score,
         "output": str(output),
@@ -296,5 +303,5 @@ def _in_words(done: Any) -> Text:
         for name, figure in done["metrics"].items()
     ]
     skipped = f", {done['without_score']} had no score" * bool(done["without_score"])
-    head = f"{done['model']} on {done['rows']:,} rows{skipped}: {done['output']}/report.html"
+    head = f"{named_model(done)} on {done['rows']:,} rows{skipped}: {done['output']}/report.html"
     return joined(head, table(("metric", "value", "95 % interval"), rows))

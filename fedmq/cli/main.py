@@ -137,7 +137,7 @@ STAGES = {
         ),
         "evaluate": Listed(
             "fedmq.cli.evaluate:evaluate",
-            "Evaluate MODEL, the newest when left out, on rows whose labels are known.",
+            "Evaluate MODEL, what is in production when left out, on rows whose labels are known.",
         ),
         "activate": Listed(
             "fedmq.cli.scores:activate",

@@ -29,6 +29,7 @@ __all__ = [
     "activate",
     "asked_margins",
     "base_margin_option",
+    "named_model",
     "predict",
     "read_ids",
     "request_scores",
@@ -49,7 +50,21 @@ base_margin_option = click.option(
     help="The base margin of each row: a column of the file of ids, or else of PARTY's table; "
     "for several classes, a column per class.",
 )
+_model = click.option(
+    "-m",
+    "--model",
+    help="A model, or an activated name; when left out, what is in production, or the newest model "
+    "where none is activated.",
+)
 _name = click.option("--name", default="production", show_default=True, help="The name.")
+_longest = click.option(
+    "--for",
+    "seconds",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to wait for the parties; after them the name keeps its meaning.",
+)
 
 
 @click.command(epilog=PARTY_HELP)
@@ -58,7 +73,7 @@ _name = click.option("--name", default="production", show_default=True, help="Th
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="CSV to write."
 )
-@click.option("-m", "--model", help="Model to use; the newest when left out.")
+@_model
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
 @click.option(
     "--explain",
@@ -116,6 +131,8 @@ def predict(
     _write_scores(output, column, names, result, strict)
     summary = {
         "model": result["model"],
+        "name": result["name"],
+        "newest": result["newest"],
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],
@@ -130,6 +147,8 @@ def predict(
         )
     if any(isinstance(score, list) for score in result["scores"]):
         print_next_step(as_json, "models list", party)  # online scores are one number a row
+    elif result["name"]:
+        print_next_step(as_json, "serving", party)
     else:
         print_next_step(as_json, "activate", party, result["model"])
 
@@ -142,9 +161,16 @@ def _scored_in_words(done: Any) -> str:
         for party, share in done["degraded"].items()
     )
     return (
-        f"{scored} scores by {done['model']}{blanks * bool(done['without_score'])} "
+        f"{scored} scores by {named_model(done)}{blanks * bool(done['without_score'])} "
         f"in {done['output']}{unknown}"
     )
+
+
+def named_model(done: Mapping[str, Any]) -> str:
+    """The model of a result, and why it was this one."""
+    if done["newest"]:
+        return f"{done['model']} (the newest; none is activated)"
+    return f"{done['model']} ({done['name']})" if done["name"] else str(done["model"])
 
 
 def request_scores(state: Path, request: Mapping[str, Any], quiet: bool) -> Any:
@@ -275,14 +301,17 @@ def asked_margins(
 @click.argument("model", required=False)
 @_name
 @click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
+@_longest
 @json_option
-def activate(party: Path, model: str | None, name: str, mode: str | None, as_json: bool) -> None:
+def activate(
+    party: Path, model: str | None, name: str, mode: str | None, seconds: float, as_json: bool
+) -> None:
     """Serve MODEL (the newest if left out) under a name, at all parties together.
 
-    Every party loads its share first; if one of them cannot, the name keeps its meaning. Ctrl-C
-    only stops watching (see: fedmq cancel).
+    Every party loads its share first; if one of them cannot, or not in time, the name keeps its
+    meaning. Ctrl-C only stops watching (see: fedmq cancel).
     """
-    request = {"do": "activate", "model": model, "name": name, "mode": mode}
+    request = {"do": "activate", "model": model, "name": name, "mode": mode, "seconds": seconds}
     print_result(_watched(party, request, as_json), as_json, _switched)
     print_next_step(as_json, "serving", party)
 
@@ -290,10 +319,12 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
 @click.command(epilog=PARTY_HELP)
 @party_argument
 @_name
+@_longest
 @json_option
-def rollback(party: Path, name: str, as_json: bool) -> None:
+def rollback(party: Path, name: str, seconds: float, as_json: bool) -> None:
     """Serve the previous model under a name again, at all parties together."""
-    print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
+    request = {"do": "rollback", "name": name, "seconds": seconds}
+    print_result(_watched(party, request, as_json), as_json, _switched)
     print_next_step(as_json, "serving", party)
 
 
@@ -367,7 +398,13 @@ def _serving_in_words(result: Any) -> Text:
 @click.command(epilog=PARTY_HELP)
 @party_argument
 @click.argument("person", metavar="ID")
-@click.option("--name", default="production", show_default=True, help="The served name.")
+@click.option(
+    "-m",
+    "--model",
+    "--name",
+    "name",
+    help="A served name, or its model; when left out, the one name that is activated.",
+)
 @click.option(
     "--feature",
     "features",
@@ -382,7 +419,7 @@ def _serving_in_words(result: Any) -> Text:
 def score(
     party: Path,
     person: str,
-    name: str,
+    name: str | None,
     features: tuple[str, ...],
     explain: int | None,
     as_json: bool,
@@ -415,7 +452,8 @@ def _score_in_words(result: Any) -> Text:
     unknown = scored.get("unknown_at", [])
     guessed = ", ".join(party for party in result.get("degraded", ()) if party not in unknown)
     return joined(
-        f"{scored['id']}: {scored['score']} by {result['model']}, {1e3 * result['seconds']:.1f} ms",
+        f"{scored['id']}: {scored['score']} by {named_model({'newest': False, **result})}, "
+        f"{1e3 * result['seconds']:.1f} ms",
         f"guessed in part: {guessed} did not answer" if guessed else "",
         f"degraded: not known at {', '.join(unknown)}, where values count as missing"
         if unknown

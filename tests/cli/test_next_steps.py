@@ -125,7 +125,7 @@ class Step:
 
 def scores(*values: Any) -> dict[str, Any]:
     answer = {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
-    return {**answer, "degraded": {}, "learned_at": []}
+    return {**answer, "name": None, "newest": False, "degraded": {}, "learned_at": []}
 
 
 def fake(module: Any, **replaced: Any) -> Callable[[pytest.MonkeyPatch], object]:
@@ -254,6 +254,11 @@ STEPS = [
         f"next: fedmq models list {BANK}",
         {"predict": scores([0.5, 0.5], [0.5, 0.5])},
     ),
+    Step(
+        f"predict {BANK} two.csv -o scores.csv --strict",
+        f"next: fedmq serving {BANK}",
+        {"predict": {**scores(0.5, 0.5), "name": "production"}},
+    ),
     Step(f"activate {BANK}", f"next: fedmq serving {BANK}", {"activate": SERVED}),
     Step(f"rollback {BANK}", f"next: fedmq serving {BANK}", {"rollback": SERVED}),
     Step(f"serving {BANK}", f"next: fedmq activate {BANK}", {"serving": SERVING}),
@@ -275,6 +280,7 @@ STEPS = [
                 "scores": [{"id": "7", "score": 0.5}],
                 "seconds": 0.01,
                 "waited": {"telco": 0.005},
+                "name": "production",
             }
         },
     ),

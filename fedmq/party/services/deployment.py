@@ -9,10 +9,17 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused, error_of_status
+from fedmq.errors import (
+    ConfigError,
+    DaemonError,
+    FedmqError,
+    PeerSilent,
+    Refused,
+    error_of_status,
+)
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.fields import NAME_OF_MODEL
@@ -24,7 +31,7 @@ from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.database import until_taken
-from fedmq.party.store.documents import Deployment
+from fedmq.party.store.documents import Deployment, only_name
 from fedmq.party.store.journal import NullJournal
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
@@ -38,6 +45,34 @@ log = logging.getLogger(__name__)
 
 PRODUCTION = "production"
 """The name under which a model is activated by default."""
+
+LONGEST_WAIT = 600.0
+"""Seconds for which a switch waits for a party where nothing else is said."""
+
+
+def _seconds(request: Mapping[str, Any]) -> float:
+    """How long ``request`` lets a session last."""
+    return float(request.get("seconds") or LONGEST_WAIT)
+
+
+@contextlib.contextmanager
+def _ended_after(
+    running: RunningSession, machine: ActiveDeployment, seconds: float
+) -> Iterator[list[str]]:
+    """End the session if it is not over after ``seconds``; why is then in the list."""
+    late: list[str] = []
+
+    def end() -> None:
+        missing = " and ".join(machine.awaited)
+        late.append(f"not done within {seconds:g} s: no answer from {missing}")
+        log.warning("%s: %s %s", running.model, running.purpose, late[0])
+        running.runner.cancel(f"it was not done within {seconds:g} s")
+
+    timer = asyncio.get_running_loop().call_later(seconds, end)
+    try:
+        yield late
+    finally:
+        timer.cancel()
 
 
 class _Hosting(NullJournal):
@@ -91,7 +126,7 @@ class DeploymentService(Service):
         model = request.get("model") or self.context.model_store.newest()
         mode: Mode = request.get("mode") or self.context.config.online.mode
         name = request.get("name") or PRODUCTION
-        return await self._switch(name, lambda: (model, mode), on_progress)
+        return await self._switch(name, lambda: (model, mode), _seconds(request), on_progress)
 
     async def _rollback(
         self, request: Mapping[str, Any], on_progress: OnProgress
@@ -103,10 +138,14 @@ class DeploymentService(Service):
             before = self._deployments.before(name)
             return before.model, before.mode
 
-        return await self._switch(name, former, on_progress)
+        return await self._switch(name, former, _seconds(request), on_progress)
 
     async def _switch(
-        self, name: str, wanted: Callable[[], tuple[str, Mode]], on_progress: OnProgress
+        self,
+        name: str,
+        wanted: Callable[[], tuple[str, Mode]],
+        seconds: float,
+        on_progress: OnProgress,
     ) -> dict[str, Any]:
         if name in self.context.model_store.ids():
             raise ConfigError(f"{name} is the id of a model; choose another name")
@@ -125,8 +164,9 @@ class DeploymentService(Service):
             self.context.require_parties(self.context.model_store.active(model))
             read = await self._loader.read(model, mode)
             machine = ActiveDeployment(name, read.served.forest, mode)
-            agreed = await self._agree(model, machine, on_progress)
             before = self._deployments.names().get(name)
+            now = f"{name} is still {before.model}" if before else f"{name} stands for no model yet"
+            agreed = await self._agree(model, machine, seconds, now, on_progress)
             deployment = Deployment(model=model, mode=mode, agreed=agreed)
             read = await self._loader.explained(read, agreed)
             await asyncio.to_thread(self._deployments.put, name, deployment)
@@ -141,16 +181,41 @@ class DeploymentService(Service):
         self.context.require_parties(self.context.model_store.active(model))
         forest = (await self._loader.read(model, mode)).served.forest
         machine = ActiveDeployment(PRODUCTION, forest, mode, only_asks=True)
-        await self._agree(model, machine, on_progress)
+        await self._agree(model, machine, _seconds(request), "nothing was changed", on_progress)
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
 
-    async def _agree(self, model: str, machine: ActiveDeployment, on_progress: OnProgress) -> Any:
-        """The session's result, at its end; ``on_progress`` gets its progress."""
+    async def _agree(
+        self,
+        model: str,
+        machine: ActiveDeployment,
+        seconds: float,
+        now: str,
+        on_progress: OnProgress,
+    ) -> Any:
+        """The session's result, at its end; ``on_progress`` gets its progress.
+
+        Raises:
+            PeerSilent: a party has not answered for ``seconds``; it says how things are ``now``.
+        """
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self._open(model, machine, changes.put_nowait)
         outcome = running.runner.outcome
         running.runner.start()
+        with _ended_after(running, machine, seconds) as late:
+            await self._followed(running, changes, on_progress)
+        if late and outcome.exception() is not None:
+            raise PeerSilent(f"{late[0]}; {now}; repeat the command, and wait longer with --for")
+        return await outcome
+
+    async def _followed(
+        self,
+        running: RunningSession,
+        changes: asyncio.Queue[RunningSession],
+        on_progress: OnProgress,
+    ) -> None:
+        """Tell ``on_progress`` of the session until its end."""
+        outcome = running.runner.outcome
         while not outcome.done():
             change = asyncio.ensure_future(changes.get())
             try:
@@ -161,7 +226,6 @@ class DeploymentService(Service):
                 # A switch must not stop halfway when its owner disconnects: parties would differ.
                 with contextlib.suppress(ConnectionError):
                     await on_progress({"event": "progress", **running.status()})
-        return await outcome
 
     def _open(
         self,
@@ -188,7 +252,8 @@ class DeploymentService(Service):
             async with self._switching:
                 running = self._open(model, machine)
                 running.runner.start()
-                await running.runner.outcome
+                with _ended_after(running, machine, LONGEST_WAIT):
+                    await running.runner.outcome
         except FedmqError as error:
             log.warning("%s cannot be served: %s", model, error)
             await asyncio.sleep(1)
@@ -199,16 +264,20 @@ class DeploymentService(Service):
         """One score as callers get it, and the time that each party took."""
         self.context.require_active("ask for a score")
         predictions, begun = self._online.predictions, time.perf_counter()
+        served = {name: now.model for name, now in self._deployments.names().items()}
+        name = request.get("name") or only_name(served)
         fields = {name: request.get(name) for name in ("ids", "features", "explain")}
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             with predictions.counters.request():
                 asked = PredictRequest.read(json.dumps(given).encode())
-                answer = await predictions.answer(str(request.get("name") or PRODUCTION), asked)
+                answer = await predictions.answer(str(name), asked)
         except RequestError as error:
             raise error_of_status(error.http_status)(str(error)) from None
         seconds = time.perf_counter() - begun
-        return {**answer.json(), "seconds": seconds, "waited": dict(answer.waited)}
+        named = name if name in served else None
+        waited = dict(answer.waited)
+        return {**answer.json(), "name": named, "seconds": seconds, "waited": waited}
 
     # A passive party's side
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.documents import chosen_model
 from fedmq.protocol.inference.active import ActiveInference, ExplainedInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
@@ -73,7 +75,9 @@ class InferenceService(Service):
 
     async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("predict")
-        model = request.get("model") or self.context.model_store.newest()
+        state = self.context.config.state
+        chosen = await asyncio.to_thread(chosen_model, state, request.get("model") or None)
+        model = chosen.model
         share = self.context.model_store.active(model)
         self.context.require_parties(share)
         ids, alignment = self._ids(request)
@@ -119,12 +123,12 @@ class InferenceService(Service):
         scores: Scores = await self.context.sessions.drive(AttemptLoop(attempt)).followed(
             on_progress
         )
-        chosen = scores.margins if request.get("output_margin") else scores.predictions
-        values = np.full((len(ids), *chosen.shape[1:]), np.nan)
-        values[rows.known] = chosen
+        wanted = scores.margins if request.get("output_margin") else scores.predictions
+        values = np.full((len(ids), *wanted.shape[1:]), np.nan)
+        values[rows.known] = wanted
         unknown_at = _unknown_at(self.context.party, rows.known, scores)
         return {
-            "model": model,
+            **chosen.described(),
             "alignment": alignment,
             "ids": list(ids) if alignment else None,
             "scores": [

@@ -47,7 +47,7 @@ from fedmq.party.sessions.sessions import (
 )
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_people import AnsweredPeopleStore, compare_people
-from fedmq.party.store.documents import cross_validations, keep_result, keep_share
+from fedmq.party.store.documents import Deployments, cross_validations, keep_result, keep_share
 from fedmq.party.store.journal import AnsweredSumsStore, StoredSession, StoreJournal
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
@@ -251,6 +251,12 @@ class TrainingService(Service):
 
     async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
         """Begin a new session, on disk before any data are read: a crash does not lose it."""
+        served = (await asyncio.to_thread(Deployments.read, self.context.config.state)).names()
+        if job.model in served:
+            raise ConfigError(
+                f"model {job.model!r} is a name under which {served[job.model].model} is "
+                "activated; choose another name"
+            )
         kept: Set[str] = frozenset() if job.nfold else set(self.context.model_store.ids())
         model = self._name(job.session_model, growing | kept, "cv" if job.nfold else "model")
         session = StoredSession(

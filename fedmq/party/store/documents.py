@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import difflib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = [
     "FORMER_MODELS",
     "JSON_TEXT",
     "TEXT",
+    "ChosenModel",
     "Deployment",
     "Deployments",
     "Documents",
@@ -47,6 +49,7 @@ __all__ = [
     "TrainingRecord",
     "cards",
     "check_unserved",
+    "chosen_model",
     "column_names",
     "cross_validations",
     "delete_model",
@@ -57,6 +60,7 @@ __all__ = [
     "keep_result",
     "keep_share",
     "keep_trained_counts",
+    "only_name",
     "read_column_names",
     "reports",
     "scored_counts_path",
@@ -169,9 +173,8 @@ class Documents(Generic[T]):
         """The document; DataError if it is missing or damaged."""
         found = self.find(name)
         if found is None:
-            known = ", ".join(self.names()[-5:]) or "none"
             missing = self._missing or f"{self.path(name)}: there is no such file"
-            raise DataError(missing.format(name=repr(name), known=known))
+            raise DataError(missing.format(name=repr(name), known=_alike(name, self.names())))
         return found
 
     def keep(self, name: str, value: T) -> None:
@@ -189,6 +192,19 @@ class Documents(Generic[T]):
             path.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be deleted: {error.strerror}") from None
+
+
+_MOST_NAMED = 20
+
+
+def _alike(name: str, known: Sequence[str]) -> str:
+    """All of ``known`` that look like ``name``, or else the newest of them, in words."""
+    like = [other for other in known if name.lower() in other.lower()]
+    like = like or difflib.get_close_matches(name, known, _MOST_NAMED)
+    if like:
+        return ", ".join(like)
+    more = f" and {len(known) - _MOST_NAMED} older ones" if len(known) > _MOST_NAMED else ""
+    return (", ".join(known[-_MOST_NAMED:]) or "none") + more
 
 
 # The shares of finished models
@@ -581,6 +597,55 @@ class Deployments:
         del versions[:-FORMER_MODELS]
         self._kept.keep("deployments", document)
         self._document = document
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """The id of a model that was asked for by id, by name or not at all.
+
+    ``name``: an activated name that stands for it, if one chose it. ``newest``: it was chosen by
+    its age, for nothing is activated.
+    """
+
+    model: str
+    name: str = ""
+    newest: bool = False
+
+    def described(self) -> dict[str, Any]:
+        """As plain data, for a command's result."""
+        return {"model": self.model, "name": self.name or None, "newest": self.newest}
+
+
+def chosen_model(state: Path, asked: str | None) -> ChosenModel:
+    """What ``asked``, an id or an activated name, stands for.
+
+    None stands for what is in production where one name is activated, and for the newest model
+    where none is.
+
+    Raises:
+        ConfigError: None, and several names are activated.
+        DataError: there is no model, or a file is damaged.
+    """
+    names = {name: now.model for name, now in Deployments.read(state).names().items()}
+    if asked is not None:
+        return ChosenModel(names.get(asked, asked), asked if asked in names else "")
+    if not names:
+        return ChosenModel(ModelStore(state).newest(), newest=True)
+    return ChosenModel(names[only := only_name(names)], only)
+
+
+def only_name(names: Mapping[str, str]) -> str:
+    """The one activated name, of ``names`` with their models.
+
+    Raises:
+        ConfigError: there are several, or none.
+    """
+    if not names:
+        raise ConfigError("no model is activated; activate one with: fedmq activate PARTY.toml")
+    if len(names) > 1:
+        each = ", ".join(f"{name} is {model}" for name, model in sorted(names.items()))
+        raise ConfigError(f"{each}: say which with -m NAME")
+    return next(iter(names))
 
 
 # The end of a model

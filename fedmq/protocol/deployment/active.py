@@ -44,6 +44,11 @@ class ActiveDeployment(Machine):
         self._columns: dict[str, DisclosedColumns] = {}
         self._refusing: list[str] = []
 
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The parties whose answer is missing."""
+        return tuple(sorted(self._waiting))
+
     def is_done_with(self, peer: str) -> bool:
         return self.state is ActiveDeploymentState.SWITCHING and peer not in self._waiting
 
