@@ -41,7 +41,9 @@ It never carries another party's data.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "Unroutable",
     "Untrusted",
     "error_of_status",
+    "raised_in_words",
 ]
 
 
@@ -285,3 +288,11 @@ _RAISED_BY_CLIENTS: dict[int, type[FedmqError]] = {
     429: Overloaded,
     **dict.fromkeys((503, 504), PeerSilent),
 }
+
+
+def raised_in_words(error: Exception) -> str:
+    """What a caller's function raised, and in which of its lines."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first one called it
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    place = f"{Path(own[-1].filename).name}, line {own[-1].lineno}: " if own else ""
+    return f"{place}{type(error).__name__}: {error}"

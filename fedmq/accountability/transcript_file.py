@@ -207,7 +207,7 @@ class TranscriptFile:
         except (ValueError, DataError, MessageError, MemoryError, msgpack.UnpackException):
             raise DataError(
                 f"{path}: not a transcript of this fedmq, or it is damaged: "
-                f"{count} records can be read"
+                f"{count} records can be read; have it exported anew with: fedmq transcript export"
             ) from None
         for attempt in transcript.attempts.values():
             for messages in (attempt.questions, attempt.answers):

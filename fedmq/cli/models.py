@@ -22,7 +22,14 @@ from fedmq.boosting.model.shown_model import (
     tree_nodes,
 )
 from fedmq.cli.evaluate import held_out_report
-from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.output import (
+    confirm,
+    joined,
+    json_option,
+    print_next_step,
+    print_result,
+    table,
+)
 from fedmq.cli.party_daemon import (
     PARTY_HELP,
     name_party,
@@ -237,7 +244,7 @@ def delete_model(
     documents.check_unserved(shares.state, model)
     whose = "all shares" if everywhere else f"{shares.party}'s share"
     if not yes:
-        click.confirm(f"Delete {whose} of {model} for good?", abort=True, err=True)
+        confirm(f"Delete {whose} of {model} for good?", "--yes")
     left: dict[str, str] = {}
     asked: dict[str, Any] = {}
     if everywhere:
@@ -320,21 +327,37 @@ def _models_in_words(result: Any) -> str | Text:
         return "no models yet; train one with: fedmq train JOB.toml"
     if "trees" not in result[0]:
         rows = [
-            (model["model"], model["records"], ", ".join(model["departures"])) for model in result
+            (
+                model["model"],
+                model["made"][:10],
+                model["records"],
+                ", ".join(model["names"]),
+                ", ".join(model["departures"]),
+            )
+            for model in result
         ]
-        return table(("model", "records of this party", "withheld"), rows)
+        return table(("model", "made", "records of this party", "serves as", "withheld"), rows)
     return table(
-        ("model", "trees", "objective", "as XGBoost"),
+        ("model", "made", "rows", "engine", "trees", "objective", "serves as"),
         [
             (
                 model["model"],
+                model["made"][:10],
+                "" if model["rows"] is None else model["rows"],
+                model["engine"] or "",
                 model["trees"],
                 model["objective"],
-                departures_in_words(model["departures"]),
+                ", ".join(model["names"]),
             )
             for model in result
         ],
-        [[_metrics(model)] * bool(model["metrics"]) for model in result],
+        [
+            [
+                f"as XGBoost: {departures_in_words(model['departures'])}",
+                *[_metrics(model)] * bool(model["metrics"]),
+            ]
+            for model in result
+        ],
     )
 
 

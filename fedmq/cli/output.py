@@ -1,4 +1,7 @@
-"""Output of commands: JSON for scripts, text and tables for people; errors in one line."""
+"""Output of commands: JSON for scripts, text and tables for people; errors in one line.
+
+And the questions that a command asks at a terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,11 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from fedmq.errors import FedmqError
+from fedmq.errors import ConfigError, FedmqError
 
 __all__ = [
+    "asked_for",
+    "confirm",
     "joined",
     "json_option",
     "print_error",
@@ -62,6 +67,43 @@ def print_next_step(as_json: bool, *words: str | Path, program: str | Path = "fe
     """Print the command ``PROGRAM WORDS`` as the next step, for people only."""
     if not as_json:
         click.echo(f"next: {' '.join(map(str, (program, *words)))}", err=True)
+
+
+def confirm(question: str, option: str) -> None:
+    """Go on if somebody says yes to ``question``; without a terminal ``option`` says it.
+
+    Raises:
+        ConfigError: there is no terminal.
+        click.Abort: the answer is no.
+    """
+    try:
+        yes = click.confirm(question, err=True)
+    except click.Abort:
+        _check_terminal(option)
+        raise
+    if not yes:
+        raise click.Abort
+
+
+def asked_for(what: str, option: str) -> str:
+    """The answer to the question ``what``; without a terminal ``option`` gives it.
+
+    Raises:
+        ConfigError: there is no terminal.
+        click.Abort: nobody answers.
+    """
+    try:
+        answer: str = click.prompt(what, err=True)
+    except click.Abort:
+        _check_terminal(option)
+        raise
+    return answer
+
+
+def _check_terminal(option: str) -> None:
+    if not sys.stdin.isatty():
+        click.echo(err=True)
+        raise ConfigError(f"nobody answers, for there is no terminal; say it with {option}")
 
 
 # Tables: aligned columns, the last one wrapped at the terminal's width.

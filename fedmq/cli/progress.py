@@ -52,8 +52,9 @@ class ProgressBar:
         note: str = "",
     ) -> None:
         """Set the bar to ``done`` of ``total``; ``note`` names what the work waits for."""
-        if self._first is None or done < self._first[0]:
-            # Work done before the first look does not show the speed.
+        waits = self._first is not None and done == self._first[0] and bool(note)
+        if self._first is None or done < self._first[0] or waits:
+            # Neither work done before the first look shows the speed, nor the wait for a consent.
             self._progress.reset(self._task, completed=done, total=total)
             self._first = done, self._progress.tasks[self._task].elapsed or 0.0
         left = self._left(done, total)

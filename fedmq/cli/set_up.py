@@ -22,7 +22,15 @@ from rich.text import Text
 
 from fedmq.cli.broker import BrokerFolder
 from fedmq.cli.example_data import ExampleData, breast_cancer
-from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.output import (
+    asked_for,
+    confirm,
+    joined,
+    json_option,
+    print_next_step,
+    print_result,
+    table,
+)
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, taken_up
 from fedmq.cli.templates import align_toml, compose_file, federation_toml, party_toml, train_toml
 from fedmq.errors import ConfigError
@@ -179,7 +187,7 @@ def _ask_about(changes: Mapping[str, str], replaced: Sequence[str]) -> None:
         click.echo(words, err=True)
     if changes.keys() - set(replaced):
         click.echo("Compare the fingerprints with their owners by telephone first.", err=True)
-        click.confirm("Replace what is pinned?", abort=True, err=True)
+        confirm("Replace what is pinned?", "--replace-key NAME")
 
 
 def _fingerprints(keys: Sequence[PublicKeys]) -> str:
@@ -237,10 +245,38 @@ def join(
         _install(config, signed)
     if members is not None:
         _adopt(config, members, replaced)
-    result = {"party": config.party, "folder": str(folder), "daemon": taken_up(config)}
+    missing = _missing(config)
+    result = {
+        "party": config.party,
+        "folder": str(folder),
+        "daemon": taken_up(config),
+        "missing": missing,
+    }
     words = f"{folder}: the files are in their places; {result['daemon']}"
+    if missing:
+        words = f"{folder}: not complete yet; still missing: {', '.join(missing.values())}"
     print_result(result, as_json, lambda _: words)
-    print_next_step(as_json, "party list", folder / "party.toml")
+    if "members" in missing:
+        print_next_step(as_json, "join", folder, "--members federation.toml")
+    elif "signed" in missing:
+        print_next_step(as_json, "join", folder, f"--signed {config.party}.signed.json")
+    elif "parties" in missing:
+        adding = "NAME.request.json --fingerprint FINGERPRINT"
+        print_next_step(as_json, "party add", folder / "party.toml", adding)
+    else:
+        print_next_step(as_json, "party list", folder / "party.toml")
+
+
+def _missing(config: PartyFile) -> dict[str, str]:
+    """By option what the folder lacks before its daemon can start, in words."""
+    missing = {}
+    if config.tls is not None and config.tls.certificate and not config.tls.certificate.exists():
+        missing["signed"] = "the certificate, from the broker's operator (--signed)"
+    if not config.federation.exists():
+        missing["members"] = "federation.toml, from a member who has added this party (--members)"
+    elif not Federation.read(config.federation).passive:
+        missing["parties"] = "another party than this one (fedmq party add)"
+    return missing
 
 
 def _begin(folder: Path, party: str, name: str, active: bool, broker: str, as_json: bool) -> None:
@@ -382,7 +418,9 @@ def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> N
     asked = JoinRequest.read(request)
     federation = Federation.read(config.federation)
     if fingerprint is None and asked.federation == federation.name:
-        fingerprint = click.prompt(f"The fingerprint that {asked.party} reads out", err=True)
+        fingerprint = asked_for(
+            f"The fingerprint that {asked.party} reads out", "--fingerprint FINGERPRINT"
+        )
     asked.check(federation.name, fingerprint or "", str(request))
     add_party(config.federation, asked.party, asked.public)
     words = f"{asked.party} is a party, {asked.public.fingerprint}; " + taken_up(config)

@@ -184,13 +184,16 @@ def watched(
     state = state_folder(party)
     expected = job.params.total_trees * (job.nfold or 1) if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
+    named: list[str] = []
     with ProgressBar("training, trees", "tree", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "opened":
                 opened.append(event["session"])
-                bar.note(f"session {event['session']} of model {event['model']}")
+                named.append(f"session {event['session']} of model {event['model']}")
             if event["event"] == "progress":
+                while named:  # not before: a table that cannot be read ends the session at once
+                    bar.note(named.pop())
                 waits = "; ".join(event["waiting"])
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 

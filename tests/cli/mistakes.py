@@ -23,7 +23,7 @@ from tests.cli.mistake import (
     table,
     write,
 )
-from tests.cli.mistakes_today import MISTAKES_TODAY
+from tests.cli.mistakes_today import MISTAKES_OF_OWNERS, MISTAKES_TODAY
 
 __all__ = ["MISTAKES"]
 
@@ -175,7 +175,7 @@ _TABLES = [
         "ids twice", table(GOOD + "a,1,3,Bonn\n"), CHECK, 4, ("'a' in line 4", 'duplicates = "')
     ),
     Mistake(
-        "no label", table(GOOD + "c,,3,Bonn\n"), CHECK, 4, ("column 'label': 1 rows have none",)
+        "no label", table(GOOD + "c,,3,Bonn\n"), CHECK, 4, ("line 4, column 'label' is empty",)
     ),
     Mistake(
         "a decimal comma",
@@ -397,4 +397,4 @@ _MEMBERS = [
     ),
 ]
 
-MISTAKES = [*_FILES, *_TABLES, *_JOBS, *_KEYS, *_MEMBERS, *MISTAKES_TODAY]
+MISTAKES = [*_FILES, *_TABLES, *_JOBS, *_KEYS, *_MEMBERS, *MISTAKES_TODAY, *MISTAKES_OF_OWNERS]

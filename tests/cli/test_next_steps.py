@@ -108,7 +108,10 @@ SERVING: dict[str, Any] = {
     "recent": {"requests": 0, "per_second": 0.0, "median": None, "p99": None},
 }
 ANSWERING = {"party": "telco", "models": [], "questions": 0, "turned_away": 0, "troubles": []}
-MODEL = {"model": "m", "trees": 1, "objective": "o", "metrics": {}, "departures": []}
+MODEL = {
+    **{"model": "m", "trees": 1, "objective": "o", "metrics": {}, "departures": []},
+    **{"made": "2026-11-22T09:03:59+00:00", "engine": "ou", "rows": 9, "names": []},
+}
 LETTER = {"letter": "3f09", "at": "", "header": None, "sender": "", "reason": "", "taken": True}
 SHARE = SimpleNamespace(model_id="m", lookup_table=[], params=SimpleNamespace(objective="o"))
 
@@ -224,7 +227,7 @@ STEPS = [
     Step(
         f"models list {TELCO}",
         f"next: fedmq models verify {TELCO}",
-        {"models": [{"model": "m", "records": 3, "departures": []}]},
+        {"models": [{"model": "m", "records": 3, "departures": [], "made": "", "names": []}]},
     ),
     Step(f"models list {BANK}", f"next: fedmq status {BANK}", {"models": []}),
     Step(

@@ -37,6 +37,19 @@ def test_what_was_done_before_says_nothing_of_the_time_left(
     assert float(seconds[1]) > 0.02 * 900
 
 
+def test_the_wait_for_a_consent_says_nothing_of_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ProgressBar("training, trees", "tree") as bar:
+        bar.show(0, 2)
+        time.sleep(0.3)
+        bar.show(0, 2, note="waits for telco's consent")
+        bar.show(1, 2)
+    seconds = re.search(r"about ([0-9.]+) s left", capsys.readouterr().err)
+    assert seconds is not None
+    assert float(seconds[1]) < 0.2
+
+
 def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with ProgressBar("training, trees", "tree", quiet=True) as bar:
         bar.show(1, 2)

@@ -153,6 +153,8 @@ def test_people_who_were_not_trained_on_are_scored(
     asked = pd.read_csv(ids)["id"].tolist()
     assert done.result == {
         "model": trained,
+        "name": None,
+        "newest": False,
         "rows": len(asked),
         "without_score": 0,
         "degraded": {},

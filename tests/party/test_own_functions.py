@@ -120,7 +120,13 @@ async def test_peers_do_not_read_why_a_function_failed(
         return False
 
     federation.hold = listen
-    with pytest.raises(DaemonError, match="bias raised ValueError: the label of p01 is 1"):
+    with pytest.raises(
+        DaemonError,
+        match=(
+            r"custom_metric\.bias: .*:bias raised, in test_own_functions\.py, line \d+: "
+            "ValueError: the label of p01 is 1"
+        ),
+    ):
         await trained(federation, custom_metric="bias")
     assert any("its own arithmetic failed" in message for message in heard)
     assert not any("p01" in message for message in heard)

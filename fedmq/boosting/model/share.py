@@ -88,6 +88,11 @@ def read_document(kind: type[Document], text: str | bytes, where: str, what: str
     except ConfigError as error:
         raise DataError(f"{where}: params: {error}") from None
     except ValidationError as error:
+        if error.errors()[0]["type"] == "json_invalid":
+            raise DataError(
+                f"{where}: not a {what}: it is damaged, as by a full disk; restore it from a copy "
+                "of the folder or an exported share"
+            ) from None
         raise DataError(f"{where}: not a {what}: {first_fault(error, 'document')}") from None
 
 

@@ -338,6 +338,13 @@ class DisclosedColumns(BaseModel):
             texts=tuple(text_of(name, texts) for name in names),
         )
 
+    def named(self, names: DisclosedColumns) -> Self:
+        """The same with the texts of ``names``, of the same records, where there is none."""
+        if not np.array_equal(names.column[: len(self.column)], self.column):
+            return self
+        texts = zip(self.texts, names.texts, strict=False)  # of more records than these
+        return self.model_copy(update={"texts": tuple(text or name for text, name in texts)})
+
 
 class Agreed(BaseModel):
     """The owners' agreement at a model's activation.
@@ -350,6 +357,14 @@ class Agreed(BaseModel):
 
     columns: Mapping[str, DisclosedColumns] = {}
     refusing: tuple[str, ...] = ()
+
+    def named(self, shared: Mapping[str, DisclosedColumns]) -> Self:
+        """The same with names that an owner has ``shared``, where it publishes no reason."""
+        columns = {
+            party: own.named(shared[party]) if party in shared else own
+            for party, own in self.columns.items()
+        }
+        return self.model_copy(update={"columns": columns})
 
 
 def text_of(feature: str, texts: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.objectives.objective import BaseScore, FirstMargin, Objective
-from fedmq.errors import DataError
+from fedmq.errors import DataError, FedmqError, raised_in_words
 
 __all__ = [
     "CustomMetric",
@@ -48,6 +48,17 @@ ObjectiveFunction = Callable[[NDArray[np.float32], Any], tuple[ArrayLike, ArrayL
 
 MetricFunction = Callable[[NDArray[np.float32], Any], tuple[str, float] | list[tuple[str, float]]]
 """(predictions, rows) -> name and value, or a list of such pairs."""
+
+
+def _called(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``function`` returns; its own errors as DataError."""
+    try:
+        return function(*arguments)
+    except FedmqError:
+        raise
+    except Exception as error:
+        raise DataError(f"{what}: {raised_in_words(error)}") from error
+
 
 # XGBoost's EarlyStopping reads from a metric's name whether more of it is better.
 _MAXIMIZED = ("auc", "aucpr", "pre", "map", "ndcg")
@@ -96,7 +107,7 @@ class CustomObjective(Objective):
         Raises:
             DataError: it gives other shapes, numbers that are not finite, or an h below 0.
         """
-        given = self._function(margins, LabelledRows(labels, weight))
+        given = _called("obj", self._function, margins, LabelledRows(labels, weight))
         try:
             g, h = (np.asarray(part, np.float32).reshape(-1) for part in given)
         except (TypeError, ValueError):
@@ -134,7 +145,8 @@ class CustomMetric:
         Raises:
             DataError: the function gives no names and numbers.
         """
-        given = self.function(predictions, LabelledRows(labels, weight))
+        rows = LabelledRows(labels, weight)
+        given = _called("custom_metric", self.function, predictions, rows)
         try:
             named = given if isinstance(given, list) else [given]
             return {str(name): float(f"{value:f}") for name, value in named}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -30,6 +31,11 @@ ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
 NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
 _SQLITE = "sqlite:///"
+_CHANGES = (
+    *("alter", "create", "delete", "drop", "grant", "insert", "merge", "replace"),
+    *("revoke", "truncate", "update", "vacuum"),
+)
+"""First words of statements that yield no table, and change what is there."""
 
 
 class ColumnSection(Section):
@@ -88,6 +94,16 @@ def _database(url: str | None, info: ValidationInfo) -> str | None:
     return _SQLITE + str(in_folder(Path(url.removeprefix(_SQLITE)), info))
 
 
+def _reads(query: str | None) -> str | None:
+    first = re.sub(r"(?s)/\*.*?\*/|--[^\n]*", " ", query or "").split()[:1]
+    if first and first[0].lower().rstrip(";") in _CHANGES:
+        raise ValueError(
+            f"it begins with {first[0][:20]}, which changes the database; write the SELECT that "
+            "yields the table"
+        )
+    return query
+
+
 def _encoding(name: str) -> str:
     try:
         codecs.lookup(name)
@@ -111,7 +127,7 @@ class DataSection(Section):
     """The file, where ``type`` is csv or parquet."""
     url: Annotated[str | None, AfterValidator(_database)] = None
     """The database as SQLAlchemy names it, such as ``postgresql+psycopg://user@host/name``."""
-    query: str | None = None
+    query: Annotated[str | None, AfterValidator(_reads)] = None
     """The SELECT that yields the table, where ``type`` is sql."""
     separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """What stands between the cells of a CSV file: ``;``, a bar, or a tab (``"\\t"``)."""

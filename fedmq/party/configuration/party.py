@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from fedmq.errors import ConfigError, DataError, FedmqError
+from fedmq.errors import ConfigError, DataError, FedmqError, raised_in_words
 from fedmq.messages.fields import PartyName
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
@@ -154,8 +154,8 @@ class NamedFunction:
         except FedmqError:
             raise
         except Exception as error:
-            kind = type(error).__name__
-            raise DataError(f"{self.key}: {self.reference} raised {kind}: {error}") from error
+            why = raised_in_words(error)
+            raise DataError(f"{self.key}: {self.reference} raised, in {why}") from error
 
     def load(self) -> Callable[..., Any]:
         """The function itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -112,6 +113,9 @@ def _line(error: Any, model: type[Section]) -> str:
     name = _NAMES.get(error.get("ctx", {}).get("pattern"))
     if name is not None:
         return f"{key}: {error['input']!r} is no name; a name is {name}"
+    if error["type"] == "tuple_type":
+        written = json.dumps(error["input"], ensure_ascii=False, default=str)
+        return f"{key}: this is a list, such as [{written}]"
     message = error["msg"].removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
 

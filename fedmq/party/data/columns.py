@@ -6,6 +6,7 @@ of times, weights and base margins.
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,6 +55,7 @@ _CHECKS_BESIDE: Mapping[BesideLabel, Callable[[NDArray[np.float64], str], NDArra
     "base_margin": base_margins,
 }
 _DATE_FORMS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 
 
@@ -150,6 +152,11 @@ class NumberColumn(Column):
     def values(self) -> NDArray[Any]:
         """All rows."""
         return np.concatenate([np.empty(0, self._dtype), *self._parts])
+
+    @property
+    def newest(self) -> NDArray[Any]:
+        """The rows that were taken last."""
+        return self._parts[-1]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -275,10 +282,13 @@ class CategoryColumn(Column):
     def _new(self, text: str, index: int, where: Where) -> int:
         if not self.declared and self._spelling.reads(text):
             word = next(iter(self._code))
+            meant = likely_meaning(self._name, [*self._code, text])
             raise DataError(
                 f"{self._first}, column {self._name!r}: {word[:_SHOWN]!r} is no number, as "
-                f"{text[:_SHOWN]!r} is further down; leave the column out with ignore, name the "
-                'value under missing, or declare the column a "category" under types'
+                f"{text[:_SHOWN]!r} is further down; "
+                + (f"{meant}; or " if meant else "")
+                + "leave the column out with ignore, name the value under missing, or declare the "
+                'column a "category" under types'
             )
         self._first = self._first or where(index)
         if len(self._code) == self._limit:
@@ -494,15 +504,18 @@ def likely_meaning(name: str, cells: Collection[str]) -> str:
             map(spelling.reads, cells)
         ):
             return f"its cells look like numbers with {_keys(spelling)}"
+    section = f"[data.columns.{_toml_key(name)}]"
     if all(_ISO_DATE.fullmatch(cell) and _is_date(cell[:10], "%Y-%m-%d") for cell in cells):
-        return f'its cells look like dates: [data.columns.{name}] with kind = "date"'
+        return f'its cells look like dates: {section} with kind = "date"'
     for form in _DATE_FORMS:
         if all(_is_date(cell, form) for cell in cells):
-            return (
-                f'its cells look like dates: [data.columns.{name}] with kind = "date" and '
-                f'format = "{form}"'
-            )
+            return f'its cells look like dates: {section} with kind = "date" and format = "{form}"'
     return ""
+
+
+def _toml_key(name: str) -> str:
+    """``name`` as a key of TOML: beyond ASCII letters, digits, _ and - it needs quotes."""
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _keys(spelling: NumberSpelling) -> str:

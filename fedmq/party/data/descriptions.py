@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.table import Table, read_table
 from fedmq.party.data.validation import Validation, validate_source
 from fedmq.party.store.documents import (
+    Deployments,
     ModelStore,
     cards,
     read_column_names,
@@ -128,7 +130,7 @@ def list_models(state: Path, is_active: bool) -> list[dict[str, Any]]:
 
     Raises DataError if a file is damaged.
     """
-    store = ModelStore(state)
+    store, names = ModelStore(state), Deployments.read(state)
     lines = []
     for model in store.ids():
         try:
@@ -137,25 +139,35 @@ def list_models(state: Path, is_active: bool) -> list[dict[str, Any]]:
             if store.path(model).exists():
                 raise
             continue  # deleted since the folder was listed
-        lines.append(_line(model, share))
+        served = sorted(name for name, now in names.names().items() if now.model == model)
+        lines.append({**_line(state, model, share), "names": served})
     return lines
 
 
-def _line(model: str, share: ActiveShare | PassiveShare) -> dict[str, Any]:
+def _line(state: Path, model: str, share: ActiveShare | PassiveShare) -> dict[str, Any]:
     if isinstance(share, PassiveShare):
         return {
             "model": model,
+            "made": _written(ModelStore(state).path(model)),
             "records": len(share.lookup_table),
             "departures": list(share.withheld.in_words(share.party)),
         }
+    record = training_records(state).find(model)
     return {
         "model": model,
+        "made": record.ended if record else _written(ModelStore(state).path(model)),
+        "engine": record and record.job.engine,
+        "rows": record and record.rows,
         "objective": share.params.objective,
         "trees": len(share.used_trees),
         "parties": list(share.parties),
         "metrics": share.metrics,
         "departures": list(share.departures),
     }
+
+
+def _written(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
 
 @computation("DescribeModel")

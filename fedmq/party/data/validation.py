@@ -34,6 +34,7 @@ __all__ = ["SourceWarnings", "ValidatedColumn", "Validation", "validate_source"]
 _SHOWN = 3
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 _AS_DECIMAL = re.compile(r"\d+\.0+")
+_LEADING_ZERO = re.compile(r"0\d+")
 _AS_POWER = re.compile(r"\d(\.\d+)?[eE]\+?\d+")
 
 
@@ -115,6 +116,15 @@ class _Columns:
                 )
             )
 
+    def unlabelled(self, batch: Batch) -> str:
+        """The place of the first row of the last batch without a label; empty if all have one."""
+        if not self.roles.label or self.checks[self.roles.label].problem is not None:
+            return ""
+        empty = np.isnan(self.label.newest)
+        if not empty.any():
+            return ""
+        return in_batch(self.source, batch.numbers)(int(np.argmax(empty)))
+
     def refused_beside(self) -> Iterator[str]:
         """Weights and margins that no training takes, a line for each column."""
         for role, column in self.beside.items():
@@ -135,9 +145,9 @@ class _Columns:
         for name, column in self.features.items():
             if self.checks[name].problem is None and isinstance(column, FeatureColumn):
                 meant = _of_categories(name, column)
-                lines += [f"{self.source.name}: column {name!r} is a category; {meant}"] * bool(
-                    meant
-                )
+                where = f"{self.source.name}: column {name!r}"
+                lines += [f"{where} is a category; {meant}"] * bool(meant)
+                lines += [f"{where} {alike}" for alike in _alike(column)]
         if self.roles.label and self.checks[self.roles.label].problem is None:
             lines += _of_labels(f"{self.source.name}, column {self.roles.label!r}", self.label)
         return lines
@@ -179,7 +189,7 @@ def validate_source(
     Raises:
         DataError: the source cannot be read at all, or lacks a column.
     """
-    rows = 0
+    rows, unlabelled_at = 0, ""
     with source_of(party, data) as source:
         columns = _Columns(source, data, Roles.of(source, data, labelled))
         warnings = SourceWarnings(source, columns.roles)
@@ -187,6 +197,7 @@ def validate_source(
             warnings.look_at(batch)
             for name, check in columns.checks.items():
                 check.run_on(batch.cells[name], batch)
+            unlabelled_at = unlabelled_at or columns.unlabelled(batch)
             rows += len(batch.numbers)
             on_rows(rows, source.rows)
         refused = [check.problem for check in columns.checks.values() if check.problem is not None]
@@ -200,7 +211,9 @@ def validate_source(
         if labelled and columns.checks[data.label or ""].problem is None:
             unlabelled = int(columns.label.missing.sum())
             if unlabelled:
-                refused.append(f"{source.name}, column {data.label!r}: {unlabelled} rows have none")
+                refused.append(
+                    f"{unlabelled_at}, column {data.label!r} is empty{_more(unlabelled)}"
+                )
         return Validation(
             place=data.place,
             rows=rows,
@@ -213,6 +226,14 @@ def validate_source(
         )
 
 
+def _more(rows: int) -> str:
+    return (
+        f", and of {rows - 1} further rows; a training needs all labels"
+        if rows > 1
+        else ("; a training needs all labels")
+    )
+
+
 def _share(missing: Any) -> float:
     return round(float(np.mean(missing)), 6) if len(missing) else 0.0
 
@@ -223,6 +244,20 @@ def _of_categories(name: str, column: FeatureColumn) -> str:
     if isinstance(decided, CategoryColumn) and not decided.declared:
         return likely_meaning(name, decided.categories)
     return ""
+
+
+def _alike(column: FeatureColumn) -> Iterator[str]:
+    """The first two categories that a person would read as the same."""
+    seen: dict[str, str] = {}
+    decided = column.decided
+    for category in decided.categories if isinstance(decided, CategoryColumn) else ():
+        other = seen.setdefault(" ".join(category.casefold().split()), category)
+        if other != category:
+            yield (
+                f"has the categories {other[:40]!r} and {category[:40]!r}, which differ in "
+                "capitals or spaces alone; write them alike"
+            )
+            return
 
 
 def _of_labels(where: str, label: LabelColumn) -> list[str]:
@@ -259,6 +294,13 @@ class SourceWarnings:
             "id {!r} was rounded by a spreadsheet",
             _AS_POWER.fullmatch,
             "store ids as text, and export them anew",
+        )
+        self._note(
+            ids,
+            batch,
+            "id {!r} has leading zeros",
+            _LEADING_ZERO.fullmatch,
+            "spreadsheets drop them: ask the other parties whether their ids still have them",
         )
         for name, cells in batch.cells.items():
             self._note(

@@ -101,8 +101,8 @@ class JoinRequest:
             raise ConfigError(f"{name}: asks to join {self.federation}, not {federation}")
         if "".join(fingerprint.lower().split()) != "".join(self.public.fingerprint.split()):
             raise ConfigError(
-                f"{name}: has the fingerprint {self.public.fingerprint}, not the given "
-                f"fingerprint; {self.party} is not added"
+                f"{name}: has another fingerprint than the one given, so {self.party} is not "
+                "added; let its owner read it out again, from its own screen"
             )
 
     def _fields(self) -> dict[str, str]:

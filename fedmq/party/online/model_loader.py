@@ -16,7 +16,12 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.online.answering import Answering, LoadedShare, load_share
 from fedmq.party.online.rows import ServingSource
 from fedmq.party.online.scoring import Scorer, ServedModel
-from fedmq.party.store.documents import Deployment, Deployments, ModelStore
+from fedmq.party.store.documents import (
+    Deployment,
+    Deployments,
+    ModelStore,
+    read_column_names,
+)
 from fedmq.protocol.online.options import Mode
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import PriorityGate
@@ -109,7 +114,10 @@ class ModelLoader:
 
     async def explained(self, read: ReadModel, agreed: Agreed) -> ReadModel:
         """The model with the reasons for its scores to which the other owners ``agreed``."""
-        served = await asyncio.to_thread(read.served.explained, agreed, self._reasons)
+        state, model = self._deployments.path.parent, read.served.id
+        names = await asyncio.to_thread(read_column_names, state, model)
+        named = agreed.named(names)
+        served = await asyncio.to_thread(read.served.explained, named, self._reasons)
         return ReadModel(served, read.stamp)
 
     def serve(self, name: str, read: ReadModel) -> None:

@@ -172,7 +172,8 @@ def certificate_warnings(config: PartyFile, now: datetime | None = None) -> tupl
         return ()
     what = "expires" if until > now else "has expired"
     return (
-        f"tls.certificate: it {what} on {until:%Y-%m-%d}; the broker's operator renews it with: "
+        f"tls.certificate: it {what} on {until:%Y-%m-%d}, and this machine's clock says "
+        f"{now:%Y-%m-%d}; if that is right, the broker's operator renews it with: "
         f"fedmq broker renew FOLDER {config.party}",
     )
 

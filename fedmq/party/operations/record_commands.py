@@ -13,6 +13,7 @@ from fedmq.party.operations.dead_letters import DeadLetterBox, Redelivery
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
+from fedmq.party.store.alignments import AlignmentStore
 
 __all__ = ["RecordCommands", "ended_sessions"]
 
@@ -100,7 +101,7 @@ def _letter(request: Mapping[str, Any]) -> str:
 async def ended_sessions(context: PartyContext, limit: int) -> list[dict[str, Any]]:
     """The last ``limit``, the oldest first, as plain data; ``reason`` is empty where one finished.
 
-    Of those before the start only trainings are remembered.
+    Of those before the start only trainings and finished alignments are remembered.
     """
     recent = context.sessions.ended
     known = {session.id for session in recent}
@@ -115,6 +116,18 @@ async def ended_sessions(context: PartyContext, limit: int) -> list[dict[str, An
         for session, at in await context.session_store.ended(limit)
         if session.id not in known
     ]
+    before += [
+        {
+            "session": made["session"],
+            "purpose": "alignment",
+            "model": made["name"],
+            "ended": made["made"],
+            "reason": "",
+        }
+        for made in await asyncio.to_thread(AlignmentStore(context.config.state).made)
+        if made["session"] not in known
+    ]
+    before.sort(key=lambda ended: datetime.fromisoformat(ended["ended"]))
     after = [
         {
             "session": session.id,

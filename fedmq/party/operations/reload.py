@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from pathlib import Path
 
@@ -44,16 +45,26 @@ class FileReload:
         return self._files.path
 
     def stale(self) -> tuple[str, ...]:
-        """A warning for the owner if the party's file has changed since the start."""
-        path = self._files.path
+        """Warnings for the owner if the party's files are newer than what holds."""
+        path, config, federation = self._files.path, self._files.config, self._files.federation
         try:
-            newer = PartyFile.read(path)[0]
+            newer, members = PartyFile.read(path)
         except FedmqError as error:
             return (f"{error}; the daemon keeps the file that it started with",)
-        changed = self._files.config.changed_keys(newer)
-        if not changed:
-            return ()
-        return (f"{path}: {', '.join(changed)} changed; restart the daemon to apply this",)
+        changed = config.changed_keys(newer)
+        policy = [
+            f"policy.{name}"
+            for name in type(config.policy).model_fields
+            if getattr(config.policy, name) != getattr(newer.policy, name)
+        ]
+        before = "changed, and what was there before holds; apply this with: kill -HUP"
+        lines = [
+            f"{path}: {', '.join(changed)} changed; restart the daemon to apply this",
+            f"{path}: {', '.join(policy)} {before} {os.getpid()}",
+            f"{config.federation}: it {before} {os.getpid()}",
+        ]
+        holds = (changed, policy, federation != members)
+        return tuple(line for line, new in zip(lines, holds, strict=True) if new)
 
     async def reload(self) -> list[str]:
         """Read the files; returns the changes that need a restart.

@@ -67,8 +67,8 @@ class Progress:
         self._figures: dict[int, Mapping[str, float]] = {}
         self._left = 0
 
-    def begin_attempt(self) -> None:
-        """Restart the pace: the time between two attempts says nothing about it."""
+    def restart_pace(self) -> None:
+        """Forget the pace, as between two attempts: that time says nothing about it."""
         self._pace.clear()
 
     def add(self, report: Report) -> None:
@@ -174,6 +174,7 @@ class Status(Observer):
 
     def consent_awaited(self, awaited: ConsentPending) -> None:
         self.consents.pop(awaited.peer, None)
+        self.progress.restart_pace()  # an owner who thinks it over says nothing about it
         if awaited.seconds:
             until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)
             self.consents[awaited.peer] = until
@@ -363,7 +364,7 @@ class Sessions:
         progress = None
         if before is not None:
             progress = before.seen.progress
-            progress.begin_attempt()
+            progress.restart_pace()
         seen = Status(session, address.party, progress, lambda: on_change(running), self._releases)
         timeline = timeline or self._observation.timeline()
         watching = self._observation.observers(address, purpose, model, timeline)

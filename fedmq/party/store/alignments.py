@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +64,7 @@ def _dumps(alignment: StoredAlignment) -> str:
     return alignment.model_dump_json(exclude_none=True)  # of fields: a None among ids stays
 
 
+_HEAD_BYTES = 65536
 _ALIGNMENT: Format[StoredAlignment] = Format(_dumps, StoredAlignment.model_validate_json, (1, 2))
 
 
@@ -92,6 +95,20 @@ class AlignmentStore:
     def load(self, name: str) -> StoredAlignment:
         """The alignment ``name``; DataError if it is missing or damaged."""
         return self._kept.read(name)
+
+    def made(self) -> list[dict[str, str]]:
+        """Name, session and time of each alignment, the oldest first; a damaged one is left out.
+
+        Only the beginnings of the files are read: they may hold millions of ids.
+        """
+        found = []
+        for name in self.names():
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                with self.path(name).open("rb") as file:
+                    head, _, _ = file.read(_HEAD_BYTES).partition(b',"ids":[')
+                fields = json.loads(head + b"}")
+                found.append({key: str(fields[key]) for key in ("name", "session", "made")})
+        return found
 
     def described(self, name: str) -> dict[str, Any]:
         """The alignment ``name`` without its ids, as plain data; DataError as for ``load``."""

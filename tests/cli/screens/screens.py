@@ -75,6 +75,10 @@ _STATUS = {
 _MODELS = [
     {
         "model": "churn-2026",
+        "made": "2026-11-22T09:03:59+00:00",
+        "engine": "lattice",
+        "rows": 10827,
+        "names": ["production"],
         "trees": 50,
         "objective": "binary:logistic",
         "departures": ["cells of few rows were withheld"],
@@ -85,7 +89,17 @@ _MODELS = [
             "eval-auc": 0.87,
         },
     },
-    {"model": "m2", "trees": 7, "objective": "reg:squarederror", "metrics": {}, "departures": []},
+    {
+        "model": "m2",
+        "made": "2026-11-23T10:00:00+00:00",
+        "engine": None,
+        "rows": None,
+        "names": [],
+        "trees": 7,
+        "objective": "reg:squarederror",
+        "metrics": {},
+        "departures": [],
+    },
 ]
 _SERVING = {
     "models": {"production": {"model": "churn-2026", "mode": "hop", "rounds": 5}},

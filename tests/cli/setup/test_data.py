@@ -58,7 +58,7 @@ def test_what_would_be_refused_is_listed_and_ends_with_the_exit_code_of_data(par
     assert len(refused) == 3
     assert "line 3, column 'age': 'old' is no number" in refused[0]
     assert "1 ids are repeated, such as 'a' in line 3" in refused[1]
-    assert "column 'y': 1 rows have none" in refused[2]
+    assert "line 3, column 'y' is empty; a training needs all labels" in refused[2]
     assert "1 repeated ids, such as a: refused" in outcome.out
     assert outcome.err.splitlines()[-1].endswith("data.csv: 3 things would be refused")
 

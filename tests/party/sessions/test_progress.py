@@ -6,7 +6,7 @@ import pytest
 
 from fedmq import __version__
 from fedmq.party.sessions.sessions import Progress, Status
-from fedmq.protocol.events import Report, Waiting
+from fedmq.protocol.events import ConsentPending, Report, Waiting
 
 
 class Clock:
@@ -36,7 +36,7 @@ def test_a_new_attempt_measures_its_own_pace_and_keeps_the_curve() -> None:
     for tree, loss in ((1, 0.6), (2, 0.5)):
         clock.now += 1
         progress.add(Report(tree, 4, "tree", {"logloss": loss}))
-    progress.begin_attempt()
+    progress.restart_pace()
     clock.now += 3600
     progress.add(Report(2, 4, "tree", {"logloss": 0.5}))
     assert progress.seconds_left is None
@@ -48,6 +48,18 @@ def test_a_new_attempt_measures_its_own_pace_and_keeps_the_curve() -> None:
         "logloss": [0.6, 0.5, 0.4],
         "auc": [None, None, 0.9],
     }
+
+
+def test_an_owner_who_thinks_it_over_does_not_slow_the_pace() -> None:
+    clock = Clock()
+    status = Status("0123", "bank", Progress(clock))
+    status.reported(Report(0, 4, "tree", {}))
+    clock.now += 3600
+    status.consent_awaited(ConsentPending("telco", 0))
+    for tree in (1, 2):
+        clock.now += 2
+        status.reported(Report(tree, 4, "tree", {}))
+    assert status.progress.seconds_left == 4
 
 
 @pytest.mark.parametrize(

@@ -107,4 +107,5 @@ class CsvFile(Source):
             ) from None
         except (OSError, csv.Error) as error:
             line = self._reader.line_num
-            raise DataError(f"{self.name}, line {line}: cannot be read: {error}") from None
+            quote = "; a quotation mark is not closed" * ("end of data" in str(error))
+            raise DataError(f"{self.name}, line {line}: cannot be read: {error}{quote}") from None

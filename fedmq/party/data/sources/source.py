@@ -27,6 +27,7 @@ _FIRST_BYTES = {
     b"\xff\xfe": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
     b"\xfe\xff": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
 }
+_SELDOM = 20  # a text has fewer control characters than one in so many
 _MOST_FIRST_BYTES = max(map(len, _FIRST_BYTES))
 
 
@@ -90,7 +91,7 @@ class Fetched(Source):
 def mistaken_for(path: Path, *right: str) -> str:
     """The kind of the file at ``path`` and a remedy, if it is none of the kinds in ``right``.
 
-    Empty if the kind is unknown. Kinds: parquet, zip, excel, sqlite, gzip, utf-16, text.
+    Empty if the kind is unknown. Kinds: parquet, zip, excel, sqlite, gzip, utf-16, binary, text.
 
     Raises:
         OSError: the file cannot be read.
@@ -102,5 +103,8 @@ def mistaken_for(path: Path, *right: str) -> str:
     for mark, (kind, what) in _FIRST_BYTES.items():
         if first.startswith(mark):
             return "" if kind in right else f"it is {what}"
+    odd = sum(byte < 9 or 13 < byte < 32 for byte in first)
+    if "text" in right and "utf-16" not in right and odd * _SELDOM > len(first):
+        return "it is binary, no text; save it as CSV"
     is_text = bool(first) and b"\x00" not in first
     return 'it looks like text; write type = "csv"' if is_text and "text" not in right else ""
