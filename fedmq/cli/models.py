@@ -33,6 +33,7 @@ from fedmq.cli.output import (
 from fedmq.cli.party_daemon import (
     PARTY_HELP,
     name_party,
+    noted,
     party_argument,
     request_daemon,
     state_folder,
@@ -122,6 +123,7 @@ def import_share(party: Path, file: Path, as_json: bool) -> None:
     if shares.store.path(share.model_id).exists():
         raise ConfigError(f"{file}: {shares.party} has a share of model {share.model_id} already")
     shares.store.save(share)
+    noted(shares.state, "share imported", model=share.model_id)
     print_result(
         {"model": share.model_id, "party": shares.party},
         as_json,
@@ -255,6 +257,7 @@ def delete_model(
             left[shares.party] = "kept until all other parties have deleted their shares"
     else:
         documents.delete_model(shares.state, model)
+        noted(shares.state, "share deleted", model=model)
     deleted = [name for name in (shares.party, *asked) if name not in left]
     result = {
         "model": model,

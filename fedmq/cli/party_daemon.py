@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import click
 
 from fedmq.errors import DaemonAway, DaemonError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.control import send_request
+from fedmq.party.operations.control import send_request, user_name
 
 __all__ = [
     "PARTY_HELP",
     "name_party",
+    "noted",
     "party_argument",
     "request_daemon",
     "state_folder",
@@ -66,11 +68,39 @@ def request_daemon(
     return asyncio.run(last_event())
 
 
-def taken_up(config: PartyFile) -> str:
-    """Make the daemon of ``config`` reload its files; returns the outcome in a line."""
+def noted(state: Path, did: str, **details: Any) -> None:
+    """Put into the audit log what this command did to the files of a party.
+
+    Its daemon writes the log; where none runs, this command does.
+
+    Raises:
+        ConfigError: the log cannot be written.
+    """
+    note = {"did": did, **details}
     try:
-        request_daemon(config.state, {"do": "reload"})
+        request_daemon(state, {"do": "noted", **note})
     except DaemonAway:
+        _note_alone(state, note)
+
+
+def _note_alone(state: Path, note: Mapping[str, Any]) -> None:
+    if state.is_dir():  # a party that never ran has no log yet
+        from fedmq.party.consent.audit_log import AuditLog  # most commands need none
+
+        by, whence = user_name(os.getuid()), "command line"
+        AuditLog(state).record("command", what="noted", by=by, whence=whence, **note)
+
+
+def taken_up(config: PartyFile, did: str, **details: Any) -> str:
+    """Make the daemon of ``config`` reload its files; returns the outcome in a line.
+
+    ``did``, with ``details``, is what the audit log keeps of what was changed in them.
+    """
+    note = {"did": did, **details}
+    try:
+        request_daemon(config.state, {"do": "reload", **note})
+    except DaemonAway:
+        _note_alone(config.state, note)
         return "no daemon runs; it takes this up when it starts"
     except DaemonError as error:
         return str(error)

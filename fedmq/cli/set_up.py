@@ -249,7 +249,7 @@ def join(
     result = {
         "party": config.party,
         "folder": str(folder),
-        "daemon": taken_up(config),
+        "daemon": taken_up(config, "certificate or members taken from a file"),
         "missing": missing,
     }
     words = f"{folder}: the files are in their places; {result['daemon']}"
@@ -423,7 +423,9 @@ def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> N
         )
     asked.check(federation.name, fingerprint or "", str(request))
     add_party(config.federation, asked.party, asked.public)
-    words = f"{asked.party} is a party, {asked.public.fingerprint}; " + taken_up(config)
+    words = f"{asked.party} is a party, {asked.public.fingerprint}; " + taken_up(
+        config, "party added", party=asked.party, fingerprint=asked.public.fingerprint
+    )
     print_result({"party": asked.party}, as_json, lambda _: words)
     print_next_step(as_json, "party list", party)
 
@@ -442,7 +444,7 @@ def remove(party: Path, name: str, as_json: bool) -> None:
     if name == config.party:
         raise ConfigError(f"{name} is this party itself; the others remove it")
     remove_party(config.federation, name)
-    words = f"{name} is removed; " + taken_up(config)
+    words = f"{name} is removed; " + taken_up(config, "party removed", party=name)
     print_result({"party": name}, as_json, lambda _: words)
     print_next_step(as_json, "party list", party)
 
@@ -600,7 +602,8 @@ def trust(
 
 def _reloaded(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
     """``result``, and whether a running daemon has taken up the change."""
-    return {**result, "daemon": taken_up(config)}
+    changed = {"party": result["party"], "fingerprint": result["fingerprint"]}
+    return {**result, "daemon": taken_up(config, "keys changed", **changed)}
 
 
 def _described(party: str, key: PublicKeys) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         expiry=expiry,
         reload=reload,
         file_check=file_check,
-        control=ControlServer(config.state, commands),
+        control=ControlServer(config.state, commands, context.consent.record),
         http=http,
         telemetry=telemetry,
     )

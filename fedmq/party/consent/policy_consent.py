@@ -21,7 +21,7 @@ from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.audit_log import AuditLog, audited
 from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -198,6 +198,11 @@ class PolicyConsent:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
         self.quota.take(terms.rows)
         await self.audit.record("agreed", header, rows=terms.rows)
+
+    async def record(self, entry: Mapping[str, Any]) -> None:
+        """Write ``entry`` into the audit log; Refused if it cannot be written."""
+        details = dict(entry)
+        await audited(self.audit.log, self._party, details.pop("event"), **details)
 
     async def serving(self, header: Header, model: str, mode: str) -> None:
         """Raise Refused if this party does not serve ``model`` online in ``mode``."""

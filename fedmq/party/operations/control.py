@@ -2,7 +2,8 @@
 
 A request is one line ``{"do": ..., ...}``; the answer is any number of lines ``{"event": ...}``,
 the last of which is ``done`` with a ``result``, or ``error`` with a ``message`` and ``exit_code``.
-The socket lies in the party's state folder and is open to its owner only.
+The socket lies in the party's state folder and is open to its owner only. Commands that change
+something are audited: who gave them, and how they ended.
 """
 
 from __future__ import annotations
@@ -12,20 +13,38 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import pwd
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError
+from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError, Refused
 from fedmq.transport.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:  # the command line must not import the daemon's modules
     from fedmq.party.services.service import Command
     from fedmq.party.sessions.sessions import OnProgress
 
-__all__ = ["ControlServer", "send_request", "socket_path"]
+__all__ = ["ControlServer", "Record", "named_fields", "send_request", "socket_path", "user_name"]
 
 log = logging.getLogger(__name__)
+
+Record = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Writes an entry into the audit log; Refused if it cannot."""
+
+_CHANGES = (
+    *("activate", "admit", "align", "approve", "cancel", "column_names", "console"),
+    *("delete_everywhere", "drop", "noted", "pause", "redeliver", "refuse", "reload", "requeue"),
+    *("resume", "rollback", "sign_card", "train"),
+)
+"""Commands that change something."""
+_FIELDS = (
+    *("model", "name", "mode", "alignment", "engine", "session", "request", "letter"),
+    *("fingerprint", "reason", "did", "party", "who", "roles"),
+)
+"""What the log keeps of a request: nothing that belongs to people in a table."""
 
 _LARGEST_LINE = 256 * 1024 * 1024
 _STOPPED = (
@@ -53,10 +72,13 @@ def _short_name(path: Path) -> Iterator[str]:
 
 
 class ControlServer:
-    """Answers requests by ``commands`` while the daemon runs."""
+    """Answers requests by ``commands`` while the daemon runs; ``record`` audits changes."""
 
-    def __init__(self, state: Path, commands: Mapping[str, Command]) -> None:
+    def __init__(
+        self, state: Path, commands: Mapping[str, Command], record: Record | None = None
+    ) -> None:
         self._path = socket_path(state)
+        self._record = record
         self._commands = commands
         self._server: asyncio.Server | None = None
         self._requests = BackgroundTasks()
@@ -119,16 +141,18 @@ class ControlServer:
             with contextlib.suppress(ConnectionError):
                 line = await reader.readline()
                 if line:
-                    await send(await self._answer(line, send))
+                    await send(await self._answer(line, send, _user_of(writer)))
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes, on_progress: OnProgress) -> dict[str, Any]:
+    async def _answer(self, line: bytes, on_progress: OnProgress, user: str) -> dict[str, Any]:
         try:
             request = json.loads(line)
             command = self._commands.get(request.get("do"))
             if command is None:
                 raise DaemonError(f"this daemon does not know the command {request.get('do')!r}")
+            if self._record is not None and request["do"] in _CHANGES:
+                command = _audited(command, self._record, user)
             return {"event": "done", "result": await command(request, on_progress)}
         except FedmqError as error:
             return {"event": "error", "message": str(error), "exit_code": error.exit_code}
@@ -138,6 +162,60 @@ class ControlServer:
             log.exception("a request failed")
             message = f"internal error: {type(error).__name__}; see the daemon's log"
             return {"event": "error", "message": message, "exit_code": FedmqError.exit_code}
+
+
+def _audited(command: Command, record: Record, user: str) -> Command:
+    """``command`` with its beginning and its end on record; refused where there can be none."""
+
+    async def run(request: Mapping[str, Any], on_progress: OnProgress) -> Any:
+        given = {
+            "event": "command",
+            "what": request["do"],
+            "by": user,
+            "whence": "command line",
+            **named_fields(request),
+        }
+        await record(given)
+        outcome = "interrupted"
+        try:
+            result = await command(request, on_progress)
+            outcome = "done"
+        except ConnectionError:
+            outcome = "goes on, nobody watches"
+            raise
+        except Exception as error:
+            outcome = str(error) if isinstance(error, FedmqError) else type(error).__name__
+            raise
+        finally:
+            with contextlib.suppress(Refused):  # it is logged, and too late to refuse
+                await record({**given, "event": "command ended", "outcome": outcome})
+        return result
+
+    return run
+
+
+def named_fields(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the audit log keeps of ``request``."""
+    job = request.get("job")
+    every = {**job, **request} if isinstance(job, Mapping) else request
+    return {name: every[name] for name in _FIELDS if every.get(name) is not None}
+
+
+def _user_of(writer: asyncio.StreamWriter) -> str:
+    """The operating system's name of who is at the other end."""
+    connection = writer.get_extra_info("socket")
+    if not hasattr(socket, "SO_PEERCRED"):
+        return user_name(os.getuid())
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return user_name(struct.unpack("3i", found)[1])
+
+
+def user_name(number: int) -> str:
+    """The name of the operating system's user, or its number where it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _make_private(folder: Path) -> None:

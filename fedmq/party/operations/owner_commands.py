@@ -70,6 +70,7 @@ class OwnerCommands(Service):
             "redeliver": self._redeliver,
             "health": self._health,
             "reload": self._reload,
+            "noted": self._noted,
         }
 
     async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
@@ -136,6 +137,10 @@ class OwnerCommands(Service):
 
     async def _reload(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         return {"needs_restart": await self._files.reload()}
+
+    async def _noted(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        """Nothing: the command line has done it, and the control socket has audited it."""
+        return {}
 
     async def _redeliver(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """Process a dead letter as a new delivery."""

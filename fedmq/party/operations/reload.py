@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import os
 import ssl
@@ -11,6 +13,7 @@ from pathlib import Path
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog, AuditSearch
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.online.scoring import Scorer
@@ -94,7 +97,7 @@ class FileReload:
         return needs_restart
 
     async def record_keys(self) -> None:
-        """Record the pinned keys in the audit log, unless they are those recorded last.
+        """Record the pinned keys and the policy in the audit log, unless they were recorded last.
 
         Raises:
             ConfigError: the disk refuses.
@@ -103,6 +106,7 @@ class FileReload:
         async with self._recording:
             audit_log = self._context.consent.audit.log
             await asyncio.to_thread(_record_keys, audit_log, self._files.federation)
+            await asyncio.to_thread(_record_policy, audit_log, self._files.config.policy)
 
     def _check_certificate(self) -> None:
         """Raise ConfigError if the present files would not allow the next connection."""
@@ -153,3 +157,19 @@ def _record_keys(audit_log: AuditLog, federation: Federation) -> None:
         if last and before.get(party) != pinned.get(party)
     }
     audit_log.record(_KEYS_PINNED, pinned=pinned, **({"changed": changed} if changed else {}))
+
+
+_POLICY_HOLDS = "policy holds"
+
+
+def _record_policy(audit_log: AuditLog, policy: PolicySection) -> None:
+    """By key, its hash: what the owner writes there is seen to change, and not shown."""
+    now = {
+        key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+        for key, value in policy.model_dump(mode="json").items()
+    }
+    last = AuditSearch(event=_POLICY_HOLDS).entries(audit_log, 1)
+    before = last[0]["hashes"] if last else {}
+    if now != before:
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        audit_log.record(_POLICY_HOLDS, hashes=now, **({"changed": changed} if last else {}))

@@ -233,9 +233,12 @@ class DeploymentService(Service):
         machine: ActiveDeployment,
         on_change: Callable[[RunningSession], None] = lambda _: None,
     ) -> RunningSession:
-        return self.context.sessions.open(
+        running = self.context.sessions.open(
             secrets.token_hex(8), 1, "activation", model, machine, on_change=on_change
         )
+        if machine.only_asks:
+            running.purpose = "check"  # a failed one must not read as an activation that failed
+        return running
 
     def _on_not_served(self, party: str, model: str) -> None:
         """Make a party serve a model again that it once agreed to serve."""
@@ -314,7 +317,7 @@ class DeploymentService(Service):
             )
             self._loader.host(terms.model, loaded, stamp)
 
-        return self.context.sessions.open(
+        running = self.context.sessions.open(
             header.session,
             header.attempt,
             "activation",
@@ -322,6 +325,8 @@ class DeploymentService(Service):
             machine,
             journal=_Hosting(keep),
         )
+        self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        return running
 
     async def _refusal(self, header: Header, terms: ModelDeploy) -> str:
         try:

@@ -39,7 +39,7 @@ class ActiveDeployment(Machine):
         self._alias = alias
         self._served = served
         self._mode = mode
-        self._only_asks = only_asks
+        self.only_asks = only_asks
         self._waiting: set[str] = set()
         self._columns: dict[str, DisclosedColumns] = {}
         self._refusing: list[str] = []
@@ -82,8 +82,8 @@ class ActiveDeployment(Machine):
         if self._waiting:
             return
         for peer in self.peers:
-            self._send(peer, online.ModelDismiss() if self._only_asks else online.ModelSwitch())
-        if self._only_asks:
+            self._send(peer, online.ModelDismiss() if self.only_asks else online.ModelSwitch())
+        if self.only_asks:
             self._move(ALL_COULD)
             self._emit(Finish(None))
         else:
