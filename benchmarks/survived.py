@@ -95,7 +95,7 @@ def survived(federation: ChaosFederation, faults: int, minutes: float, seed: int
         except BaseException as error:
             failures.append(error)
 
-    working = threading.Thread(target=keep_working)
+    working = threading.Thread(target=keep_working, daemon=True)
     working.start()
     begun = time.monotonic()
     last = begun + 60 * minutes
