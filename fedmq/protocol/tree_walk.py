@@ -20,9 +20,14 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.inference import InferenceHop
 
-__all__ = ["Hop", "OneWay", "Walked", "answer_hop", "answer_rows", "walk_on"]
+__all__ = ["IF_NO_OLD_SHARE", "Hop", "OneWay", "Walked", "answer_hop", "answer_rows", "walk_on"]
 
 _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
+
+IF_NO_OLD_SHARE = (
+    "; or the share of the model here is of another training, as if put back from a backup"
+)
+"""Ends what a party says of questions that do not fit its share: the culprit may be itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +135,9 @@ class OneWay:
         beside = ~is_below(self._stand(rows, trees), nodes)
         if beside.any():
             row = int(rows[beside.argmax()])
-            raise ProtocolError(f"row {row} is asked about beside its one way through a tree")
+            raise ProtocolError(
+                f"row {row} is asked about beside its one way through a tree{IF_NO_OLD_SHARE}"
+            )
 
     def answer(
         self, rows: NDArray[np.int64], records: NDArray[np.int64], left: NDArray[np.bool_]

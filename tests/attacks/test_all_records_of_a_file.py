@@ -72,6 +72,17 @@ def test_directions_beside_a_way_are_told_to_nobody(
     assert not liar.answers
 
 
+def test_a_share_put_back_from_a_backup_is_named_as_a_cause(
+    trained: tuple[Federation, dict[str, Any]],
+) -> None:
+    """Of an earlier training under the same name: nobody lies."""
+    federation, shares = trained
+    earlier = small(counts=(1, 4), num_boost_round=1, max_depth=2).train().results
+    simulation = ran(federation.scoring({**shares, "telco": earlier["telco"]}))
+    for party in (ACTIVE, "telco"):
+        assert "the share of the model here is of another training" in str(simulation.errors[party])
+
+
 def test_each_way_is_told_whole_and_again_and_no_other() -> None:
     way = OneWay([(4, 1), (4, 2), (4, 3), (9, 5), (4, 6)], rows=3)
     rows, left = np.array([0, 2]), np.array([True, False])

@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     PassiveInferenceState,
 )
 from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
-from fedmq.protocol.tree_walk import OneWay, answer_hop, answer_rows
+from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
 
@@ -169,7 +169,9 @@ class PassiveInference(Machine):
         assert self._rows is not None
         records, table = hop.records.numpy(), self._rows.share.lookup_table
         if len(records) and int(records.max()) >= len(table):
-            raise ProtocolError(f"hop {hop.hop} asks for records that do not exist")
+            raise ProtocolError(
+                f"hop {hop.hop} asks for records that do not exist{IF_NO_OLD_SHARE}"
+            )
         here, counts = self._asked(hop), hop.counts.numpy()
         pairs = self._person_of[hop.rows.numpy()], np.repeat(records.astype(np.int64), counts)
         if self._one_way is not None:

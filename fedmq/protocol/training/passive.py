@@ -71,7 +71,7 @@ from fedmq.protocol.training.terms import (
     kept_constraints,
 )
 from fedmq.protocol.training.transcripts import Transcripts, committed, noise_secret
-from fedmq.protocol.tree_walk import OneWay, answer_hop
+from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop
 
 __all__ = [
     "ComparePeople",
@@ -127,7 +127,9 @@ class EarlierDirections(Part):
         if (len(rows) and int(rows.max()) >= len(table.values)) or (
             len(records) and int(records.max()) >= len(share.lookup_table)
         ):
-            raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
+            raise ProtocolError(
+                f"hop {hop.hop} asks for rows or records that do not exist{IF_NO_OLD_SHARE}"
+            )
         here = rows.astype(np.int64)
         counts = hop.counts.numpy()
         pairs = here, np.repeat(records.astype(np.int64), counts)
