@@ -10,7 +10,8 @@
 ``scheme``              what every scheme offers, and what keys and noise are made of
 ``paillier``            the scheme of Paillier
 ``okamoto_uchiyama``    the scheme of Okamoto and Uchiyama
-``residues``            eight residues multiplied by one instruction
+``residues``            residues of one modulus as rows, eight multiplied at once
+``instructions``        machine code of eight products, by what the processor can
 ``group_sums``          numbers of people added by group
 ======================  ======================================================================
 """

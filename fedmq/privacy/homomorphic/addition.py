@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.homomorphic.histogram import Tricks, cumulate, merge, subtract, sum_bins
+from fedmq.privacy.homomorphic.instructions import LANES, eight_times
 from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.residues import (
-    LANES,
     Residues,
     Rows,
     from_wire,
@@ -166,10 +166,6 @@ class OneByOne(Addition):
 # The sums are those of `histogram`, as rows of `residues`: arrays (…, words).
 
 
-# Eight products at once take the time of 1.4 made one by one, measured at 2048 bits.
-_EIGHT = 1.4
-
-
 def one_by_one(bins: NDArray[np.integer], tricks: Tricks) -> NDArray[np.bool_]:
     """Which columns of ``bins`` (rows, features) are summed faster without vectors.
 
@@ -183,7 +179,7 @@ def one_by_one(bins: NDArray[np.integer], tricks: Tricks) -> NDArray[np.bool_]:
         values = max(2, int(np.count_nonzero(counts)))
         joined = max(1, int(log(rows) / log(values))) if tricks.joint else 1
         skipped = int(counts.max(initial=0)) if tricks.skip_fullest else 0
-        chosen[column] = min(rows - skipped, rows / joined) < rows * _EIGHT / LANES
+        chosen[column] = min(rows - skipped, rows / joined) < rows * eight_times() / LANES
     return chosen
 
 

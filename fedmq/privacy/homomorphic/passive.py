@@ -26,8 +26,9 @@ from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares, Shares, sums_field
 from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, Sums
 from fedmq.privacy.homomorphic.histogram import Tricks
+from fedmq.privacy.homomorphic.instructions import is_available
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
-from fedmq.privacy.homomorphic.residues import is_available, width
+from fedmq.privacy.homomorphic.residues import width
 from fedmq.privacy.homomorphic.scheme import PublicKey, SeededBytes
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 

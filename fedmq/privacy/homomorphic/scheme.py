@@ -18,7 +18,8 @@ from gmpy2 import f_divmod, gcd, invert, is_prime, is_square, mpz, powmod, powmo
 
 from fedmq.errors import DataError, MessageError, Refused
 from fedmq.privacy.homomorphic import MOST_KEY_BITS
-from fedmq.privacy.homomorphic.residues import is_available, residues_of
+from fedmq.privacy.homomorphic.instructions import is_available
+from fedmq.privacy.homomorphic.residues import residues_of
 
 __all__ = [
     "PRIMALITY_ROUNDS",

@@ -99,6 +99,7 @@ def test_more_rows_share_a_ciphertext_where_eight_are_packed_at_once(
     vectors: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(homomorphic_active, "is_available", lambda: vectors)
+    monkeypatch.setattr(homomorphic_active, "eight_times", lambda: 1.4)
     pair = EnginePair(Paillier(2048), table(120, 5, seed=1), value_bits=3)
     half = pair.active
     assert isinstance(half, homomorphic_active.AdditiveActive)

@@ -9,7 +9,8 @@ from gmpy2 import invert, is_prime, mpz, powmod
 
 from fedmq.errors import DataError, MessageError
 from fedmq.privacy.homomorphic import residues as module
-from fedmq.privacy.homomorphic.residues import Residues, is_available, to_wire
+from fedmq.privacy.homomorphic.instructions import PRODUCTS, is_available
+from fedmq.privacy.homomorphic.residues import Residues, to_wire
 
 MODULI = [mpz(2) ** bits - less for bits, less in ((61, 1), (192, 237), (521, 1), (2048, 1942289))]
 
@@ -20,7 +21,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     if request.param == "one by one":
         monkeypatch.setattr(module, "is_available", lambda: False)
     elif not is_available():
-        pytest.skip("this processor has no AVX-512 IFMA")
+        pytest.skip("this processor has neither AVX-512 IFMA nor FMA")
     yield request.param
 
 
@@ -125,3 +126,23 @@ def test_numbers_that_are_no_residues_are_refused() -> None:
         wire = np.frombuffer(number.to_bytes(8, "little"), np.uint8).reshape(1, 8)
         with pytest.raises(MessageError, match="no residue of the key"):
             residues.from_bytes(wire)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("limbs", [1, 2, 3, 40])
+def test_the_code_of_every_processor_is_well_formed(product: type, limbs: int) -> None:
+    binding = pytest.importorskip("llvmlite.binding")
+    binding.parse_assembly(product(limbs).written()).verify()
+
+
+@pytest.mark.parametrize("bits", [51, 103, 104, 155, 2046])
+def test_products_of_the_largest_limbs_are_exact(bits: int) -> None:
+    modulus = mpz(2) ** bits - 1
+    residues = Residues(modulus)
+    ends = [modulus - 1, modulus - 2, modulus // 2, mpz(2) ** (bits - 1) - 1, mpz(1), mpz(0)]
+    left = [x for x in ends for _ in ends]
+    right = ends * len(ends)
+    wire = [to_wire(numbers, modulus) for numbers in (left, right)]
+    rows = [residues.product(residues._limbs(part), residues._square) for part in wire]
+    found = residues.to_numbers(residues.product(*rows))
+    assert found == [x * y % modulus for x, y in zip(left, right, strict=True)]
