@@ -18,10 +18,13 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_KEY_BITS", "SAFE_KEY_BITS"]
+__all__ = ["HIDDEN_VERSION", "MOST_KEY_BITS", "SAFE_KEY_BITS"]
 
 SAFE_KEY_BITS = 2048
 """112 bits of security, the least that NIST SP 800-57 part 1 rev. 5 accepts until 2030."""
 
 MOST_KEY_BITS = 16_384
 """Longer keys have no use, and testing such a modulus takes half a second."""
+
+HIDDEN_VERSION = 1
+"""The version of both halves' messages where sums are hidden: none had shares of all nodes."""

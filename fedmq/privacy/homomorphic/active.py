@@ -14,6 +14,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.splits import ROOT, parent, sibling
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, MessageError
 from fedmq.privacy.engine import (
@@ -26,6 +27,7 @@ from fedmq.privacy.engine import (
     Sums,
 )
 from fedmq.privacy.hidden_sums.shares import ActiveShares, Field, Shares, sums_field
+from fedmq.privacy.homomorphic import HIDDEN_VERSION
 from fedmq.privacy.homomorphic.instructions import LANES, eight_times, is_available
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import from_wire, to_wire, width
@@ -223,11 +225,11 @@ class AdditiveActive(ActiveHalf):
         return SizeLimit.of(self._layout.packed_count(candidates), size, most)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        return Sums((yield from self._decrypted()))
-
-    def _decrypted(self) -> Plan[NDArray[Any]]:
-        """What each candidate's ciphertext holds, as `_Decrypt` reads it."""
         pieces = yield Exchange()
+        return Sums((yield from self._decrypted(pieces)))
+
+    def _decrypted(self, pieces: Sequence[Values]) -> Plan[NDArray[Any]]:
+        """What each candidate's ciphertext holds, as `_Decrypt` reads it."""
         try:
             steps = [
                 step
@@ -269,6 +271,8 @@ class AdditiveActiveShares(AdditiveActive, ActiveShares):
         self._seed = fresh_seed()
         self._field: Field
         self._shares: dict[tuple[str, int], Shares] = {}
+        self._rests: dict[tuple[str, int], int] = {}
+        """Candidates of nodes whose shares are their parent's less their sibling's."""
 
     @property
     def public_seed(self) -> bytes:
@@ -290,6 +294,7 @@ class AdditiveActiveShares(AdditiveActive, ActiveShares):
     def open(self) -> Plan[Values]:
         public = yield from super().open()
         public["seed"] = np.frombuffer(self._seed, np.uint8)
+        public["version"] = HIDDEN_VERSION
         if not self._key.public.adds_plaintexts:
             [one] = yield Compute([_encrypt_one.bind(self._key)])
             public["one"] = _to_bytes(one)
@@ -297,17 +302,35 @@ class AdditiveActiveShares(AdditiveActive, ActiveShares):
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._shares.clear()
+        self._rests.clear()
         return super().broadcast(gradients)
 
     def _tightest(self, bound: int, rows: int, outputs: int) -> SlotLayout:
         return SlotLayout.for_shares(self._field.bits, self._key.public.plaintext_bits, rows)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        shares = yield from self._decrypted()
+        pieces = yield Exchange()
+        if asked.node > ROOT and pieces and set(pieces[0]) == {"rest"}:
+            return self._rest(peer, asked.node, pieces)
+        shares = yield from self._decrypted(pieces)
         self._shares[peer, asked.node] = shares
         return HiddenSums(len(shares))
 
+    def _rest(self, peer: str, node: int, pieces: Sequence[Values]) -> HiddenSums:
+        """The answer about a node whose shares follow once its sibling's are there."""
+        candidates, above = pieces[0]["rest"], (peer, parent(node))
+        known = self._rests.get(above, len(self._shares[above]) if above in self._shares else None)
+        if len(pieces) != 1 or not isinstance(candidates, int) or candidates != known:
+            raise MessageError(f"the rest of node {parent(node)}, of other candidates than it has")
+        self._rests[peer, node] = candidates
+        return HiddenSums(candidates)
+
     def shares(self, peer: str, node: int) -> Shares:
+        if (peer, node) not in self._shares:
+            above, beside = self.shares(peer, parent(node)), self._shares.get((peer, sibling(node)))
+            if beside is None or len(beside) != len(above):
+                raise MessageError(f"the rest of node {parent(node)}, without its other part")
+            self._shares[peer, node] = self._field.less(above, beside)
         return self._shares[peer, node]
 
 

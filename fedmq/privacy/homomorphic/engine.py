@@ -22,7 +22,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, SumsShown, Traits
-from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
+from fedmq.privacy.homomorphic import HIDDEN_VERSION, MOST_KEY_BITS, SAFE_KEY_BITS
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES
 
@@ -147,7 +147,13 @@ class AdditiveEngine(Engine):
         one, seed = public.get("one"), public.get("seed")
         keys = {"n", "noise", "noise_bits"}
         if self.hides_sums:
-            keys |= {"seed", "circuits", "back", *(["one"] if scheme.needs_one else [])}
+            if public.get("version") != HIDDEN_VERSION:
+                raise Refused(
+                    f"engine {self.name!r}: the active party hides sums by another version of "
+                    "fedmq: use the same in all parties"
+                )
+            keys |= {"seed", "version", "circuits", "back"}
+            keys |= {"one"} if scheme.needs_one else set()
         if (
             set(public) != keys
             or not _is_number(n)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
-from fedmq.boosting.splits import ROOT, CandidateTable, parent, plan_level
+from fedmq.boosting.splits import ROOT, CandidateTable, parent, plan_level, sibling
 from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
@@ -449,6 +449,7 @@ class AdditivePassiveShares(AdditivePassive, PassiveShares):
     def forget_tree(self) -> None:
         super().forget_tree()
         self._kept: dict[int, Shares] = {}
+        self._asked: dict[int, Query] = {}
         self._digest = hashlib.sha256()
         """Of the tree's broadcast."""
 
@@ -470,12 +471,41 @@ class AdditivePassiveShares(AdditivePassive, PassiveShares):
             question.update(np.ascontiguousarray(array).data)
         return hmac.digest(super()._seed(query), question.digest(), "sha256")
 
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        """Nothing is summed for the larger of two siblings: shares are their parent's less."""
+        self._asked |= {query.node: query for query in queries}
+        summed = []
+        for query in queries:
+            if self._is_rest(query):
+                yield Reply(query.node, [{"rest": len(query.order)}])
+            else:
+                summed.append(query)
+        if summed:
+            yield from super().answer(summed)
+
+    def _is_rest(self, query: Query) -> bool:
+        """Whether both parties know the shares of the same candidates above and beside it."""
+        if query.node == ROOT or not self._subtract_siblings:
+            return False
+        above, beside = (self._asked.get(of(query.node)) for of in (parent, sibling))
+        if above is None or beside is None:
+            return False
+        sizes = [np.count_nonzero(self._carried[of.rows]) for of in (query, beside)]
+        larger = (sizes[0], query.node) > (sizes[1], beside.node)
+        return larger and all(
+            of.candidates is query.candidates and np.array_equal(of.order, query.order)
+            for of in (above, beside)
+        )
+
     def _keep(self, node: int, shares: Sequence[Shares | None]) -> None:
         self._kept[node] = np.concatenate([part for part in shares if part is not None])
 
     def shares(self, node: int) -> Shares:
-        if node not in self._kept:
+        if node not in self._asked:
             raise MessageError(f"node {node}, about which nothing was asked")
+        if node not in self._kept:
+            above = self.shares(parent(node))
+            self._kept[node] = self._field.less(above, self._kept[sibling(node)])
         return self._kept[node]
 
 

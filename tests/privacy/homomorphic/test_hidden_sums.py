@@ -15,7 +15,7 @@ from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import HiddenSums, Query
+from fedmq.privacy.engine import AskedNode, HiddenSums, Query
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier
 from fedmq.privacy.engines.plain import Plain
@@ -89,6 +89,67 @@ def test_shares_add_up_to_the_sums_down_the_tree(engine: AdditiveEngine, pack_su
             for node, rows in level.items()
             for side, part in enumerate(halves(rows, depth))
         }
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_of_two_siblings_one_answer_holds_sums(engine: AdditiveEngine) -> None:
+    bins, held = table(120, 5, seed=1), gradients(120, 2, subsample=0.7)
+    pair = SharingPair(engine, bins)
+    candidates = CandidateTable.of(bins.cuts)
+    pair.start_tree(held)
+    level = {1: np.arange(120, dtype=np.int32)}
+    for depth in range(4):
+        order = np.arange(len(candidates))
+        answers = pair.ask_level(level, candidates, dict.fromkeys(level, order))
+        assert answers == dict.fromkeys(level, HiddenSums(len(candidates)))
+        for node, rows in level.items():
+            np.testing.assert_array_equal(pair.sums(node), expected(bins, held, rows, candidates))
+        carrying = {node: int(held.carried[rows].sum()) for node, rows in level.items()}
+        smaller = {
+            min((node, node ^ 1), key=lambda of: (carrying[of], of)) for node in level if node > 1
+        }
+        assert smaller == {node for node in level if node > 1 and node in pair.passive._sums}
+        level = {
+            2 * node + side: part
+            for node, rows in level.items()
+            for side, part in enumerate(halves(rows, depth))
+        }
+
+
+def test_a_node_is_summed_whose_sibling_or_parent_shows_other_candidates() -> None:
+    bins, held = table(120, 5, seed=1), gradients(120, 2)
+    candidates = CandidateTable.of(bins.cuts)
+    every = np.arange(len(candidates))
+    left, right = halves(np.arange(120, dtype=np.int32), 0)
+    for orders in ({2: every[2:], 3: every}, {2: every[2:], 3: every[2:]}, {3: every}):
+        pair = SharingPair(OU, bins)
+        pair.start_tree(held)
+        pair.ask_level({1: np.arange(120, dtype=np.int32)}, candidates, {1: every})
+        rows = {2: left, 3: right}
+        pair.ask_level({node: rows[node] for node in orders}, candidates, orders)
+        for node, order in orders.items():
+            sums = expected(bins, held, rows[node], candidates)[order]
+            np.testing.assert_array_equal(pair.sums(node), sums)
+
+
+@pytest.mark.parametrize("rest", [3, 0, "all", None])
+def test_the_rest_of_other_candidates_is_refused(rest: object) -> None:
+    bins = table(60, 3, seed=1)
+    candidates = CandidateTable.of(bins.cuts)
+    pair = SharingPair(OU, bins)
+    pair.start_tree(gradients(60, 2))
+    rows = np.arange(60, dtype=np.int32)
+    pair.ask_level({1: rows}, candidates, {1: np.arange(len(candidates))})
+    asking = pair.active.ask("telco", AskedNode(0, 3, rows[30:]))
+    next(asking)
+    with pytest.raises(MessageError, match="the rest of node 1, of other candidates"):
+        asking.send([{"rest": rest}])
+    alone = pair.active.ask("telco", AskedNode(0, 3, rows[30:]))
+    next(alone)
+    with pytest.raises(StopIteration):
+        alone.send([{"rest": len(candidates)}])
+    with pytest.raises(MessageError, match="the rest of node 1, without its other part"):
+        pair.active.shares("telco", 3)
 
 
 @pytest.mark.parametrize("bits", [2, 8])
@@ -215,6 +276,8 @@ def test_a_sum_that_is_masked_is_the_same_modulo_the_field(vectors: bool) -> Non
     ("name", "value"),
     [
         ("one", None),
+        ("version", 0),
+        ("version", None),
         ("one", np.zeros(4, np.uint8)),
         ("seed", np.zeros(3, np.uint8)),
         ("circuits", np.zeros((2, 256), np.uint8)),
