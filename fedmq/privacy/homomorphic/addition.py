@@ -10,6 +10,7 @@ from math import log
 from typing import Any, ClassVar
 
 import numpy as np
+from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.privacy.homomorphic.histogram import Tricks, cumulate, merge, subtract, sum_bins
@@ -316,9 +317,7 @@ class EightAtOnce(Addition):
             together = np.stack(shown[::-1], axis=1).reshape(-1, residues.words)
             packed = self._packed(together, layout)
         if layout.masked:
-            numbers = residues.to_numbers(packed)
-            masked = self.key.add_plaintexts(numbers, layout.masks(len(chosen), random))
-            packed = residues.from_numbers(masked)
+            packed = self._masked(packed, layout.masks(len(chosen), random))
         return residues.to_bytes(self._hidden(packed, random))
 
     def _packed(self, places: Rows, layout: SlotLayout) -> Rows:
@@ -339,6 +338,15 @@ class EightAtOnce(Addition):
             residues.multiply(packed, every, packed, every, factors, factor_at)
         return packed[: len(starts)]
 
+    def _masked(self, rows: Rows, masks: Sequence[int]) -> Rows:
+        """`PublicKey.add_plaintexts`."""
+        residues, added = self._residues, self.key.added_by_powers(masks)
+        if added is None or not has_table(self.key.modulus, added.size):
+            masked = self.key.add_plaintexts(residues.to_numbers(rows), masks)
+            return residues.from_numbers(masked)
+        moved = self._times_powers(rows, added.base, added.exponents, added.size)
+        return residues.product(moved, residues.from_numbers([added.back]))
+
     def _hidden(self, rows: Rows, random: SeededBytes | None) -> Rows:
         """The same plaintexts under noise that is uniform up to 2^-64: `PublicKey.rerandomise`."""
         random = random or SeededBytes()
@@ -347,18 +355,24 @@ class EightAtOnce(Addition):
             base, bits = self.key.noise_base, self.key.noise_bits
             noise = public_noise(base, self.key.modulus, bits, len(rows), random)
             return residues.product(rows, residues.from_numbers(noise))
-        drawn = b"".join(random.draw(b"noise", index, size) for index in range(len(rows)))
-        hidden = residues.in_eights(rows)
-        digits = np.zeros((len(hidden), size), np.int64)
-        digits[: len(rows)] = np.frombuffer(drawn, np.uint8).reshape(len(rows), size)
-        every = np.tile(np.arange(len(hidden)), size)
+        drawn = [random.draw(b"noise", index, size) for index in range(len(rows))]
+        return self._times_powers(rows, self.key.noise_base, drawn, size)
+
+    def _times_powers(self, rows: Rows, base: mpz, exponents: Sequence[bytes], size: int) -> Rows:
+        """Each row times a power of ``base``; exponents of ``size`` bytes, the lowest first."""
+        residues = self._residues
+        product = residues.in_eights(rows)
+        digits = np.zeros((len(product), size), np.int64)
+        digits[: len(rows)] = np.frombuffer(b"".join(exponents), np.uint8).reshape(-1, size)
+        every = np.tile(np.arange(len(product)), size)
         power_at = (digits + 256 * np.arange(size)).T.ravel()
-        residues.multiply(hidden, every, hidden, every, _powers(self.key, size), power_at)
-        return hidden[: len(rows)]
+        powers = _powers(base, self.key.modulus, size)
+        residues.multiply(product, every, product, every, powers, power_at)
+        return product[: len(rows)]
 
 
-@lru_cache(maxsize=2)
-def _powers(key: PublicKey, places: int) -> Rows:
-    """The table of powers as rows: the power d·256^i of the noise's base at 256·i + d."""
-    powers = powers_of(key.noise_base, key.modulus, places)
-    return residues_of(key.modulus).from_numbers([power for row in powers for power in row])
+@lru_cache(maxsize=4)
+def _powers(base: mpz, modulus: mpz, places: int) -> Rows:
+    """The table of powers as rows: the power d·256^i of ``base`` at 256·i + d."""
+    powers = powers_of(base, modulus, places)
+    return residues_of(modulus).from_numbers([power for row in powers for power in row])

@@ -29,6 +29,7 @@ from fedmq.errors import ConfigError
 from fedmq.privacy.homomorphic import scheme
 from fedmq.privacy.homomorphic.residues import numbers
 from fedmq.privacy.homomorphic.scheme import (
+    AddedByPowers,
     Crt,
     Prime,
     draw_exponents,
@@ -72,15 +73,22 @@ class PublicKey(scheme.PublicKey):
 
     def add_plaintexts(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
         """c one^m mod n, whose noise is that of ``one`` as well: re-randomise it."""
-        if self.one is None:
+        by_powers = self.added_by_powers(plaintexts)
+        if by_powers is None:
             return super().add_plaintexts(ciphertexts, plaintexts)
+        base, exponents, size, back = by_powers
+        added = powers(base, self.n, exponents, size)
+        return [c * m % self.n * back % self.n for c, m in zip(ciphertexts, added, strict=True)]
+
+    def added_by_powers(self, plaintexts: Sequence[int]) -> AddedByPowers | None:
+        if self.one is None:
+            return None
         size = -(-self.plaintext_bits // 8)
         # Exponents of a table of powers are not negative.
         moved = [m + (1 << (self.plaintext_bits - 1)) for m in plaintexts]
         exponents = [m.to_bytes(size, "little") for m in moved]
         back = _inverse_power(self.one, self.plaintext_bits - 1, self.n)
-        added = powers(self.one, self.n, exponents, size)
-        return [c * m % self.n * back % self.n for c, m in zip(ciphertexts, added, strict=True)]
+        return AddedByPowers(self.one, exponents, size, back)
 
 
 @lru_cache(maxsize=2)

@@ -23,6 +23,7 @@ from fedmq.privacy.homomorphic.residues import residues_of
 
 __all__ = [
     "PRIMALITY_ROUNDS",
+    "AddedByPowers",
     "Crt",
     "Prime",
     "PrivateKey",
@@ -334,6 +335,18 @@ def _inverses(units: Sequence[mpz], prime: mpz) -> list[mpz]:
 _FEWEST_AT_ONCE = 3
 
 
+class AddedByPowers(NamedTuple):
+    """A plaintext is added by ``back`` and a power of ``base``.
+
+    ``exponents``: of ``size`` bytes each, the lowest first.
+    """
+
+    base: mpz
+    exponents: Sequence[bytes]
+    size: int
+    back: mpz
+
+
 @dataclass(frozen=True)
 class PublicKey(ABC):
     """The public half of a key: enough to add ciphertexts and to hide their origin.
@@ -371,6 +384,10 @@ class PublicKey(ABC):
         Raises `MessageError` unless `adds_plaintexts`.
         """
         raise MessageError("masks, under a scheme that adds no plaintexts")
+
+    def added_by_powers(self, plaintexts: Sequence[int]) -> AddedByPowers | None:
+        """The powers by which ``plaintexts`` are added; None if they are added without."""
+        return None
 
     def rerandomise(
         self, ciphertexts: Sequence[mpz], random: SeededBytes | None = None
