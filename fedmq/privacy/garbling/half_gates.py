@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.garbling.machine_gates import Gates, gates, is_available
 from fedmq.privacy.garbling.schedule import HALVES, Layer, Schedule, Slots
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation, Tweaks
 
@@ -44,6 +45,8 @@ class _Run:
     """A circuit over many instances: their labels, and buffers for the computation of layers."""
 
     schedule: Schedule
+    gates: Gates | None
+    """What garbles and evaluates ANDs, if the processor can; else arrays do."""
     _rooms: list[NDArray[np.uint64]]
     _tweaks: NDArray[np.uint64]
 
@@ -63,13 +66,13 @@ class _Run:
         for name, place in schedule.inputs.items():
             self.labels[place] = inputs[name].reshape(-1, self.words)
         self._lanes = lanes
-        self._numbers = tweaks.spend(self.instances)
+        self.numbers = tweaks.spend(self.instances)
         self.stretches = schedule.stretches(piece_bytes / (TABLE_BYTES * self.instances))
         """The remaining stretches of layers; the tables of a stretch are a piece."""
         self.take_up(schedule)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_behind = ("schedule", "_rooms", "_tweaks")
+        left_behind = ("schedule", "gates", "_rooms", "_tweaks")
         return {name: value for name, value in vars(self).items() if name not in left_behind}
 
     def take_up(self, schedule: Schedule) -> None:
@@ -80,9 +83,13 @@ class _Run:
         if not self.labels.flags.writeable:  # they lie in memory shared with another process
             self.labels = self.labels.copy()
         widest = max(map(len, schedule.layers), default=0)
+        self.gates = gates(self.permutation.key) if is_available() else None
+        if self.gates is not None:
+            self._rooms = [np.empty(widest * self.words, np.uint64)]
+            return
         self._rooms = [self.permutation.space(self._lanes * widest * self.words) for _ in range(3)]
         self._tweaks = np.empty((_HALVES, widest, self.instances, BLOCK_WORDS), np.uint64)
-        self._tweaks[..., 1] = self._numbers
+        self._tweaks[..., 1] = self.numbers
 
     def shape(self) -> tuple[int, ...] | None:
         """The shape of the next stretch's tables; None if no tables are left."""
@@ -209,6 +216,14 @@ class Garbling(_Half):
 
     def _garble(self, layer: Layer, tables: NDArray[np.uint64]) -> None:
         run = self._run
+        if run.gates is not None:
+            made = run.room(0, len(layer), run.words)
+            slots, secret = (layer.left.place, layer.right.place), self._secret[:BLOCK_WORDS]
+            run.gates.garble(
+                run.labels, *slots, layer.turned, secret, run.numbers, layer.ands, tables, made
+            )
+            run.labels[layer.result] = made
+            return
         left, right = self._zeros(layer.left), self._zeros(layer.right)
         blocks = run.room(0, _HALVES, _LABELS, len(layer), run.words)
         blocks[0, 0] = left
@@ -275,6 +290,12 @@ class Evaluation(_Half):
                 continue
             rows = tables[done : done + len(layer)]
             done += len(layer)
+            if run.gates is not None:
+                made = run.room(0, len(layer), run.words)
+                slots = (layer.left.place, layer.right.place)
+                run.gates.evaluate(run.labels, *slots, run.numbers, layer.ands, rows, made)
+                run.labels[layer.result] = made
+                continue
             left, right = run.labels[layer.left.place], run.labels[layer.right.place]
             blocks = run.room(0, _HALVES, 1, len(layer), run.words)
             blocks[0, 0] = left

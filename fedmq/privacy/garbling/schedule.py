@@ -50,8 +50,14 @@ class Layer:
     ands: int
     places: NDArray[np.uint64] = field(init=False)
     """The places of both halves of each AND among all: uint64 (2, ANDs, 1)."""
+    turned: NDArray[np.uint8] = field(init=False)
+    """Whether the left and the right input are inverted: 0 or 1, (gates, 2)."""
 
     def __post_init__(self) -> None:
+        turned = np.zeros((len(self.result), 2), np.uint8)
+        for side, slots in enumerate((self.left, self.right)):
+            turned[slots.inverted, side] = 1
+        object.__setattr__(self, "turned", turned)
         if not self.is_and:
             object.__setattr__(self, "places", _NO_PLACES)
             return

@@ -20,9 +20,9 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
-from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
+
+from fedmq.machine_code import features, translated
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -50,8 +50,6 @@ of the modulus. For each block of eight, ``out[out_at] = left[left_at] · right[
 block after block, with R = 2^(52·limbs) above four times the modulus; numbers stay below twice it.
 """
 
-_COMPILING = Lock()
-
 
 @lru_cache(maxsize=1)
 def is_available() -> bool:
@@ -68,44 +66,17 @@ def eight_times() -> float:
 @lru_cache(maxsize=1)
 def _product() -> type[_Product] | None:
     """The fastest of those that this processor can."""
-    if find_spec("llvmlite") is None:
-        return None
-    from llvmlite import binding
-
-    features = binding.get_host_cpu_features()
-    return next((way for way in PRODUCTS if all(map(features.get, way.needs))), None)
+    return next((way for way in PRODUCTS if all(map(features().get, way.needs))), None)
 
 
+@lru_cache(maxsize=4)
 def multiplier(limbs: int) -> Multiply:
     """The product of numbers of ``limbs`` limbs, stored in whole vectors; `is_available` only."""
     product = _product()
     assert product is not None, "a processor without the instructions"
-    with _COMPILING:
-        return _compiled(product, limbs)
-
-
-@lru_cache(maxsize=4)
-def _compiled(product: type[_Product], limbs: int) -> Multiply:
-    from llvmlite import binding
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(),
-        features=binding.get_host_cpu_features().flatten(),
-        opt=3,
-    )
-    module = binding.parse_assembly(product(limbs).written())
-    module.verify()
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _ENGINES.append(engine)  # the code lives as long
-    addresses = [ctypes.c_void_p] * 7
-    signature = ctypes.CFUNCTYPE(None, *addresses, ctypes.c_uint64, ctypes.c_int64)
-    return signature(engine.get_function_address("multiply"))
-
-
-_ENGINES: list[object] = []
+    [address] = translated(product(limbs).written(), "multiply")
+    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 7, ctypes.c_uint64, ctypes.c_int64)
+    return signature(address)
 
 
 class _Product(ABC):

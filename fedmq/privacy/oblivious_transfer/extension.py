@@ -117,8 +117,10 @@ class Permutation:
 
     def __init__(self, public_seed: bytes) -> None:
         self._public_seed = public_seed
-        key = hashlib.sha256(b"fedmq fixed permutation\0" + public_seed).digest()[:BLOCK_BYTES]
-        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        seeded = hashlib.sha256(b"fedmq fixed permutation\0" + public_seed)
+        self.key = seeded.digest()[:BLOCK_BYTES]
+        """AES's, which anybody may know."""
+        self._cipher = Cipher(algorithms.AES(self.key), modes.ECB()).encryptor()
 
     def __reduce__(self) -> tuple[type[Permutation], tuple[bytes]]:
         return Permutation, (self._public_seed,)  # a cipher cannot be pickled

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
+from fedmq.privacy.garbling import half_gates
 from fedmq.privacy.garbling.circuit import Circuit
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, colours
+from fedmq.privacy.garbling.machine_gates import is_available
 from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
 from fedmq.privacy.oblivious_transfer import extension as hashing
 from fedmq.privacy.oblivious_transfer.extension import BLOCK_BYTES, Permutation, Tweaks
@@ -61,11 +64,37 @@ def computed(
     return found, pieces
 
 
+@pytest.fixture(params=["by AES-NI", "by arrays"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """With the processor's own gates, and as a party without them computes."""
+    if request.param == "by arrays":
+        monkeypatch.setattr(half_gates, "is_available", lambda: False)
+    elif not is_available():
+        pytest.skip("no llvmlite, or a processor without AES-NI")
+    yield request.param
+
+
 def float_inputs(instances: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     return {name: random.random((32, instances)) < 0.5 for name in ("left", "right")}
 
 
+@pytest.mark.parametrize("instances", [1, 3, 200])
+@pytest.mark.skipif(not is_available(), reason="no llvmlite, or a processor without AES-NI")
+def test_the_processors_gates_make_the_same_tables_and_labels(
+    instances: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, made = sums(), []
+    for available in (True, False):
+        monkeypatch.setattr(half_gates, "is_available", lambda available=available: available)
+        zeros = zero_labels(schedule, instances)
+        garbling = Garbling(schedule, zeros, SECRET, PERMUTATION, Tweaks(7, 7 + instances))
+        tables = [piece.tobytes() for piece in garbling.pieces()]
+        made.append((tables, {name: found.tolist() for name, found in garbling.outputs.items()}))
+    assert made[0] == made[1]
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("piece_bytes", [1, 3000])
 @pytest.mark.parametrize("seed", range(8))
 def test_any_circuit(seed: int, piece_bytes: int) -> None:
@@ -159,6 +188,8 @@ def test_no_hash_of_either_side_has_the_tweak_of_another(monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(hashing.Permutation, "into", into)
+    # The processor's gates make the same tables, and so have the same tweaks.
+    monkeypatch.setattr(half_gates, "is_available", lambda: False)
     instances, schedule = 3, sums()
     zeros = zero_labels(schedule, instances)
     tweaks = Tweaks()
