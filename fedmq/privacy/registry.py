@@ -94,7 +94,7 @@ def cheapest_to_hide_sums(
 
     ``columns`` and ``candidates`` are the most that one passive party has. A lattice's hints are
     sent once, one for each candidate; `ou` encrypts every row of every tree, and packs, masks and
-    decrypts every sum. Where hints are longer than a lattice takes, it is `ou`.
+    decrypts every sum that is asked about. Where hints are longer than a lattice takes, it is `ou`.
     """
     from fedmq.privacy.engines.lattice import Lattice
     from fedmq.privacy.lattice.parameters import MOST_ROWS, Layout
@@ -106,10 +106,10 @@ def cheapest_to_hide_sums(
     nodes = (1 << params.depth_limit) - 1  # that are asked about
     if params.max_leaves:
         nodes = min(nodes, 2 * params.max_leaves)
-    # One of two siblings is asked about, or added up; of the other, half of the rows at most.
+    # One of two siblings is asked about, and added up: half of the rows at most.
     queries = (nodes + 1) // 2
     by_lattice = hints + trees * queries * rows * _QUERY_BYTES
     levels = 1 + (params.depth_limit - 1) / 2
     per_row = _CIPHER_SECONDS + columns * levels * _PRODUCT_SECONDS
-    by_ou = trees * (rows * per_row + nodes * candidates * _SHOW_SECONDS)
+    by_ou = trees * (rows * per_row + queries * candidates * _SHOW_SECONDS)
     return "lattice" if by_lattice / _BYTES_PER_SECOND <= by_ou else "ou"
