@@ -63,7 +63,8 @@ async def test_a_session_is_accepted_once_its_consent_is_on_the_disk(
 
     async def hold(sender: str, _: str, message: str) -> bool:
         if sender == "telco" and "session accept" in message:
-            events.append([entry["event"] for entry in log.entries()])
+            seen = [entry["event"] for entry in log.entries()]
+            events.append([event for event in seen if event != "policy holds"])
         return False
 
     federation.hold = hold
@@ -106,7 +107,7 @@ async def test_ends_of_sessions_are_written_before_the_daemon_stops(
     log = AuditLog(federation.folder / "telco" / "state")
     ended = [entry for entry in log.entries() if entry["event"] == "ended"]
     assert [entry["outcome"] for entry in ended] == ["finished"]
-    assert log.verified()[0] == 4
+    assert log.verified()[0] == 5  # with the policy that holds
 
 
 async def test_records_of_many_threads_stand_one_after_the_other(tmp_path: Path) -> None:

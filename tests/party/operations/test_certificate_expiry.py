@@ -48,12 +48,14 @@ def test_a_certificate_is_warned_of_from_thirty_days_on(
 ) -> None:
     until = certificate_expiry(config)
     assert until is not None
-    lines = certificate_warnings(config, datetime.now(UTC) + timedelta(days=days))
+    now = datetime.now(UTC) + timedelta(days=days)
+    lines = certificate_warnings(config, now)
     assert lines == (
         ()
         if words is None
         else (
-            f"tls.certificate: {words} {until:%Y-%m-%d}; the broker's operator renews it with: "
+            f"tls.certificate: {words} {until:%Y-%m-%d}, and this machine's clock says "
+            f"{now:%Y-%m-%d}; if that is right, the broker's operator renews it with: "
             "fedmq broker renew FOLDER telco",
         )
     )
