@@ -18,8 +18,7 @@ from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.share import ActiveShare, PassiveShare, read_document
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
-from fedmq.boosting.xgboost_comparison.export import to_booster
-from fedmq.boosting.xgboost_comparison.parity import import_xgboost
+from fedmq.boosting.xgboost_comparison.export import import_xgboost, to_booster
 from fedmq.boosting.xgboost_comparison.pooled_tree import (
     PooledTree,
     joined_values,
