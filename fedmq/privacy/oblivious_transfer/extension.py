@@ -18,9 +18,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
@@ -224,7 +226,7 @@ class LinearHash:
     def __init__(self, sent: NDArray[np.uint8], purpose: str) -> None:
         digest = hashlib.sha256(f"fedmq consistency {purpose} {sent.shape}\0".encode())
         digest.update(np.ascontiguousarray(sent).data)
-        self._key = digest.digest()[:HASH_BYTES]
+        self._gcm = AESGCM(digest.digest()[:HASH_BYTES])
         # A tag is linear in the data except for a constant: the tag of zeros.
         self._constant = self._tag(np.zeros(sent.shape[1], np.uint8))
 
@@ -233,10 +235,7 @@ class LinearHash:
         return np.stack([self._tag(column) for column in columns]) ^ self._constant
 
     def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        gcm = Cipher(algorithms.AES(self._key), modes.GCM(_NONCE)).encryptor()
-        gcm.authenticate_additional_data(column.data)
-        gcm.finalize()
-        return np.frombuffer(gcm.tag, np.uint8)
+        return np.frombuffer(self._gcm.encrypt(_NONCE, b"", column.data), np.uint8)
 
 
 _COLOUR = 7  # the column whose bits are the rows' lowest ones
@@ -265,6 +264,11 @@ class Extended:
     columns: NDArray[np.uint8]
     choice_hash: NDArray[np.uint8]
     column_hashes: NDArray[np.uint8]
+
+    @property
+    def tree(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """What says of which seeds it is: the sums, and their proof."""
+        return self.sums, self.proof
 
     @staticmethod
     def shapes(count: int) -> dict[str, tuple[int, ...]]:
@@ -347,8 +351,7 @@ class ExtensionSender:
         """
         sent.check(count)
         purpose = _purpose(tweaks, count)
-        seeds = PunctureSeeds(sent.sums, self._seeds, ~self._choices).run()
-        check_proof(seeds, ~self._choices, sent.proof)
+        seeds = _punctured(*(part.tobytes() for part in (self._seeds, ~self._choices, *sent.tree)))
         columns, _ = _columns(seeds, sent.sums, purpose, sent.columns.shape[1])
         by_group = columns.reshape(GROUPS, GROUP_BITS, -1)
         chosen = self._choices.reshape(GROUPS, GROUP_BITS, 1)
@@ -358,6 +361,23 @@ class ExtensionSender:
         if not np.array_equal(LinearHash(sent.columns, purpose)(columns), wanted):
             raise MessageError("an extension of transfers with other choices in other columns")
         return _rows(columns, count)
+
+
+@lru_cache(maxsize=16)
+def _punctured(seeds: bytes, choices: bytes, sums: bytes, proof: bytes) -> NDArray[np.uint8]:
+    """The sender's seeds, checked: once in each process, for a session's extensions share them.
+
+    Raises:
+        MessageError: they are not of one tree.
+    """
+    chosen = np.frombuffer(choices, np.bool_)
+    of_pairs = np.frombuffer(seeds, np.uint8).reshape(TRANSFERS, -1)
+    shapes = Extended.shapes(0)
+    sent = np.frombuffer(sums, np.uint8).reshape(shapes["sums"])
+    found = PunctureSeeds(sent, of_pairs, chosen).run()
+    check_proof(found, chosen, np.frombuffer(proof, np.uint8).reshape(shapes["proof"]))
+    found.flags.writeable = False
+    return found
 
 
 def _purpose(tweaks: Tweaks, count: int) -> str:
@@ -391,7 +411,8 @@ def _rows(columns: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
 # How are transfers made ahead of what is chosen? With random choices, of which some are turned.
 #
 # Beaver, "Precomputing Oblivious Transfer" (CRYPTO 1995). A transfer of a random choice becomes
-# that of a real one by a bit: whether they differ. So one extension serves a whole level.
+# that of a real one by a bit: whether they differ. So one extension serves a whole level, and
+# numbers may leave before the choice among them is known (`correlated`).
 
 
 class PoolReceiver:
@@ -407,13 +428,16 @@ class PoolReceiver:
 
         uint8 (bytes,), and uint64 (n, 2) of ``choices`` (n,).
         """
-        count = len(choices)
+        drawn, rows = self.drawn(len(choices))
+        return np.packbits(choices ^ drawn), rows
+
+    def drawn(self, count: int) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """The random choices of the next ``count`` transfers, bool (n,), and their rows (n, 2)."""
         if count > len(self._rows):
             raise ValueError(f"{count} transfers of a pool of {len(self._rows)}")
-        turned = np.packbits(choices ^ self._choices[:count])
+        choices, self._choices = self._choices[:count], self._choices[count:]
         rows, self._rows = self._rows[:count], self._rows[count:]
-        self._choices = self._choices[count:]
-        return turned, rows
+        return choices, rows
 
 
 class PoolSender:
@@ -430,11 +454,15 @@ class PoolSender:
 
     def take(self, turned: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
         """The rows of the next ``count`` transfers: uint64 (count, 2)."""
+        bits = np.unpackbits(turned, count=count).astype(np.bool_)
+        return self.drawn(count) ^ np.where(bits[:, np.newaxis], self._secret, np.uint64(0))
+
+    def drawn(self, count: int) -> NDArray[np.uint64]:
+        """The same of transfers whose random choices stay."""
         if count > len(self._rows):
             raise MessageError(f"{count} transfers of a pool of {len(self._rows)}")
-        bits = np.unpackbits(turned, count=count).astype(np.bool_)
         rows, self._rows = self._rows[:count], self._rows[count:]
-        return rows ^ np.where(bits[:, np.newaxis], self._secret, np.uint64(0))
+        return rows
 
 
 def turned_bytes(count: int) -> int:
