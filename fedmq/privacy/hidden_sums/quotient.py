@@ -74,8 +74,9 @@ def quotient_schedule(precision: Precision) -> Schedule:
 @cache
 def fine_schedule(precision: Precision, field: Field) -> Schedule:
     """The same, and the ``sums`` of a candidate in a slot."""
-    c = Circuit()
+    c = Circuit(shallow=True)
     _quotient(c, precision)
+    c.shallow = False  # for the quotient takes more layers than these sums in any way
     bits = 2 * field.bits
     c.output("sums", total(c, c.input("own sums", bits), c.input("other sums", bits)))
     return Schedule.of(c)
@@ -378,7 +379,7 @@ def ranked_schedule(precision: Precision, field: Field, slots: int, alone: bool)
     ``doubtful``: whether another one may be as good and does not tie, or, ``alone``, whether
     ``to beat`` may be as much. Nothing is doubtful that is surely beaten.
     """
-    c = Circuit()
+    c = Circuit(shallow=True)
     bits = precision.quotient_bits + 1
     low, high = (_words(c.input(name, slots * bits), bits) for name in ("low", "high"))
     may = c.input("may", slots)

@@ -85,3 +85,27 @@ def test_an_addition_costs_an_and_a_bit() -> None:
     added, carried = sum_and_carry(c, c.input("x", 20), c.input("y", 20))
     c.output("sum", [*added, carried])
     assert Schedule.of(c).ands == 20
+
+
+@pytest.mark.parametrize("length", [4, 5, 21, 40])
+def test_sums_of_a_shallow_circuit_are_those_of_any_other_by_fewer_layers(length: int) -> None:
+    random, most = np.random.default_rng(length), 2**length - 1
+    drawn = random.integers(0, most, (2, 500), endpoint=True).tolist()
+    left, right = drawn[0] + [most, most, 0, 1], drawn[1] + [most, 0, 0, most]
+    carried = random.integers(0, 2, len(left)).tolist()
+    layers = {}
+    for shallow in (False, True):
+        c = Circuit(shallow=shallow)
+        x, y, [carry] = c.input("x", length), c.input("y", length), c.input("carry", 1)
+        added, out = sum_and_carry(c, x, y, carry)
+        c.output("added", [*added, out])
+        c.output("at least", [at_least(c, x, y)])
+        schedule = Schedule.of(c)
+        inputs = {"x": bits(left, length), "y": bits(right, length), "carry": bits(carried, 1)}
+        found = in_the_clear(schedule, inputs)
+        triples = zip(left, right, carried, strict=True)
+        assert numbers(found["added"]) == [x + y + carry for x, y, carry in triples]
+        assert numbers(found["at least"]) == [x >= y for x, y in zip(left, right, strict=True)]
+        layers[shallow] = sum(layer.is_and for layer in schedule.layers)
+    assert layers[True] <= layers[False]
+    assert length < 20 or layers[True] < 0.6 * layers[False]

@@ -249,7 +249,7 @@ def test_the_index_of_a_slot_is_picked() -> None:
 def test_how_many_ands_a_candidate_takes() -> None:
     level = FilterLevel(Precision.of(Field(57)), 1, 78)
     assert quotient_schedule(level.precision).ands == 298
-    assert fine_schedule(Precision.fine(Field(57)), Field(57)).ands == 656
+    assert fine_schedule(Precision.fine(Field(57)), Field(57)).ands == 1258
     assert filter_ands(level) == 4152
 
 

@@ -150,8 +150,8 @@ def test_what_leaves_a_doubt() -> None:
 
 def test_how_many_ands_a_ranking_takes() -> None:
     c = Precision.fine(Field(57))
-    assert fine_schedule(c, Field(57)).ands == 656
-    assert ranked_schedule(c, Field(57), SLOTS, True).ands == 1643
+    assert fine_schedule(c, Field(57)).ands == 1258
+    assert ranked_schedule(c, Field(57), SLOTS, True).ands == 1981
     for bits in (6, 64):
         c = Precision.fine(Field(bits))
         for slots in (SLOTS, MOST_SLOTS):
