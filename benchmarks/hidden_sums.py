@@ -34,6 +34,7 @@ from fedmq.boosting.splits import (
     leaf_weights,
     split_gains,
 )
+from fedmq.computation import Given
 from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.active import Filtering
 from fedmq.privacy.hidden_sums.circuits import NodeInputs, circuit_of
@@ -196,7 +197,7 @@ class Session:
                 circuit,
                 own,
                 inputs,
-                factors,
+                Given(factors),
                 receiver,
                 public,
                 self.tweaks[0][0],

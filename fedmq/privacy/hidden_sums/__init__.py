@@ -40,28 +40,27 @@ at the same time; only the links, some 70 ANDs a node, wait for one another.
 way        what                                           made and taken by
 =========  =============================================  =====================================
 A to k     which nodes fit the filter; choices of         ``begin``
-           carries
-k to A     numbers for them                               ``begin``, ``choose_factors``
-A to k     choices of x and d                             ``choose_factors``, ``offer_factors``
-k to A     numbers for them                               ``offer_factors``, ``choose_products``
-A to k     choices of V and S                             ``choose_products``, ``offer_products``
-k to A     numbers for them                               ``offer_products``,
-                                                          ``choose_quotient_labels``
-A to k     choices of labels                              ``choose_quotient_labels``,
+           carries, of x and of d
+k to A     numbers for them, and for V and S as choices   ``begin``, ``choose_quotient_labels``
+           were drawn
+A to k     choices of V and S, and of labels              ``choose_quotient_labels``,
                                                           ``take_quotient_labels``
 k to A     tables of quotients, in pieces; tables that    ``stages``, ``close_filter``
            fill the slots; colours of crowded nodes
 A to k     labels of crowded nodes; choices of indices    ``close_filter``, ``offer_entries``
 k to A     k's tables of shares, and choices of indices   ``offer_entries``, ``take_entries``
-A to k     A's tables of shares; choices of carries       ``take_entries``, ``read_entries``
-both       with ranks: as above, from numbers for         ``read_entries`` ...
-           carries to tables of quotients, of the slots   ``take_quotient_labels``, ``stages``
-k to A     with ranks: colours of doubtful nodes          ``close_ranking``, ``begin_gains``
+A to k     A's tables of shares; choices of carries,      ``take_entries``, ``read_entries``
+           x and d of the slots
+both       with ranks: as above, from numbers for them    ``read_entries`` ...
+           to tables of quotients, of the slots           ``take_quotient_labels``, ``stages``
+k to A     with ranks: alone, tables of the link and      ``close_ranking``, ``begin_gains``
+           colours that tell A who won each node without
+           a doubt; colours of doubtful nodes
 A to k     labels of doubtful nodes; choices of carries   ``begin_gains``
-k to A     with squares: numbers for carries              ``begin_gains``, ``choose_squares``
-A to k     choices of squares                             ``choose_squares``, ``offer_squares``
-k to A     numbers for them                               ``offer_squares``, ``choose_labels``
-A to k     choices of labels                              ``choose_labels``, ``take_labels``
+           or of labels, or the claim if none is left
+k to A     with squares: numbers for carries, and for     ``begin_gains``, ``choose_labels``
+           squares as choices were drawn
+A to k     choices of squares, and of labels              ``choose_labels``, ``take_labels``
 k to A     tables, in pieces; of 1 those of its link too  ``stages``, ``close``
 k to k+1   k's shares of the best gain so far and its     ``handed``, ``follow``
            owner: 32 bits and up to 5 more a node
@@ -73,9 +72,9 @@ A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
 =========  =============================================  =====================================
 
 If no node fits the filter, the first parcel has the choices of carries of gains, or of labels.
-The active party waits for 10 answers, for 8 without ranks, and for one more in each link but the
-first; for two more if a node is doubtful whose gains take squares. Requests of further pieces of
-tables leave before the last ones are needed.
+The active party waits for five answers if no rank leaves a doubt. Otherwise, in a chain and without
+ranks, it waits for the tables of gains, too, for the numbers of squares if gains take some, and for
+each link but the first. Requests of further pieces of tables leave before the last ones are needed.
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
 from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive

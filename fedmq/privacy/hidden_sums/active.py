@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import Computation, Given
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
     Answer,
@@ -24,7 +25,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
-from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors_of_rows
+from fedmq.privacy.hidden_sums.filter import choose_factors_of_rows
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.hidden_sums.shares import ActiveShares, Field
 from fedmq.privacy.hidden_sums.steps import evaluate_level
@@ -44,7 +45,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Tweaks,
     draw_choices,
 )
-from fedmq.privacy.plan import Compute, Plan, Values, single
+from fedmq.privacy.plan import Compute, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenActive"]
@@ -154,12 +155,11 @@ class HiddenActive(HidesSums):
         if filters and filtering.ranks:
             circuit = circuit.ranked_at(comparison.place)
         inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
-        factors = yield from self._factors(comparison, filters=filters)
         evaluator = LevelEvaluator(
             circuit,
             np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
             inputs,
-            factors,
+            self._choosing(comparison, filters=filters),
             self._receivers[peer],
             self._permutation,
             self._tweaks[peer],
@@ -167,14 +167,15 @@ class HiddenActive(HidesSums):
             comparison.place,
         )
         learned = yield from evaluate_level(evaluator, comparison.nodes[0])
-        filtering.count(len(factors), int(learned.crowded.sum()), int(learned.doubtful.sum()))
+        nodes = len(comparison.nodes)
+        filtering.count(nodes, int(learned.crowded.sum()), int(learned.doubtful.sum()))
         return learned.won
 
-    def _factors(self, comparison: Comparison, *, filters: bool) -> Plan[list[NodeFactors | None]]:
-        """What the active party chooses for each node; None where the filter does not fit it."""
+    def _choosing(self, comparison: Comparison, *, filters: bool) -> Computation:
+        """Finds what the active party chooses for each node: None where the filter does not fit."""
         if not filters:
-            return [None] * len(comparison.nodes)
-        chosen = choose_factors_of_rows.bind(
+            return Given([None] * len(comparison.nodes))
+        return choose_factors_of_rows.bind(
             self._gradients,
             comparison.rows,
             comparison.totals,
@@ -183,8 +184,6 @@ class HiddenActive(HidesSums):
             self._params,
             self._field,
         )
-        found: list[NodeFactors | None] = yield from single(chosen)
-        return found
 
 
 @dataclass(slots=True)

@@ -171,9 +171,14 @@ class GainCircuit:
         return GAIN_FORM if self.takes_squares else _WIDE
 
     def told(self) -> NDArray[np.uint8]:
-        """What the passive party must know of the circuit: words, none of the oldest rule."""
+        """What the passive party must know of the circuit: words.
+
+        ``ahead``: numbers of transfers leave before the choices among them. A party of before this
+        word was told expects other messages, and refuses it.
+        """
         rule = self.rule
         parts = {
+            "ahead": True,
             rule.arithmetic: not rule.is_oldest,
             "alpha": rule.shrinks,
             "limit": rule.limits,

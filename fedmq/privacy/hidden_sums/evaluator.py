@@ -8,20 +8,30 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import Computation
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.circuits import (
+    GainCircuit,
+    NodeInputs,
+    Run,
+    link_schedule,
+    taken_bits,
+)
 from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.filtering import FilterEvaluator, Groups, QuotientEvaluator
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
-    by_nodes,
+    Part,
+    Parts,
     in_candidates,
     in_slots,
+    joined,
     of_fitting,
-    with_ranks,
+    of_some,
+    with_slots,
 )
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
@@ -48,9 +58,10 @@ __all__ = ["LevelEvaluator"]
 class LevelEvaluator:
     """A level of nodes; call each method once, in the order of `fedmq.privacy.hidden_sums`.
 
-    ``shares`` uint64 (nodes, candidates, 2). ``factors``: of each node, None where the filter does
-    not fit it. ``tweaks`` are those of a session with the passive party, ``back`` the transfers in
-    which that one chooses. All methods raise `MessageError` for malformed parcels.
+    ``shares`` uint64 (nodes, candidates, 2). ``choosing`` finds the `NodeFactors` of each node,
+    None where the filter does not fit it. ``tweaks`` are those of a session with the passive party,
+    ``back`` the transfers in which that one chooses. All methods raise `MessageError` for malformed
+    parcels.
     """
 
     def __init__(
@@ -58,7 +69,7 @@ class LevelEvaluator:
         circuit: GainCircuit,
         shares: Shares,
         inputs: NodeInputs,
-        factors: Sequence[NodeFactors | None],
+        choosing: Computation,
         receiver: ExtensionReceiver,
         permutation: Permutation,
         tweaks: Tweaks,
@@ -69,19 +80,14 @@ class LevelEvaluator:
         self.level = HiddenLevel(circuit, nodes, candidates, place)
         self._shares = shares
         self._inputs = inputs
-        self._factors = factors
+        self._choosing: Computation | None = choosing
+        self._factors: Sequence[NodeFactors | None]
         self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks))
         self._back = back.of_level(self.level)
-        self.fit = np.array([node is not None for node in factors]) & self.level.filters
+        self.fit: NDArray[np.bool_]
+        """Nodes that the filter fits."""
         self.filter: FilterEvaluator | None = None
-        """The filter of the nodes that fit it; None if none does."""
-        if self.fit.any():
-            self.filter = FilterEvaluator(
-                self.level.filter(int(self.fit.sum())),
-                circuit.field,
-                shares[self.fit],
-                [node for node in factors if node is not None],
-            )
+        """Their filter; None if there are none."""
         self.crowded: NDArray[np.bool_] = np.zeros(nodes, np.bool_)
         """Nodes of which more candidates may be the best than there are slots."""
         self._groups: Groups
@@ -97,34 +103,32 @@ class LevelEvaluator:
         """What is evaluated in batches next: quotients, ranks or gains."""
         self._gains: list[tuple[NDArray[np.bool_], GainEvaluator]] = []
         """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
-        self._taken: Mapping[str, Labels]
-        self._best: dict[str, Labels]
-        self._found: dict[str, Labels]
-        self._unset: NDArray[np.uint64]
+        self._linked: Parts = []
+        """What links found."""
+        self._best: Part
+        """What a link compares, of nodes whose gains were computed."""
+        self._owners: NDArray[np.int64] = np.zeros(nodes, np.int64)
 
     def begin(self, _: Unpacked) -> Made:
         """The first parcel."""
+        assert self._choosing is not None
+        self._factors, self._choosing = self._choosing.run(), None  # gradients travel once
+        found = [node for node in self._factors if node is not None]
+        self.fit = np.array([node is not None for node in self._factors]) & self.level.filters
         fit = packed_bits(self.fit)
-        if self.filter is None:
+        if not self.fit.any():
             return [fit, *self._begin_gains()]
+        level, shares = self.level.filter(len(found)), self._shares[self.fit]
+        self.filter = FilterEvaluator(level, self.level.field, shares, found)
         filled = self._side.fill(self.filter.level.transfers)
         self._quotients = [self.filter.quotients]
-        return [fit, *filled, *self.filter.quotients.choose_carries(self._side)]
-
-    def choose_factors(self, parcel: Unpacked) -> Made:
-        made = [array for of in self._quotients for array in of.choose_factors(self._side, parcel)]
-        return self._ended(parcel, made)
-
-    def choose_products(self, parcel: Unpacked) -> Made:
-        made = [array for of in self._quotients for array in of.choose_products(self._side, parcel)]
-        return self._ended(parcel, made)
+        return [fit, *filled, *self.filter.quotients.choose(self._side)]
 
     def choose_quotient_labels(self, parcel: Unpacked) -> Made:
-        for quotients in self._quotients:
-            quotients.take_products(self._side, parcel)
-        made = [array for of in self._quotients for array in of.choose_labels(self._side)]
-        self.stages = [quotients.stage for quotients in self._quotients]
-        return self._ended(parcel, made)
+        """Choices of products, and of labels."""
+        side, every = self._side, self._quotients
+        made = [array for of in every for array in of.choose_products(side, parcel)]
+        return self._ended(parcel, made + self._choose_labels(every))
 
     def close_filter(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of quotients."""
@@ -134,7 +138,7 @@ class LevelEvaluator:
         return self._ended(parcel, made)
 
     def take_entries(self, parcel: Unpacked) -> Made:
-        """Own tables of shares, and choices of carries, of ranks or of gains."""
+        """Own tables of shares, and choices of numbers for ranks or gains."""
         assert self.filter is not None
         back = self._back
         made, shares = self.filter.offer_entries(
@@ -154,22 +158,35 @@ class LevelEvaluator:
         ]
         made += self._side.fill(sum(half.ranking.transfers for half in self.rankings))
         self._quotients = [half.quotients for half in self.rankings]
-        made += [array for of in self._quotients for array in of.choose_carries(self._side)]
+        made += [array for of in self._quotients for array in of.choose(self._side)]
         return self._ended(parcel, made)
 
     def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of ranks: labels of doubts, and choices of gains'."""
+        run = self._side.evaluate(parcel)
+        for half, of_half in zip(self.rankings, found, strict=True):
+            half.rank(of_half, run)
+        if self.level.is_alone:
+            held = zip(self._slots, self.rankings, strict=True)
+            parts = [(nodes, half.best()) for (nodes, _), half in held]
+            self._link(self._of_candidates(parts, run), parcel)
         made: Made = []
-        for half, of_half, (nodes, _) in zip(self.rankings, found, self._slots, strict=True):
-            labels, doubtful = half.close(self._side, parcel, of_half)
-            made += labels
+        for half, (nodes, _) in zip(self.rankings, self._slots, strict=True):
+            labels, doubtful = half.read_doubts(parcel)
+            made.append(labels)
             self._sure = self._sure | of_fitting(~doubtful, nodes)
+        self._linked = [part for of in self._linked for part in of_some(of, self._sure)]
         return self._ended(parcel, [*made, *self._begin_gains()])
+
+    @property
+    def asks_for_gains(self) -> bool:
+        """Whether gains are computed."""
+        return bool(self._gains)
 
     @property
     def asks_for_squares(self) -> bool:
         """Whether gains are computed, of squares that transfers make."""
-        return self.level.circuit.takes_squares and bool(self._gains)
+        return self.level.circuit.takes_squares and self.asks_for_gains
 
     @property
     def doubtful(self) -> NDArray[np.bool_]:
@@ -199,30 +216,25 @@ class LevelEvaluator:
                 of_nodes = shares[unsure[nodes]]
                 gains = level.gains(*of_nodes.shape[:2])
                 self._gains.append((unsure, GainEvaluator(gains, of_nodes, inputs, unsure)))
-        made: Made = []
-        if self._gains:
-            made += self._side.fill(sum(part.gains.transfers for _, part in self._gains))
+        if not self._gains:
+            return []
+        made = self._side.fill(sum(part.gains.transfers for _, part in self._gains))
         if not self.asks_for_squares:
-            return made + self._choose_labels()
+            return made + self._choose_labels([part for _, part in self._gains])
         return made + [
-            array for _, part in self._gains for array in part.choose_carries(self._side)
+            array for _, part in self._gains for array in part.choose_squares(self._side)
         ]
-
-    def choose_squares(self, parcel: Unpacked) -> Made:
-        made = [
-            array for _, part in self._gains for array in part.choose_squares(self._side, parcel)
-        ]
-        return self._ended(parcel, made)
 
     def choose_labels(self, parcel: Unpacked) -> Made:
-        for _, part in self._gains:
-            part.take_squares(self._side, parcel)
-        return self._ended(parcel, self._choose_labels())
+        """Choices of products that squares are made of, and of labels."""
+        side = self._side
+        made = [array for _, part in self._gains for array in part.choose_products(side, parcel)]
+        return self._ended(parcel, made + self._choose_labels([part for _, part in self._gains]))
 
-    def _choose_labels(self) -> Made:
-        made = [array for _, part in self._gains for array in part.choose_labels(self._side)]
-        self.stages = [part.stage for _, part in self._gains]
-        return made
+    def _choose_labels(self, parts: Sequence[QuotientEvaluator | GainEvaluator]) -> Made:
+        chosen = [part.choose_labels(self._side) for part in parts]
+        self.stages = [stage for _, stage in chosen]
+        return [array for made, _ in chosen for array in made]
 
     def close(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of gains."""
@@ -231,19 +243,17 @@ class LevelEvaluator:
             (nodes, part.best(gains, run))
             for (nodes, part), gains in zip(self._gains, found, strict=True)
         ]
-        for half, held in zip(self.rankings, self._slots, strict=False):
-            nodes = held[0]
-            sure = nodes & self._sure
-            if sure.any():
-                parts = with_ranks(parts, sure, half.best(sure[nodes]))
+        parts = with_slots(parts, self.rankings, self._slots, self._sure)
+        self._best = self._of_candidates(parts, run)
+        if self.level.place.is_first:
+            self._link(self._best, parcel)
+        return self._ended(parcel, [])
+
+    def _of_candidates(self, parts: Parts, run: Run) -> Part:
+        """Best candidates of all nodes of ``parts``, by their numbers."""
         if self.filter is not None:
             parts = in_candidates(parts, self.filter, self._slots, self.fit, run)
-        best = by_nodes(parts)
-        self._taken = {"to beat": best.pop("to beat")}
-        self._best = best
-        if self.level.place.is_first:
-            self._link(parcel, self._taken)
-        return self._ended(parcel, [])
+        return joined(parts)
 
     def follow(self, leader: Unpacked) -> Made:
         """Choices of labels of the shares from the previous passive party's link."""
@@ -252,35 +262,42 @@ class LevelEvaluator:
         leader.end()
         made = self._side.fill(level.taken_labels)
         turned, rows = self._side.choose_rows(shares.reshape(-1))
-        self._taken = named_labels(rows.reshape(*shares.shape, BLOCK_WORDS), bits)
+        nodes, best = self._best
+        taken = named_labels(rows.reshape(*shares.shape, BLOCK_WORDS), bits)
+        self._best = nodes, {**best, **taken}
         return [*made, turned]
 
     def close_link(self, parcel: Unpacked) -> Made:
         """Take the tables of the link, after `follow`."""
-        self._link(parcel, self._taken)
+        self._link(self._best, parcel)
         return self._ended(parcel, [])
 
     def leader(self) -> NDArray[np.bool_]:
         """This party's shares of the best so far, for `follow` of the next: bool (bits, nodes)."""
-        return colours(np.concatenate([self._found["gain"], self._found["owner"]]))
+        _, found = joined(self._linked)
+        return colours(np.concatenate([found["gain"], found["owner"]]))
 
     def owners(self) -> NDArray[np.int64]:
         """The winners' numbers in the chain: int64 (nodes,), 0 for the active party."""
-        bits = colours(self._found["owner"]) ^ (self._unset & np.uint64(1)).astype(np.bool_)
-        return integers_of(bits)
+        return self._owners
 
     def claim(self, won: NDArray[np.bool_]) -> Labels:
         """The last message, if the passive party ``won`` these nodes, bool (nodes,)."""
-        labels = np.concatenate([self._found["won"], self._found["index"]])
+        _, found = joined(self._linked)
+        labels = np.concatenate([found["won"], found["index"]])
         return np.where(won[:, np.newaxis], labels, np.uint64(0))
 
-    def _link(self, parcel: Unpacked, taken: Mapping[str, Labels]) -> None:
-        level = self.level
-        schedule = link_schedule(level.place, len(self._best["index"]))
-        run = self._side.evaluate(parcel)
-        self._found = finished(run(schedule, {**self._best, **taken}))
-        if level.place.is_last:
-            self._unset = parcel.take(np.uint64, self._found["owner"].shape[:2])
+    def _link(self, best: Part, parcel: Unpacked) -> None:
+        """Evaluate a link by the tables of ``parcel``, and read what is shown of it."""
+        place, (nodes, labels) = self.level.place, best
+        schedule = link_schedule(place, len(labels["index"]))
+        found = finished(self._side.evaluate(parcel)(schedule, labels))
+        self._linked.append((nodes, found))
+        if place.is_last:
+            unset = parcel.take(np.uint64, found["owner"].shape[:2]) & np.uint64(1)
+            owners = self._owners.copy()
+            owners[nodes] = integers_of(colours(found["owner"]) ^ unset.astype(np.bool_))
+            self._owners = owners
 
     @staticmethod
     def _ended(parcel: Unpacked, made: Made) -> Made:

@@ -114,28 +114,30 @@ class _RankHalf:
         self.ranking = ranking
         self._found: dict[str, Labels]
 
-    def _rank(self, found: Mapping[str, Labels], run: Run) -> Labels:
-        """Labels of what is ``doubtful``, by those of all quotients."""
+    def rank(self, found: Mapping[str, Labels], run: Run) -> None:
+        """Garble, or evaluate, the ranks, by the labels of all quotients that were ``found``."""
         ranking, known = self.ranking, self.quotients.known
         running = ranked_candidates(ranking.level, found, known, ranking.field, ranking.alone, run)
         self._found = finished(running)
-        return self._found["doubtful"]
 
-    def best(self, sure: NDArray[np.bool_]) -> dict[str, Labels]:
-        """Labels of nodes that are ``sure``, which a link compares as those of gains.
+    def best(self) -> dict[str, Labels]:
+        """Labels of all nodes, which a link compares as those of gains.
 
         ``gain``: the best candidate's quotient, and ``to beat`` what it must exceed; ``index``: its
-        slot.
+        slot. Nothing exceeds what is to beat in a doubtful node: so its link tells nothing.
         """
         gain, to_beat = self._found["low"], self.quotients.known["beaten"]
         # A link compares more bits: both sides use the label 0 for those known to be 0.
         above = np.zeros((GAIN_BITS - len(gain), *gain.shape[1:]), np.uint64)
-        found = {
+        return {
             "gain": np.concatenate([gain, above]),
             "index": self._found["index"],
-            "to beat": np.concatenate([to_beat, above]),
+            "to beat": np.concatenate([to_beat, self._found["doubtful"], above[1:]]),
         }
-        return {name: labels[:, sure] for name, labels in found.items()}
+
+    def slot(self, sure: NDArray[np.bool_]) -> Labels:
+        """Labels of the best candidates' slots."""
+        return self._found["index"][:, sure]
 
     def sums(self, sure: NDArray[np.bool_]) -> Labels:
         """Labels of the best candidates' sums."""
@@ -153,11 +155,9 @@ class RankGarbler(_RankHalf):
             ranking.level, ranking.field, shares, ranking.stage, ranking.known
         )
 
-    def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
-        """Tables of the ranks, of the quotients that were ``found``, and colours of doubts."""
-        tables: Made = []
-        doubtful = self._rank(found, side.garble(tables))
-        return [*tables, packed_bits(colours(doubtful))]
+    def shown_doubts(self) -> NDArray[np.uint8]:
+        """Colours of doubts, for the active party."""
+        return packed_bits(colours(self._found["doubtful"]))
 
     def read_doubts(self, side: SenderSide, parcel: Unpacked) -> NDArray[np.bool_]:
         """Which nodes are doubtful: bool (nodes,)."""
@@ -191,13 +191,11 @@ class RankEvaluator(_RankHalf):
             ranking.level, ranking.field, shares, ranking.stage, known, chosen
         )
 
-    def close(
-        self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
-    ) -> tuple[Made, NDArray[np.bool_]]:
+    def read_doubts(self, parcel: Unpacked) -> tuple[Labels, NDArray[np.bool_]]:
         """Labels of doubts; which nodes are doubtful: bool (nodes,)."""
-        doubtful = self._rank(found, side.evaluate(parcel))
+        doubtful = self._found["doubtful"]
         unset = take_bits(parcel, (1, self.ranking.nodes))
-        return [doubtful], (colours(doubtful) ^ unset)[0]
+        return doubtful, (colours(doubtful) ^ unset)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,26 +294,29 @@ class GainGarbler:
         self._shares = shares.reshape(-1, 2)
         self._columns = columns
         self._lifted: Wide
+        self._of_totals: Wide
+        self._of_shares: Wide
         self._numbers = [gains.field.joined(self._shares)]
         """This party's shared inputs of all candidates."""
-        self.stage: GarblerStage
         self.to_beat: Labels
 
-    def offer_carries(self, side: SenderSide, parcel: Unpacked) -> Made:
-        field = self.gains.field
-        own, message = side.offer(parcel, carries_to_offer(self._shares, field))
-        self._lifted = sender_lift(self._shares, own, field)
-        return [message]
-
     def offer_squares(self, side: SenderSide, parcel: Unpacked) -> Made:
+        """Numbers for carries and products: for those of shares as choices were drawn."""
         field, nodes = self.gains.field, self.gains.nodes
-        own_cross, cross = side.offer(parcel, shares_to_offer(self._lifted, field))
-        own_total, total = side.offer(parcel, totals_to_offer(self._lifted, nodes, field))
-        squares = sender_squares(self._lifted, own_cross, own_total, field)
-        self._numbers = [*squares, wide(self._shares[:, 1].copy())]
-        return [cross, total]
+        own, carries = side.offer(parcel, carries_to_offer(self._shares, field))
+        self._lifted = sender_lift(self._shares, own, field)
+        self._of_totals, total = side.offer(parcel, totals_to_offer(self._lifted, nodes, field))
+        self._of_shares, cross = side.offer_ahead(shares_to_offer(self._lifted, field))
+        return [carries, total, cross]
 
-    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
+    def take_products(self, side: SenderSide, parcel: Unpacked) -> None:
+        field = self.gains.field
+        of_shares = side.turn(parcel, self._of_shares, shares_to_offer(self._lifted, field))
+        squares = sender_squares(self._lifted, of_shares, self._of_totals, field)
+        self._numbers = [*squares, wide(self._shares[:, 1].copy())]
+        del self._lifted, self._of_shares, self._of_totals
+
+    def take_labels(self, side: SenderSide, parcel: Unpacked) -> GarblerStage:
         gains = self.gains
         rows = side.rows(parcel, gains.labels)
         other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
@@ -323,7 +324,7 @@ class GainGarbler:
         bits = [bits_of(number, size) for number, size in zip(self._numbers, sizes, strict=True)]
         if gains.circuit.column_bits:
             bits.append(self._columns)
-        self.stage = GarblerStage(
+        return GarblerStage(
             gains.stage,
             gains.stage.batches(),
             np.concatenate(bits),
@@ -356,30 +357,30 @@ class GainEvaluator:
         self._moved = offset(shares.reshape(-1, 2), gains.field)
         self._totals = inputs.totals[nodes, 0]
         self._known = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
-        self._lifted: Wide
+        self._drawn: NDArray[np.bool_]
         self._numbers = [gains.field.joined(shares.reshape(-1, 2))]
         """This party's shared inputs of all candidates."""
-        self.stage: EvaluatorStage
         self.to_beat: Labels
 
-    def choose_carries(self, side: ReceiverSide) -> Made:
-        return [side.choose(chosen_carries(self._moved, self.gains.field))]
-
-    def choose_squares(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+    def choose_squares(self, side: ReceiverSide) -> Made:
+        """Choices of carries, and of products with whole nodes."""
         field = self.gains.field
-        self._lifted = receiver_lift(self._moved, side.receive(parcel, 1), field)
-        return [
-            side.choose(chosen_shares(self._lifted, field)),
-            side.choose(chosen_totals(self._totals, field)),
-        ]
+        carries = side.choose(chosen_carries(self._moved, field))
+        totals = side.choose(chosen_totals(self._totals, field))
+        self._drawn = side.draw(self.gains.share_transfers)
+        return [carries, totals]
 
-    def take_squares(self, side: ReceiverSide, parcel: Unpacked) -> None:
-        gains = self.gains
-        cross, totals = side.receive(parcel, 1), side.receive(parcel, gains.candidates)
-        squares = receiver_squares(self._lifted, self._totals, cross, totals, gains.field)
+    def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+        """Choices of products of shares."""
+        gains, field = self.gains, self.gains.field
+        lifted = receiver_lift(self._moved, side.receive(parcel, 1), field)
+        totals, drawn = side.receive(parcel, gains.candidates), side.receive(parcel, 1)
+        turned, cross = side.turn(drawn, self._drawn, chosen_shares(lifted, field))
+        squares = receiver_squares(lifted, self._totals, cross, totals, field)
         self._numbers = [*squares, wide(self._moved[:, 1].copy())]
+        return [turned]
 
-    def choose_labels(self, side: ReceiverSide) -> Made:
+    def choose_labels(self, side: ReceiverSide) -> tuple[Made, EvaluatorStage]:
         gains = self.gains
         sizes = gains.stage.candidate_bits.values()
         bits = [
@@ -391,11 +392,9 @@ class GainEvaluator:
         bits += [self._known[name].reshape(-1) for name in names]
         turned, rows = side.choose_rows(np.concatenate(bits))
         other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
-        tweaks = side.tweaks.take(gains.instances)
-        self.stage = EvaluatorStage(
-            gains.stage, gains.stage.batches(), other, by_node, side.permutation, tweaks
-        )
-        return [turned]
+        stage, tweaks = gains.stage, side.tweaks.take(gains.instances)
+        batches, permutation = stage.batches(), side.permutation
+        return [turned], EvaluatorStage(stage, batches, other, by_node, permutation, tweaks)
 
     def best(self, found: Mapping[str, Labels], run: Run) -> dict[str, Labels]:
         """The same as the passive party's half has them."""

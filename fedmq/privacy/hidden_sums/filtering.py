@@ -3,16 +3,19 @@
 ==========  ==================================================  ==================================
 way         what                                                made and taken by
 ==========  ==================================================  ==================================
-A to k      choices of carries                                  ``choose_carries``
-k to A      numbers for them                                    ``offer_carries``
-A to k      choices of x and d; numbers                         ``choose_factors`` …
-A to k      choices of V and S; numbers                         ``choose_products`` …
-A to k      choices of labels; tables of quotients, in pieces   ``choose_labels``, ``take_labels``
+A to k      choices of carries, and of x and d                  ``choose``
+k to A      numbers for them, and for V and S                   ``offer``
+A to k      choices of V and S, and of labels                   ``choose_labels``
+k to A      tables of quotients, in pieces                      ``take_labels``
 k to A      tables of the rest, colours of "more"               ``close``
 A to k      labels of "more", choices of indices                ``close``
 k to A      choices of indices, k's tables of shares            ``offer_entries``
 A to k      A's tables of shares                                ``offer_entries``, ``read_entries``
 ==========  ==================================================  ==================================
+
+k knows its shares of sums, x and d as soon as it has made the numbers of the first row, so that
+numbers for V and S leave at once, for choices at random. What A chooses of them, once it knows its
+own shares, turns these choices (`correlated`).
 
 A crowded node, of which more than four candidates may be the best, has 16 slots; of more than 16 it
 goes another way. These bits both parties learn; the active party proves them by labels.
@@ -69,7 +72,7 @@ from fedmq.privacy.hidden_sums.sides import (
     take_extension,
 )
 from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage, named_labels
-from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_of, integers_of, wide
+from fedmq.privacy.oblivious_transfer.correlated import add, bits_of, integers_of, wide
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
     ExtensionReceiver,
@@ -206,7 +209,6 @@ class _Quotients:
         self._shares = shares
         self._stage = stage
         self._bits = known
-        self._sums: Wide
         self._scaled: Scaled
         self._joined: dict[str, NDArray[np.uint64]]
         self.known: dict[str, Labels]
@@ -239,38 +241,45 @@ class _Quotients:
 class QuotientGarbler(_Quotients):
     """The passive party's half."""
 
-    stage: GarblerStage
+    _products: tuple[NDArray[np.uint64], ...]
+    """Own shares of the products for V and S, as choices were drawn."""
 
-    def offer_carries(self, side: SenderSide, parcel: Unpacked) -> Made:
+    def offer(self, side: SenderSide, parcel: Unpacked) -> Made:
+        """Numbers for carries, x and d, and for V and S as choices were drawn."""
         c = self._precision
-        offered = offered_carries(self._shares, self._field, c)
-        own, message = side.offer_narrow(parcel, offered.numbers, offered.bits)
-        self._sums = lifted(self._shares, own, self._field, c, receives=False)
-        return [message]
-
-    def offer_factors(self, side: SenderSide, parcel: Unpacked) -> Made:
-        c = self._precision
+        carries = offered_carries(self._shares, self._field, c)
+        own, of_carries = side.offer_narrow(parcel, carries.numbers, carries.bits)
+        sums = lifted(self._shares, own, self._field, c, receives=False)
         (own_x, x), (own_d, d) = (
             side.offer_narrow(parcel, offered.numbers, offered.bits)
-            for offered in offered_factors(self._sums, c)
+            for offered in offered_factors(sums, c)
         )
         self._scaled = sent_scaled(self._nodes, own_x, own_d, c)
-        return [x, d]
-
-    def offer_products(self, side: SenderSide, parcel: Unpacked) -> Made:
-        c = self._precision
-        (own_weights, weights), (own_squares, squares) = (
-            side.offer_narrow(parcel, offered.numbers, offered.bits)
-            for offered in offered_products(self._scaled, c)
+        self._products, products = zip(
+            *(
+                side.offer_ahead_narrow(offered.numbers, offered.bits)
+                for offered in offered_products(self._scaled, c)
+            ),
+            strict=True,
         )
-        self._joined = joined_sender(self._scaled, own_weights, own_squares, c)
-        return [weights, squares]
+        return [of_carries, x, d, *products]
 
-    def take_labels(self, side: SenderSide, parcel: Unpacked) -> None:
+    def take_products(self, side: SenderSide, parcel: Unpacked) -> None:
+        c = self._precision
+        products = zip(self._products, offered_products(self._scaled, c), strict=True)
+        of_weights, of_squares = (
+            side.turn_narrow(parcel, own, offered.numbers, offered.bits)
+            for own, offered in products
+        )
+        self._joined = joined_sender(self._scaled, of_weights, of_squares, c)
+        del self._products, self._scaled  # what is used up need not travel to workers
+
+    def take_labels(self, side: SenderSide, parcel: Unpacked) -> GarblerStage:
         stage = self._stage
         other, by_node = self._parted(side.rows(parcel, self.labels))
         bits, tweaks = self._inputs(self._joined), side.tweaks.take(stage.instances)
-        self.stage = GarblerStage(
+        del self._joined
+        return GarblerStage(
             stage,
             stage.batches(),
             bits,
@@ -285,7 +294,8 @@ class QuotientGarbler(_Quotients):
 class QuotientEvaluator(_Quotients):
     """The active party's half, by its ``factors`` of each node."""
 
-    stage: EvaluatorStage
+    _drawn: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    """Choices for V and S, at random."""
 
     def __init__(
         self,
@@ -303,34 +313,39 @@ class QuotientEvaluator(_Quotients):
         self._known = known
         self._factors = factors
 
-    def choose_carries(self, side: ReceiverSide) -> Made:
-        return [side.choose(carry_choices(self._shares, self._field))]
-
-    def choose_factors(self, side: ReceiverSide, parcel: Unpacked) -> Made:
+    def choose(self, side: ReceiverSide) -> Made:
+        """Choices of carries, and of x and d, which no carry changes."""
         c = self._precision
-        own = side.receive_narrow(parcel, 1, c.wrap_bits)
-        self._sums = lifted(self._shares, own, self._field, c, receives=True)
+        carries = side.choose(carry_choices(self._shares, self._field))
         choices = factor_choices(self._factors, c)
         of_x = c.x_factor * self._nodes
-        return [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
+        factors = [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
+        instances = self._stage.instances
+        self._drawn = side.draw(c.x_modulus * instances), side.draw(c.d_modulus * instances)
+        return [carries, *factors]
 
     def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
-        c = self._precision
-        own = own_scaled(self._sums, self._factors, c)
+        """Choices of V and S."""
+        c, factors = self._precision, self._factors
+        carries = side.receive_narrow(parcel, 1, c.wrap_bits)
+        sums = lifted(self._shares, carries, self._field, c, receives=True)
         x = side.receive_narrow(parcel, self._width, c.x_modulus + c.x_guard)
         d = side.receive_narrow(parcel, self._width, c.d_modulus + c.d_guard)
-        self._scaled = received_scaled(own, x, d, c)
-        choices = product_choices(self._scaled, self._factors, c)
+        scaled = received_scaled(own_scaled(sums, factors, c), x, d, c)
+        choices = product_choices(scaled, factors, c)
         of_weights = c.x_modulus * self._stage.instances
-        return [side.choose(choices[:of_weights]), side.choose(choices[of_weights:])]
+        (weights, own_weights), (squares, own_squares) = (
+            side.turn_narrow(side.receive_narrow(parcel, 1, bits), drawn, chosen, bits)
+            for bits, drawn, chosen in (
+                (c.shared_weight_bits, self._drawn[0], choices[:of_weights]),
+                (c.shared_square_bits, self._drawn[1], choices[of_weights:]),
+            )
+        )
+        self._joined = joined_receiver(scaled, factors, own_weights, own_squares, c)
+        del self._drawn
+        return [weights, squares]
 
-    def take_products(self, side: ReceiverSide, parcel: Unpacked) -> None:
-        c = self._precision
-        weights = side.receive_narrow(parcel, 1, c.shared_weight_bits)
-        squares = side.receive_narrow(parcel, 1, c.shared_square_bits)
-        self._joined = joined_receiver(self._scaled, self._factors, weights, squares, c)
-
-    def choose_labels(self, side: ReceiverSide) -> Made:
+    def choose_labels(self, side: ReceiverSide) -> tuple[Made, EvaluatorStage]:
         c, stage = self._precision, self._stage
         least = np.array([node.least_weight for node in self._factors], np.uint64)
         bits = [
@@ -341,10 +356,9 @@ class QuotientEvaluator(_Quotients):
         turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
         other, by_node = self._parted(rows)
         tweaks = side.tweaks.take(stage.instances)
-        self.stage = EvaluatorStage(
-            stage, stage.batches(), other, by_node, side.permutation, tweaks
-        )
-        return [turned]
+        del self._joined
+        batches, permutation = stage.batches(), side.permutation
+        return [turned], EvaluatorStage(stage, batches, other, by_node, permutation, tweaks)
 
 
 def quotient_stage(level: FilterLevel) -> Stage:

@@ -14,21 +14,24 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.circuits import GainCircuit, link_schedule, taken_bits
+from fedmq.privacy.hidden_sums.circuits import GainCircuit, Run, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
 from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups, QuotientGarbler
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
     HiddenLevel,
-    by_nodes,
+    Part,
+    Parts,
     in_candidates,
     in_slots,
+    joined,
     of_fitting,
-    with_ranks,
+    of_some,
+    with_slots,
 )
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import Made, SenderSide, Unpacked, finished, take_bits
-from fedmq.privacy.hidden_sums.stages import GarblerStage, named_labels
+from fedmq.privacy.hidden_sums.stages import Garbled, GarblerStage, begun_alone, named_labels
 from fedmq.privacy.oblivious_transfer.correlated import integers_of
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -88,12 +91,17 @@ class LevelGarbler:
         """What is garbled in batches next: quotients, ranks or gains."""
         self._gains: list[tuple[NDArray[np.bool_], GainGarbler]] = []
         """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
-        self._taken: Mapping[str, Labels]
-        self._best: dict[str, Labels]
-        self._found: dict[str, Labels]
+        self.begun: list[Garbled] = []
+        """The first tables of stages that are one batch."""
+        self.claim: Unpacked | None = None
+        """The active party's claim, if it has come with labels of doubts."""
+        self._linked: Parts = []
+        """What links found."""
+        self._best: Part
+        """What a link compares, of nodes whose gains were computed."""
 
     def begin(self, parcel: Unpacked) -> Made:
-        """The answer to the first parcel: about carries."""
+        """The answer to the first parcel: numbers of quotients, or of gains."""
         self._fit = take_bits(parcel, (self.level.nodes,)) & self.level.filters
         if not self._fit.any():
             return self._begin_gains(parcel)
@@ -101,24 +109,13 @@ class LevelGarbler:
         self._side.fill(parcel, level.transfers)
         self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit], self._seed)
         self._quotients = [self.filter.quotients]
-        made = self.filter.quotients.offer_carries(self._side, parcel)
-        parcel.end()
-        return made
-
-    def offer_factors(self, parcel: Unpacked) -> Made:
-        made = [array for of in self._quotients for array in of.offer_factors(self._side, parcel)]
-        return self._ended(parcel, made)
-
-    def offer_products(self, parcel: Unpacked) -> Made:
-        made = [array for of in self._quotients for array in of.offer_products(self._side, parcel)]
-        return self._ended(parcel, made)
+        return self._ended(parcel, self.filter.quotients.offer(self._side, parcel))
 
     def take_quotient_labels(self, parcel: Unpacked) -> Made:
         """Take the labels that quotients are garbled with; their batches follow."""
         for quotients in self._quotients:
-            quotients.take_labels(self._side, parcel)
-        self.stages = [quotients.stage for quotients in self._quotients]
-        return self._ended(parcel, [])
+            quotients.take_products(self._side, parcel)
+        return self._take_labels(self._quotients, parcel)
 
     def close_filter(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of quotients."""
@@ -134,7 +131,7 @@ class LevelGarbler:
         return self._ended(parcel, made)
 
     def read_entries(self, parcel: Unpacked) -> Made:
-        """Read the active party's tables of shares; ranks follow, or an answer about carries."""
+        """Read the active party's tables of shares; numbers for ranks, or for gains."""
         assert self.filter is not None
         back = self._back
         shares = self.filter.read_entries(back.permutation, back.tweaks, parcel, self._groups)
@@ -147,20 +144,43 @@ class LevelGarbler:
         ]
         self._side.fill(parcel, sum(half.ranking.transfers for half in self.rankings))
         self._quotients = [half.quotients for half in self.rankings]
-        made = [array for of in self._quotients for array in of.offer_carries(self._side, parcel)]
+        made = [array for of in self._quotients for array in of.offer(self._side, parcel)]
         return self._ended(parcel, made)
 
     def close_ranking(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
-        """The parcel after all batches of ranks."""
-        halves = zip(self.rankings, found, strict=True)
-        return [array for half, of_half in halves for array in half.close(self._side, of_half)]
+        """The parcel after all batches of ranks: alone, with the link of nodes without a doubt."""
+        tables: Made = []
+        shown: Made = []
+        for half, of_half in zip(self.rankings, found, strict=True):
+            half.rank(of_half, self._side.garble(tables))
+            shown.append(half.shown_doubts())
+        if self.level.is_alone:
+            held = zip(self._slots, self.rankings, strict=True)
+            parts = [(nodes, half.best()) for (nodes, _), half in held]
+            best = self._of_candidates(parts, self._side.garble(tables))
+            tables += self._link(best, tables)
+        return [*tables, *shown]
+
+    def takes_claim(self, parcel: Unpacked) -> bool:
+        """Take the claim behind labels of doubts, if no node needs more.
+
+        It takes no time: splits of the nodes may follow a claim at once.
+        """
+        if self.level.is_alone:
+            self._read_doubts(parcel)
+            self.claim = parcel if self._sure.all() else None
+        return self.claim is not None
 
     def begin_gains(self, parcel: Unpacked) -> Made:
         """Take labels of doubts, and what gains are garbled with."""
+        self._read_doubts(parcel)
+        return self._begin_gains(parcel)
+
+    def _read_doubts(self, parcel: Unpacked) -> None:
         for half, (nodes, _) in zip(self.rankings, self._slots, strict=True):
             doubtful = half.read_doubts(self._side, parcel)
             self._sure = self._sure | of_fitting(~doubtful, nodes)
-        return self._begin_gains(parcel)
+        self._linked = [part for of in self._linked for part in of_some(of, self._sure)]
 
     @property
     def asks_for_squares(self) -> bool:
@@ -191,16 +211,9 @@ class LevelGarbler:
                 of_nodes = shares[unsure[nodes]]
                 gains = level.gains(*of_nodes.shape[:2])
                 self._gains.append((unsure, GainGarbler(gains, of_nodes, columns)))
-        if self._gains:
-            self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
+        self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
         if not self.asks_for_squares:
             return self.take_labels(parcel)
-        made = [
-            array for _, part in self._gains for array in part.offer_carries(self._side, parcel)
-        ]
-        return self._ended(parcel, made)
-
-    def offer_squares(self, parcel: Unpacked) -> Made:
         made = [
             array for _, part in self._gains for array in part.offer_squares(self._side, parcel)
         ]
@@ -208,9 +221,16 @@ class LevelGarbler:
 
     def take_labels(self, parcel: Unpacked) -> Made:
         """Take the labels that gains are garbled with; their batches follow."""
-        for _, part in self._gains:
-            part.take_labels(self._side, parcel)
-        self.stages = [part.stage for _, part in self._gains]
+        if self.asks_for_squares:
+            for _, part in self._gains:
+                part.take_products(self._side, parcel)
+        return self._take_labels([part for _, part in self._gains], parcel)
+
+    def _take_labels(
+        self, parts: Sequence[QuotientGarbler | GainGarbler], parcel: Unpacked
+    ) -> Made:
+        self.stages = [part.take_labels(self._side, parcel) for part in parts]
+        self.begun = begun_alone(self.stages)
         return self._ended(parcel, [])
 
     def close(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -221,19 +241,17 @@ class LevelGarbler:
             (nodes, part.best(gains, run))
             for (nodes, part), gains in zip(self._gains, found, strict=True)
         ]
-        for half, held in zip(self.rankings, self._slots, strict=False):
-            nodes = held[0]
-            sure = nodes & self._sure
-            if sure.any():
-                parts = with_ranks(parts, sure, half.best(sure[nodes]))
+        parts = with_slots(parts, self.rankings, self._slots, self._sure)
+        self._best = self._of_candidates(parts, run)
+        if self.level.place.is_first:
+            tables += self._link(self._best, tables)
+        return tables
+
+    def _of_candidates(self, parts: Parts, run: Run) -> Part:
+        """Best candidates of all nodes of ``parts``, by their numbers."""
         if self.filter is not None:
             parts = in_candidates(parts, self.filter, self._slots, self._fit, run)
-        best = by_nodes(parts)
-        self._taken = {"to beat": best.pop("to beat")}
-        self._best = best
-        if self.level.place.is_first:
-            self._link(tables, self._taken)
-        return tables
+        return joined(parts)
 
     def follow(self, parcel: Unpacked, handed: Unpacked) -> Made:
         """The tables of the link, by the ``handed`` shares of the best so far."""
@@ -246,16 +264,19 @@ class LevelGarbler:
         rows = self._side.rows(parcel, level.taken_labels).reshape(*shape, BLOCK_WORDS)
         zeros = rows ^ np.where(share[..., np.newaxis], self._side.secret, np.uint64(0))
         tables: Made = []
-        self._link(tables, named_labels(zeros, bits))
-        return self._ended(parcel, tables)
+        nodes, best = self._best
+        shown = self._link((nodes, {**best, **named_labels(zeros, bits)}), tables)
+        return self._ended(parcel, [*tables, *shown])
 
     def handed(self) -> NDArray[np.bool_]:
         """This party's shares of the best so far, for the next of the chain: bool (bits, nodes)."""
-        return colours(np.concatenate([self._found["gain"], self._found["owner"]]))
+        _, found = joined(self._linked)
+        return colours(np.concatenate([found["gain"], found["owner"]]))
 
     def winners(self, parcel: Unpacked) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which nodes were won, and by which candidate (0 elsewhere): bool and int64 (nodes,)."""
-        zeros = np.concatenate([self._found["won"], self._found["index"]])
+        _, found = joined(self._linked)
+        zeros = np.concatenate([found["won"], found["index"]])
         claimed = parcel.take(np.uint64, zeros.shape)
         parcel.end()
         unclaimed = ~claimed.any(axis=(0, 2))
@@ -266,13 +287,13 @@ class LevelGarbler:
             raise MessageError("labels of winners that no circuit has shown")
         return won, integers_of(index)
 
-    def _link(self, tables: Made, taken: Mapping[str, Labels]) -> None:
-        """Compare this party's best candidate with the best before it."""
-        place = self.level.place
-        schedule = link_schedule(place, len(self._best["index"]))
-        self._found = finished(self._side.garble(tables)(schedule, {**self._best, **taken}))
-        if place.is_last:
-            tables.append(colours(self._found["owner"]).astype(np.uint64))
+    def _link(self, best: Part, tables: Made) -> Made:
+        """Compare best candidates with the best before them; what the active party is shown."""
+        place, (nodes, labels) = self.level.place, best
+        schedule = link_schedule(place, len(labels["index"]))
+        found = finished(self._side.garble(tables)(schedule, labels))
+        self._linked.append((nodes, found))
+        return [colours(found["owner"]).astype(np.uint64)] if place.is_last else []
 
     @staticmethod
     def _ended(parcel: Unpacked, made: Made) -> Made:

@@ -19,7 +19,7 @@ from fedmq.privacy.hidden_sums.circuits import (
     owner_bits,
     taken_bits,
 )
-from fedmq.privacy.hidden_sums.exact import Gains, Ranking
+from fedmq.privacy.hidden_sums.exact import Gains, RankEvaluator, RankGarbler, Ranking
 from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Precision
 from fedmq.privacy.hidden_sums.filtering import (
     FilterEvaluator,
@@ -47,13 +47,16 @@ from fedmq.privacy.oblivious_transfer.extension import (
 __all__ = [
     "BackTransfers",
     "HiddenLevel",
-    "by_nodes",
+    "Part",
+    "Parts",
     "evaluator_bytes",
     "garbler_bytes",
     "in_candidates",
     "in_slots",
+    "joined",
     "of_fitting",
-    "with_ranks",
+    "of_some",
+    "with_slots",
 ]
 
 _LEAST_CANDIDATES = 2 * SLOTS  # of which the filter saves something
@@ -135,22 +138,32 @@ class BackTransfers(Generic[T]):
         return BackTransfers(self.party, self.permutation, level.take(self.tweaks))
 
 
-Parts = list[tuple[NDArray[np.bool_], dict[str, Labels]]]
+Part = tuple[NDArray[np.bool_], dict[str, Labels]]
 """Some nodes, bool (nodes,), and labels of their best candidates, (bits, of those, 2)."""
 
+Parts = list[Part]
 
-def with_ranks(parts: Parts, sure: NDArray[np.bool_], ranked: dict[str, Labels]) -> Parts:
-    """``parts`` with nodes whose ranks are ``sure``: as they are, or of the gains computed.
 
-    Those gains are of the one best candidate, whose slot is what the ranks say.
-    """
-    found: Parts = []
-    for nodes, labels in parts:
-        computed = np.array_equal(nodes, sure)
-        found.append((nodes, {**labels, "index": ranked["index"]} if computed else labels))
-    if not any(np.array_equal(nodes, sure) for nodes, _ in parts):
-        found.append((sure, ranked))
+def with_slots(
+    parts: Parts,
+    rankings: Sequence[RankGarbler | RankEvaluator],
+    slots: Sequence[tuple[NDArray[np.bool_], Shares]],
+    sure: NDArray[np.bool_],
+) -> Parts:
+    """``parts``, of which gains of those candidates that ranks are ``sure`` of have their slots."""
+    found = list(parts)
+    for half, (held, _) in zip(rankings, slots, strict=False):
+        for number, (nodes, labels) in enumerate(parts):
+            if np.array_equal(nodes, held & sure):
+                found[number] = (nodes, {**labels, "index": half.slot(nodes[held])})
     return found
+
+
+def of_some(part: Part, nodes: NDArray[np.bool_]) -> Parts:
+    """What ``part`` has of ``nodes``, bool (nodes,), if it has some."""
+    held, labels = part
+    here = held & nodes
+    return [(here, {name: of[:, here[held]] for name, of in labels.items()})] if here.any() else []
 
 
 def in_slots(
@@ -184,13 +197,14 @@ def in_candidates(
     return found
 
 
-def by_nodes(parts: Parts) -> dict[str, Labels]:
-    """The labels (bits, nodes, 2) of all nodes."""
+def joined(parts: Parts) -> Part:
+    """All nodes of ``parts`` as one."""
     order = np.argsort(np.concatenate([np.flatnonzero(nodes) for nodes, _ in parts]))
-    return {
-        name: np.concatenate([labels[name] for _, labels in parts], axis=1)[:, order]
+    labels = {
+        name: np.concatenate([of[name] for _, of in parts], axis=1)[:, order]
         for name in parts[0][1]
     }
+    return np.any([nodes for nodes, _ in parts], axis=0), labels
 
 
 def of_fitting(found: NDArray[np.bool_], fit: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -241,6 +255,9 @@ def garbler_bytes(level: HiddenLevel) -> int:
             ranking = level.ranking(level.nodes, MOST_SLOTS)
             of_slot = ranking.stage.circuit().ands + RANKED_ANDS
             ands += of_slot * ranking.stage.instances
+            ands += link_schedule(level.place, level.index_bits).ands * level.nodes
+            ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
+            most += owner_bits(level.place.number) * level.nodes * _WORD_BYTES
             most += ranking.level.number_bytes + turned_bytes(level.nodes)
     return most + ands * TABLE_BYTES
 

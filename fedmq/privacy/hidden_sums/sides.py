@@ -23,6 +23,10 @@ from fedmq.privacy.oblivious_transfer.correlated import (
     offer_narrow,
     receive,
     receive_narrow,
+    turned_offer,
+    turned_offer_narrow,
+    turned_receipt,
+    turned_receipt_narrow,
 )
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
@@ -170,6 +174,28 @@ class SenderSide:
         rows, tweaks = self.rows(parcel, len(numbers)), self.tweaks.take(len(numbers))
         return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
 
+    def offer_ahead(self, numbers: Wide) -> tuple[Wide, Wide]:
+        """As `offer`, for random choices: `turn` makes the real ones of them."""
+        rows, tweaks = self._pool.drawn(len(numbers)), self.tweaks.take(len(numbers))
+        return offer(rows, self.secret, numbers, self.permutation, tweaks)
+
+    def offer_ahead_narrow(
+        self, numbers: NDArray[np.uint64], bits: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+        """The same modulo 2^bits: ``numbers`` (n, k)."""
+        rows, tweaks = self._pool.drawn(len(numbers)), self.tweaks.take(len(numbers))
+        return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
+
+    def turn(self, parcel: Unpacked, own: Wide, numbers: Wide) -> Wide:
+        """Own shares of the choices that ``parcel`` turns, of what was offered ahead."""
+        return turned_offer(own, numbers, take_bits(parcel, (len(own),)))
+
+    def turn_narrow(
+        self, parcel: Unpacked, own: NDArray[np.uint64], numbers: NDArray[np.uint64], bits: int
+    ) -> NDArray[np.uint64]:
+        """The same modulo 2^bits."""
+        return turned_offer_narrow(own, numbers, take_bits(parcel, (len(own),)), bits)
+
     def read_bits(self, parcel: Unpacked, zeros: Labels) -> NDArray[np.bool_]:
         """The bits of which the active party returns a label each: bool (bits, instances).
 
@@ -226,6 +252,33 @@ class ReceiverSide:
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         """The message of ``choices``, bool (n,), and their rows, for which no numbers come."""
         return self._pool.choose(choices)
+
+    def draw(self, count: int) -> NDArray[np.bool_]:
+        """The next ``count`` choices at random, bool (n,): `turn` makes the real ones of them.
+
+        Their numbers come before that.
+        """
+        drawn, rows = self._pool.drawn(count)
+        self._chosen.append((drawn, rows))
+        return drawn
+
+    def turn(
+        self, shares: Wide, drawn: NDArray[np.bool_], choices: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.uint8], Wide]:
+        """The message that turns ``drawn`` choices to real ones, and own shares of these."""
+        turned = drawn ^ choices
+        return packed_bits(turned), turned_receipt(shares, turned)
+
+    def turn_narrow(
+        self,
+        shares: NDArray[np.uint64],
+        drawn: NDArray[np.bool_],
+        choices: NDArray[np.bool_],
+        bits: int,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+        """The same modulo 2^bits."""
+        turned = drawn ^ choices
+        return packed_bits(turned), turned_receipt_narrow(shares, turned, bits)
 
     def receive(self, parcel: Unpacked, width: int) -> Wide:
         """Own shares of the oldest choices not received yet: (n, width, 2)."""

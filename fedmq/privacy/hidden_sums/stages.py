@@ -28,8 +28,10 @@ __all__ = [
     "EvaluatorStage",
     "GarbleBatch",
     "GarbleMore",
+    "Garbled",
     "GarblerStage",
     "Stage",
+    "begun_alone",
     "named_labels",
 ]
 
@@ -199,6 +201,12 @@ class GarbleBatch:
             self.circuit(), self.inputs, self.secret, self.permutation, self.tweaks, _STRETCH_BYTES
         )
         return _garbled(garbling)
+
+
+def begun_alone(stages: Sequence[GarblerStage]) -> list[Garbled]:
+    """The first tables of what is one batch; none of more, which are made side by side."""
+    batches = [(half, batch) for half in stages for batch in half.batches.slices]
+    return [half.batch(batch).run() for half, batch in batches] if len(batches) == 1 else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,15 +43,18 @@ _SIDE_BY_SIDE = 2  # batches
 Outputs = Mapping[str, Labels]
 
 
-def garbled(stages: Sequence[GarblerStage], first: int) -> Plan[list[Outputs]]:
-    """Send all batches of ``stages``, in a talk about node ``first``; labels of their outputs.
+def garbled(garbler: LevelGarbler, first: int) -> Plan[list[Outputs]]:
+    """Send all batches of its stages, in a talk about node ``first``; labels of their outputs.
 
     The parcel that follows them may leave at once.
     """
+    # What is garbled need not travel to workers any more.
+    stages, garbler.stages = garbler.stages, ()
+    begun, garbler.begun = garbler.begun, []
     found: list[list[Outputs]] = [[] for _ in stages]
     sent = 0
     for group in _groups(stages):
-        made = yield Compute([stages[number].batch(batch) for number, batch in group])
+        made = begun or (yield Compute([stages[number].batch(batch) for number, batch in group]))
         under_way: list[Garbling] = [garbling for _, garbling in made]
         while made:
             for parcel, _ in made:
@@ -69,12 +72,14 @@ def garbled(stages: Sequence[GarblerStage], first: int) -> Plan[list[Outputs]]:
                 under_way[place] = garbling
         for (number, _), garbling in zip(group, under_way, strict=True):
             found[number].append(garbling.outputs)
+        begun = []
     yield from _asked_for(sent)
     return [_joined(outputs) for outputs in found]
 
 
-def evaluated(stages: Sequence[EvaluatorStage], first: int) -> Plan[list[Outputs]]:
+def evaluated(evaluator: LevelEvaluator, first: int) -> Plan[list[Outputs]]:
     """Evaluate all batches as they come; labels of their outputs. Another parcel follows them."""
+    stages, evaluator.stages = evaluator.stages, ()
     found: list[list[Outputs]] = [[] for _ in stages]
     unasked = sum(half.batches.stretches for half in stages) + 1 - PARCELS_AHEAD
     for group in _groups(stages):
@@ -207,22 +212,22 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
         evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
         parcel = yield Exchange()
         evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel, found)
-    for step in (LevelEvaluator.choose_squares, LevelEvaluator.choose_labels):
-        if evaluator.asks_for_squares:
-            parcel = yield Exchange(pieces_of(*made))
-            evaluator, made = yield from computed(step, evaluator, parcel)
-    yield Reply(first, pieces_of(*made))
-    found = yield from evaluated(evaluator.stages, first)
-    parcel = yield Exchange()
-    evaluator, _ = yield from computed(LevelEvaluator.close, evaluator, parcel, found)
+    if evaluator.asks_for_squares:
+        parcel = yield Exchange(pieces_of(*made))
+        evaluator, made = yield from computed(LevelEvaluator.choose_labels, evaluator, parcel)
+    if evaluator.asks_for_gains:
+        yield Reply(first, pieces_of(*made))
+        found = yield from evaluated(evaluator, first)
+        parcel = yield Exchange()
+        evaluator, made = yield from computed(LevelEvaluator.close, evaluator, parcel, found)
     if not evaluator.level.place.is_first:
         leader = yield Handed()
         evaluator, made = yield from computed(LevelEvaluator.follow, evaluator, leader)
         parcel = yield Exchange(pieces_of(*made))
-        evaluator, _ = yield from computed(LevelEvaluator.close_link, evaluator, parcel)
+        evaluator, made = yield from computed(LevelEvaluator.close_link, evaluator, parcel)
     owners = yield from _owners(evaluator, first)
     won: NDArray[np.bool_] = owners == evaluator.level.place.number
-    yield Reply(first, pieces_of(evaluator.claim(won)))
+    yield Reply(first, pieces_of(*made, evaluator.claim(won)))  # behind labels of doubts
     overfull = evaluator.whole & evaluator.fit
     return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
 
@@ -230,16 +235,12 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
 def _evaluate_quotients(
     evaluator: LevelEvaluator, made: Made, first: int
 ) -> Plan[tuple[LevelEvaluator, list[Outputs]]]:
-    """Quotients of the filter, or of ranks, once choices of carries are ``made``."""
-    for step in (
-        LevelEvaluator.choose_factors,
-        LevelEvaluator.choose_products,
-        LevelEvaluator.choose_quotient_labels,
-    ):
-        parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(step, evaluator, parcel)
+    """Quotients of the filter, or of ranks, once choices of their numbers are ``made``."""
+    parcel = yield Exchange(pieces_of(*made))
+    step = LevelEvaluator.choose_quotient_labels
+    evaluator, made = yield from computed(step, evaluator, parcel)
     yield Reply(first, pieces_of(*made))
-    found = yield from evaluated(evaluator.stages, first)
+    found = yield from evaluated(evaluator, first)
     return evaluator, found
 
 
@@ -259,11 +260,11 @@ def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
 def garble_level(garbler: LevelGarbler, first: int) -> Plan[Winners]:
     """Which nodes were won: bool (nodes,), and by which candidates: int64 (nodes,)."""
     garbler = yield from garble_links(garbler, first)
-    return garbler.winners(Unpacked((yield Exchange())))
+    return garbler.winners(garbler.claim or Unpacked((yield Exchange())))
 
 
 def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
-    """All of a level but the active party's claim."""
+    """All of a level but the active party's claim, unless it comes with labels of doubts."""
     parcel = yield Exchange()
     garbler, made = yield from computed(LevelGarbler.begin, garbler, parcel)
     if garbler.filter is not None:
@@ -276,12 +277,13 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
         garbler, found = yield from _garble_quotients(garbler, made, first)
         garbler, made = yield from computed(LevelGarbler.close_ranking, garbler, (), found)
         parcel = yield Exchange(pieces_of(*made))
+        if garbler.takes_claim(Unpacked(parcel)):
+            return garbler
         garbler, made = yield from computed(LevelGarbler.begin_gains, garbler, parcel)
-    for step in (LevelGarbler.offer_squares, LevelGarbler.take_labels):
-        if garbler.asks_for_squares:
-            parcel = yield Exchange(pieces_of(*made))
-            garbler, made = yield from computed(step, garbler, parcel)
-    found = yield from garbled(garbler.stages, first)
+    if garbler.asks_for_squares:
+        parcel = yield Exchange(pieces_of(*made))
+        garbler, made = yield from computed(LevelGarbler.take_labels, garbler, parcel)
+    found = yield from garbled(garbler, first)
     garbler, made = yield from computed(LevelGarbler.close, garbler, (), found)
     place = garbler.level.place
     if not place.is_first:
@@ -297,13 +299,9 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
 def _garble_quotients(
     garbler: LevelGarbler, made: Made, first: int
 ) -> Plan[tuple[LevelGarbler, list[Outputs]]]:
-    """Quotients of the filter, or of ranks, once numbers for carries are ``made``."""
-    for step in (
-        LevelGarbler.offer_factors,
-        LevelGarbler.offer_products,
-        LevelGarbler.take_quotient_labels,
-    ):
-        parcel = yield Exchange(pieces_of(*made))
-        garbler, made = yield from computed(step, garbler, parcel)
-    found = yield from garbled(garbler.stages, first)
+    """Quotients of the filter, or of ranks, once their numbers are ``made``."""
+    parcel = yield Exchange(pieces_of(*made))
+    step = LevelGarbler.take_quotient_labels
+    garbler, made = yield from computed(step, garbler, parcel)
+    found = yield from garbled(garbler, first)
     return garbler, found

@@ -32,6 +32,10 @@ __all__ = [
     "shift_up",
     "subtract",
     "sum_of",
+    "turned_offer",
+    "turned_offer_narrow",
+    "turned_receipt",
+    "turned_receipt_narrow",
     "wide",
 ]
 
@@ -176,6 +180,21 @@ def receive(
     return shares
 
 
+# Numbers may leave before the receiver knows its choice: for a random one r. Shares of r times a
+# number become those of the choice by a bit, ``turned``, whether they differ: (1 - r) times the
+# number is the number less r times it (Beaver, CRYPTO 1995).
+
+
+def turned_offer(own: Wide, numbers: Wide, turned: NDArray[np.bool_]) -> Wide:
+    """The sender's shares (n, k, 2) of what it offered for random choices; ``turned`` (n,)."""
+    return np.where(turned[:, np.newaxis, np.newaxis], subtract(numbers, own), own)
+
+
+def turned_receipt(shares: Wide, turned: NDArray[np.bool_]) -> Wide:
+    """The receiver's shares (n, k, 2), of those of random choices."""
+    return np.where(turned[:, np.newaxis, np.newaxis], negate(shares), shares)
+
+
 def factor_choices(factors: Wide, bits: int) -> NDArray[np.bool_]:
     """The choices that stand for ``factors`` (n, 2) below 2^bits: bool (bits * n,)."""
     return bits_of(factors, bits).reshape(-1)
@@ -234,6 +253,22 @@ def receive_narrow(
     shares = _narrow_pads(permutation, rows, tweaks.spend(count), width)
     shares = shares + np.where(choices[:, np.newaxis], numbers, np.uint64(0))
     return shares & np.uint64((1 << bits) - 1)
+
+
+def turned_offer_narrow(
+    own: NDArray[np.uint64], numbers: NDArray[np.uint64], turned: NDArray[np.bool_], bits: int
+) -> NDArray[np.uint64]:
+    """As `turned_offer`, modulo 2^bits: (n, k)."""
+    modulus = np.uint64((1 << bits) - 1)
+    return np.where(turned[:, np.newaxis], numbers - own & modulus, own)
+
+
+def turned_receipt_narrow(
+    shares: NDArray[np.uint64], turned: NDArray[np.bool_], bits: int
+) -> NDArray[np.uint64]:
+    """As `turned_receipt`, modulo 2^bits: (n, k)."""
+    modulus = np.uint64((1 << bits) - 1)
+    return np.where(turned[:, np.newaxis], np.uint64(0) - shares & modulus, shares)
 
 
 def _narrow_pads(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from fedmq.computation import Given
 from fedmq.privacy.engine import Place
 from fedmq.privacy.hidden_sums.circuits import taken_bits
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
@@ -83,7 +84,7 @@ def halves(
                 level.circuit.ranked_at(place),
                 own,
                 inputs,
-                factors,
+                Given(factors),
                 receiver,
                 public,
                 Tweaks(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmq.computation import Given
 from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
@@ -76,7 +77,7 @@ class LevelPair:
             level.circuit.ranked_at(ALONE),
             own,
             inputs,
-            factors,
+            Given(factors),
             self.receiver,
             PERMUTATION,
             self.tweaks[0],

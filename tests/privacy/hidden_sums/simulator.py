@@ -57,7 +57,7 @@ def made_up(
 
 
 def _colour(step: LevelStep[LevelEvaluator], parcel: Parcel, learned: Learned) -> None:
-    """Set the colours at the end of a parcel: of crowded or doubtful nodes, or of owners."""
+    """Set the colours at the end of a parcel: of crowded or doubtful nodes, and of owners."""
     data = parcel[0]["bytes"] if parcel else np.empty(0, np.uint8)
     if step.step is LevelEvaluator.close_filter:
         half = _tried(step)
@@ -68,12 +68,21 @@ def _colour(step: LevelStep[LevelEvaluator], parcel: Parcel, learned: Learned) -
     elif step.step is LevelEvaluator.begin_gains:
         half = _tried(step)
         wrong = half.doubtful ^ learned.doubtful
-        colours = [np.packbits(wrong[nodes]) for nodes, _ in half._slots]
-        assert len(colours) == 1, "colours behind tables of each kind of slots"
-        data[len(data) - len(colours[0]) :] ^= colours[0]
+        colours = np.concatenate([np.packbits(wrong[nodes]) for nodes, _ in half._slots])
+        data[len(data) - len(colours) :] ^= colours
+        wanted = learned.won & ~learned.doubtful
+        _colour_owners(data[: len(data) - len(colours)], half, wanted, ~half.whole)
     elif step.step is LevelEvaluator.close:
-        shown = _tried(step).owners() == 1
-        data[len(data) - 8 * len(shown) :: 8] ^= (shown ^ learned.won).astype(np.uint8)
+        half = _tried(step)
+        _colour_owners(data, half, learned.won, ~half._sure)
+
+
+def _colour_owners(
+    data: np.ndarray, half: LevelEvaluator, wanted: np.ndarray, linked: np.ndarray
+) -> None:
+    """Set the colours of owners at the end, of the ``linked`` nodes."""
+    wrong = ((half.owners() == 1) ^ wanted)[linked]
+    data[len(data) - 8 * len(wrong) :: 8] ^= wrong.astype(np.uint8)
 
 
 def _choose(

@@ -110,7 +110,7 @@ def test_few_candidates_near_the_best_take_an_eighth_of_the_bytes() -> None:
     assert told.bytes < 22_000 * 4 * 78
 
 
-@pytest.mark.parametrize(("arithmetic", "waits"), [("3.2", 10), ("3.4", 10)])
+@pytest.mark.parametrize(("arithmetic", "waits"), [("3.2", 5), ("3.4", 5)])
 def test_how_often_the_active_party_waits_for_an_answer(arithmetic: str, waits: int) -> None:
     """Requests of further tables, which are empty, leave before the last ones are needed."""
     level = drawn(3, 40, 3, xgboost_arithmetic=arithmetic)
@@ -214,7 +214,7 @@ def test_a_malformed_parcel_is_refused(parcel: list, why: str) -> None:
     garbler = LevelPair().halves(level, own_gains(level, 0))[1]
     garbler.begin(first)
     with pytest.raises(MessageError, match=why):
-        evaluator.choose_factors(Unpacked(parcel))
+        evaluator.choose_quotient_labels(Unpacked(parcel))
 
 
 def claimed_level(share: float) -> tuple[LevelGarbler, np.ndarray]:

@@ -64,11 +64,18 @@ def test_a_rule_is_read_as_it_was_told() -> None:
         for whole, interactions in ((True, 0), (False, 3), (True, 63)):
             circuit = GainCircuit(FIELD, rule, whole, interactions)
             assert GainCircuit.read(FIELD, circuit.told()) == circuit
-    assert GainCircuit(FIELD).told().size == 0
+    assert GainCircuit(FIELD).told().tobytes() == b"ahead"
 
 
 @pytest.mark.parametrize("told", [b"3.3", b"alpha 3.4", b"3.4 3.4", b"interactions=64", b"\xff"])
 def test_a_rule_that_nobody_knows_is_refused(told: bytes) -> None:
+    told = b"ahead " + told
+    with pytest.raises(MessageError, match="rules that this party does not know"):
+        GainCircuit.read(FIELD, np.frombuffer(told, np.uint8))
+
+
+@pytest.mark.parametrize("told", [b"", b"3.4", b"ranked"], ids=str)
+def test_a_rule_told_by_a_party_whose_numbers_leave_later_is_refused(told: bytes) -> None:
     with pytest.raises(MessageError, match="rules that this party does not know"):
         GainCircuit.read(FIELD, np.frombuffer(told, np.uint8))
 

@@ -194,7 +194,7 @@ def test_the_rule_tells_that_candidates_are_ranked() -> None:
         assert circuit.ranked
         assert GainCircuit.read(level.field, circuit.told()) == circuit
         assert level.circuit.ranked_at(Place(1, 2)).ranked == (arithmetic != OLDEST)
-    shrinks = np.frombuffer(b"alpha ranked", np.uint8)
+    shrinks = np.frombuffer(b"ahead alpha ranked", np.uint8)
     with pytest.raises(MessageError, match="rules that this party does not know"):
         GainCircuit.read(level.field, shrinks)
 
