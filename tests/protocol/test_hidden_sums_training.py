@@ -148,6 +148,19 @@ def test_nodes_of_wide_tables_are_compared_a_few_at_a_time(
     assert shares(trained) == shares(federation.train())
 
 
+def test_a_level_of_many_candidates_is_compared_in_two_halves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.protocol.training.comparisons._WORTH_HALVING", 20)
+    federation = dealt(counts=(1, 3), num_boost_round=1, max_depth=3)
+    said: list[Envelope] = []
+    trained = federation.having(engine=DealtShares()).train(tap=said.append)
+    pieces = [each.body for each in said if isinstance(each.body, training.CircuitPiece)]
+    sizes = [len(piece.level) for piece in pieces if piece.level]
+    assert sizes == [1, 1, 1, 2, 2]
+    assert shares(trained) == shares(federation.train())
+
+
 @pytest.mark.parametrize(
     "counts",
     seldom((0, 3), (3, 0), (1, 1), (2, 2, 1), (1, 2, 2, 2), (2, 0, 2), (2, 2, 0), (0, 0, 1, 1)),

@@ -132,14 +132,18 @@ class Comparisons(Part):
 
 _MOST_INSTANCES = 1 << 13  # candidates of all nodes that are compared together
 
+_WORTH_HALVING = 1 << 9  # candidates: of fewer, a half takes as long as both together
+
 
 class LevelComparisons:
     """Decides which ``nodes`` are compared with ``peers``, and when, if sums are hidden.
 
     Comparisons begin once all nodes were asked about. A comparison takes nodes with the same
     number of candidates: a whole level, or single nodes if nodes draw their columns. It also takes
-    the active party's own best of each node. Of wide tables it takes a few nodes, and the next ones
-    wait until others have ended: both parties hold some kilobytes of each candidate.
+    the active party's own best of each node. A level of many candidates is halved: each party
+    computes on one half while the other party has the other one. Of wide tables a comparison takes
+    a few nodes, and the next ones wait until others have ended: both parties hold some kilobytes of
+    each candidate.
     """
 
     def __init__(
@@ -212,7 +216,9 @@ class LevelComparisons:
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
         most = max((max(count.values()) for count in self._candidates.values()), default=0)
-        size = max(1, _MOST_INSTANCES // max(1, most)) if self._together else 1
+        every = len(self._nodes)
+        halved = -(-every // 2) if every * most >= _WORTH_HALVING else every
+        size = max(1, min(halved, _MOST_INSTANCES // max(1, most))) if self._together else 1
         for start in range(0, len(self._nodes), size):
             yield self._nodes[start : start + size]
 
