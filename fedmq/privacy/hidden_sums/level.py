@@ -25,12 +25,11 @@ from fedmq.privacy.hidden_sums.filtering import (
     FilterEvaluator,
     FilterGarbler,
     Groups,
-    quotient_stage,
 )
 from fedmq.privacy.hidden_sums.quotient import (
+    FILTER_ANDS,
     RANKED_ANDS,
     candidate_in_slot,
-    filter_ands,
     pick_schedule,
 )
 from fedmq.privacy.hidden_sums.shares import Field, Shares
@@ -248,13 +247,11 @@ def garbler_bytes(level: HiddenLevel) -> int:
         most += _gain_bytes(level.gains(level.nodes, MOST_SLOTS))
         most += filtering.number_bytes + filtering.table_bytes
         most += extended_bytes(filtering.index_transfers) + turned_bytes(2 * level.nodes)
-        ands += quotient_stage(filtering).circuit().ands * filtering.instances
-        ands += filter_ands(filtering)
+        ands += FILTER_ANDS * filtering.instances
         ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
         if level.circuit.ranked:
             ranking = level.ranking(level.nodes, MOST_SLOTS)
-            of_slot = ranking.stage.circuit().ands + RANKED_ANDS
-            ands += of_slot * ranking.stage.instances
+            ands += RANKED_ANDS * ranking.stage.instances
             ands += link_schedule(level.place, level.index_bits).ands * level.nodes
             ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
             most += owner_bits(level.place.number) * level.nodes * _WORD_BYTES

@@ -33,10 +33,10 @@ from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Pre
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
+    "FILTER_ANDS",
     "RANKED_ANDS",
     "candidate_in_slot",
     "chosen_slots",
-    "filter_ands",
     "fine_schedule",
     "pick_schedule",
     "quotient_inputs",
@@ -339,15 +339,8 @@ def pick_schedule(slots: int, bits: int) -> Schedule:
     return Schedule.of(c)
 
 
-def filter_ands(level: FilterLevel) -> int:
-    """The ANDs of `chosen_slots`."""
-    bits = level.precision.quotient_bits + 1
-    matches = larger_schedule(bits).ands * level.candidates  # the last one with what is to beat
-    near = near_schedule(bits).ands * level.candidates
-    blocks = -(-level.candidates // _BLOCK)
-    slots = (count_schedule().ands + block_schedule().ands) * blocks + more_schedule().ands
-    slots += joined_counts_schedule().ands * 2 * (blocks - 1)
-    return (matches + near + slots) * level.nodes
+FILTER_ANDS = 400
+"""At least as many as the filter takes of a candidate: circuits that tell it take time to make."""
 
 
 # Which of the few candidates in slots gains most? That with the largest quotient of 16 bits, unless
@@ -359,8 +352,8 @@ def filter_ands(level: FilterLevel) -> int:
 # them stays, as slots are in XGBoost's order.
 
 
-RANKED_ANDS = 600
-"""At least as many as ranks take of a slot."""
+RANKED_ANDS = 2_000
+"""At least as many as quotients and ranks take of a slot."""
 
 
 def ranked_inputs(precision: Precision, field: Field) -> dict[str, int]:

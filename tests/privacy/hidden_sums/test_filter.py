@@ -24,8 +24,8 @@ from fedmq.privacy.hidden_sums.filter import (
     Unfit,
 )
 from fedmq.privacy.hidden_sums.quotient import (
-    filter_ands,
-    fine_schedule,
+    FILTER_ANDS,
+    chosen_slots,
     pick_schedule,
     quotient_inputs,
     quotient_schedule,
@@ -246,11 +246,38 @@ def test_the_index_of_a_slot_is_picked() -> None:
     assert (found.T @ (1 << np.arange(3))).tolist() == [5, 2, 7, 1]
 
 
-def test_how_many_ands_a_candidate_takes() -> None:
-    level = FilterLevel(Precision.of(Field(57)), 1, 78)
-    assert quotient_schedule(level.precision).ands == 298
-    assert fine_schedule(Precision.fine(Field(57)), Field(57)).ands == 1258
-    assert filter_ands(level) == 4152
+@pytest.mark.parametrize("candidates", [8, 17, 78])
+def test_how_many_ands_a_candidate_takes(candidates: int) -> None:
+    level = FilterLevel(Precision.of(Field(57)), 1, candidates)
+    quotient = quotient_schedule(level.precision).ands
+    assert quotient == 298
+    ands = ands_of_slots(level)
+    assert candidates != 78 or ands == 4152
+    assert quotient * candidates + ands <= FILTER_ANDS * candidates
+
+
+def ands_of_slots(level: FilterLevel) -> int:
+    """Those that the filter takes behind quotients."""
+    ands = 0
+
+    def run(
+        schedule: Schedule, inputs: Mapping[str, Labels]
+    ) -> Generator[Any, Any, dict[str, Labels]]:
+        nonlocal ands
+        instances = next(iter(inputs.values())).shape[1]
+        ands += schedule.ands * instances
+        outputs = schedule.outputs.items()
+        return {name: none(len(slots.place), instances) for name, slots in outputs}
+        yield
+
+    found = {name: none(bits, level.instances) for name, bits in (("low", 11), ("high", 11))}
+    found["may"] = none(1, level.instances)
+    finished(chosen_slots(level, found, none(11, level.nodes), run))
+    return ands
+
+
+def none(bits: int, instances: int) -> Labels:
+    return np.zeros((bits, instances, 2), np.uint64)
 
 
 def test_a_session_whose_nodes_are_often_crowded_goes_on_without_the_filter() -> None:
