@@ -133,7 +133,8 @@ STAGES = {
         ),
         "predict": Listed(
             "fedmq.cli.scores:predict",
-            "Score the people in the CSV file IDS, or all people of an alignment.",
+            "Score the people in the CSV file IDS, of an alignment, or of a query to "
+            "PARTY's database.",
         ),
         "evaluate": Listed(
             "fedmq.cli.evaluate:evaluate",

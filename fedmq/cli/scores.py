@@ -6,8 +6,8 @@ wait for a score.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from rich.text import Text
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
 from fedmq.cli.progress import ProgressBar
+from fedmq.cli.score_output import ScoreRows, ScoreTable, check_file, queried_ids, write_file
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.columns import NumberSpelling
@@ -37,10 +37,6 @@ __all__ = [
     "score",
     "serving",
 ]
-
-_SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
-"""The first line of a file of scores."""
-
 
 base_margin_option = click.option(
     "--base-margin",
@@ -71,7 +67,20 @@ _longest = click.option(
 @party_argument
 @click.argument("ids", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="CSV to write."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write: Parquet if it ends in .parquet, else CSV as PARTY's own file is written.",
+)
+@click.option(
+    "--to-table",
+    metavar="TABLE",
+    help="Table of PARTY's database to write, one row for each id, model and day.",
+)
+@click.option(
+    "--day",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="The day in --to-table; today when left out.",
 )
 @_model
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
@@ -83,39 +92,55 @@ _longest = click.option(
 @click.option("--strict", is_flag=True, help="Write no scores if a party does not know an id.")
 @click.option("--all-aligned", is_flag=True, help="Score all people of the newest alignment.")
 @click.option("--alignment", help="Score all people of the alignment of this name.")
+@click.option("--ids-query", help="Score the people whose ids this SELECT yields.")
 @base_margin_option
 @json_option
 def predict(
     party: Path,
     ids: Path | None,
-    output: Path,
+    output: Path | None,
+    to_table: str | None,
+    day: datetime | None,
     model: str | None,
     margin: bool,
     explain: bool,
     strict: bool,
     all_aligned: bool,
     alignment: str | None,
+    ids_query: str | None,
     base_margin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Score the people in the CSV file IDS, or all people of an alignment.
+    """Score the people in the CSV file IDS, of an alignment, or of a query to PARTY's database.
 
     The id column has the header that PARTY names. An id that a party does not know has no score, or
     the one of learned default directions, as unknown in [online] says; the column reason names the
     party. With --explain columns of contributions follow (Shapley
-    values), the bias last, which add up to the raw score. Ctrl-C only stops waiting (see: fedmq
-    cancel).
+    values), the bias last, which add up to the raw score. --to-table writes all rows or none, and
+    those that are there already stay as they are, so that a job may be repeated. Ctrl-C only stops
+    waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)
     section = config.serving or config.data
     column = section.id
     aligned = all_aligned or alignment is not None
-    if (ids is None) != aligned:
-        raise click.UsageError("write either a file IDS, or --all-aligned")
+    if (ids is not None) + aligned + (ids_query is not None) != 1:
+        raise click.UsageError("write either a file IDS, --all-aligned or --ids-query")
+    if output is None and to_table is None:
+        raise click.UsageError("say where the scores go: --output FILE or --to-table TABLE")
+    if explain and to_table is not None:
+        raise click.UsageError("--explain: contributions go into a file, so use --output")
     names = None
     if ids is not None:
         names = read_ids(ids, column, section.separator, section.encoding)
-    _check_no_loss(output)  # before the other parties learn which people are scored
+    if ids_query is not None:
+        names = queried_ids(ids_query, section)
+    kept = None if to_table is None else ScoreTable(to_table, section)
+    # Before the other parties learn which people are scored.
+    if output is not None:
+        check_file(output, section)
+    if kept is not None:
+        kept.check()
     request = {
         "do": "predict",
         "model": model,
@@ -128,7 +153,12 @@ def predict(
     }
     result = request_scores(config.state, request, as_json)
     names = names if names is not None else result["ids"]
-    _write_scores(output, column, names, result, strict)
+    scored = ScoreRows.of(column, names, result, strict and kept is None)
+    added = None
+    if kept is not None:
+        added = kept.write(scored, result["model"], (day or datetime.now()).date())
+    if output is not None:
+        write_file(output, scored, section)
     summary = {
         "model": result["model"],
         "name": result["name"],
@@ -136,7 +166,8 @@ def predict(
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],
-        "output": str(output),
+        "output": output and str(output),
+        **({} if kept is None else {"table": to_table, "added": added}),
     }
     print_result(summary, as_json, _scored_in_words)
     learned = [party for party in result["learned_at"] if party in result["degraded"]]
@@ -160,9 +191,12 @@ def _scored_in_words(done: Any) -> str:
         f"; {party} does not know {share:.1%} of the people"
         for party, share in done["degraded"].items()
     )
+    places = [done["output"]] * bool(done["output"])
+    if "table" in done:
+        places.append(f"table {done['table']}, {done['added']} rows of which are new")
     return (
         f"{scored} scores by {named_model(done)}{blanks * bool(done['without_score'])} "
-        f"in {done['output']}{unknown}"
+        f"in {' and '.join(places)}{unknown}"
     )
 
 
@@ -207,66 +241,6 @@ def read_ids(
     if not ids:
         raise DataError(f"{path}: there are no ids")
     return ids
-
-
-def _check_no_loss(output: Path) -> None:
-    """ConfigError if ``output`` cannot be written, or is a file of anything but scores."""
-    if not output.parent.is_dir():
-        raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
-    if output.is_dir():
-        raise ConfigError(f"{output}: is a folder; name a file in it")
-    if output.is_file():
-        with output.open("rb") as file:
-            first = file.readline().strip()
-            if first and not _SCORES.fullmatch(first):
-                raise ConfigError(f"{output}: exists already and holds no scores; choose another")
-
-
-def _columns(scores: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: one column, or one for each class."""
-    several = next((score for score in scores if isinstance(score, list)), None)
-    width = 1 if several is None else len(several)
-    headers = ["score"] if several is None else [f"score_{name}" for name in range(width)]
-    rows = [score if isinstance(score, list) else [score] * width for score in scores]
-    return headers, [["" if cell is None else f"{cell:.9g}" for cell in row] for row in rows]
-
-
-def _contributions(
-    players: Sequence[str], rows: Sequence[Sequence[Sequence[float]] | None]
-) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: a column for each player, or for each player and class."""
-    outputs = next((len(row) for row in rows if row is not None), 1)
-    suffixes = [""] if outputs == 1 else [f"_{name}" for name in range(outputs)]
-    headers = [f"{player}{suffix}" for suffix in suffixes for player in players]
-    blank = [""] * len(headers)
-    return headers, [
-        blank if row is None else [f"{cell:.9g}" for values in row for cell in values]
-        for row in rows
-    ]
-
-
-def _write_scores(
-    output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
-) -> None:
-    """Write all scores or no file; write directly into a pipe or link, such as /dev/stdout."""
-    headers, cells = _columns(result["scores"])
-    if not strict:
-        headers.append("reason")
-        for row, found in zip(cells, result["unknown_at"], strict=True):
-            row.append(f"unknown at {', '.join(found)}" if found else "")
-    if "players" in result:
-        added, values = _contributions(result["players"], result["contributions"])
-        headers += added
-        cells = [[*row, *more] for row, more in zip(cells, values, strict=True)]
-    rows = ((name, *row) for name, row in zip(ids, cells, strict=True))
-    table = csv_for_people([(column, *headers), *rows])
-    try:
-        if not output.is_symlink() and (output.is_file() or not output.exists()):
-            write_atomically(output, table)
-        else:
-            output.write_text(table, newline="", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
 
 
 def asked_margins(

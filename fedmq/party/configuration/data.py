@@ -22,6 +22,7 @@ __all__ = [
     "Duplicates",
     "NormaliseStep",
     "SourceType",
+    "checked_query",
 ]
 
 DatePart = Literal["days", "month", "weekday", "age"]
@@ -94,7 +95,8 @@ def _database(url: str | None, info: ValidationInfo) -> str | None:
     return _SQLITE + str(in_folder(Path(url.removeprefix(_SQLITE)), info))
 
 
-def _reads(query: str | None) -> str | None:
+def checked_query(query: str | None) -> str | None:
+    """``query``; ValueError where it changes the database."""
     first = re.sub(r"(?s)/\*.*?\*/|--[^\n]*", " ", query or "").split()[:1]
     if first and first[0].lower().rstrip(";") in _CHANGES:
         raise ValueError(
@@ -127,7 +129,7 @@ class DataSection(Section):
     """The file, where ``type`` is csv or parquet."""
     url: Annotated[str | None, AfterValidator(_database)] = None
     """The database as SQLAlchemy names it, such as ``postgresql+psycopg://user@host/name``."""
-    query: Annotated[str | None, AfterValidator(_reads)] = None
+    query: Annotated[str | None, AfterValidator(checked_query)] = None
     """The SELECT that yields the table, where ``type`` is sql."""
     separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """What stands between the cells of a CSV file: ``;``, a bar, or a tab (``"\\t"``)."""
