@@ -1,0 +1,278 @@
+"""How is computed in Z_q[X]/(X^N + 1) with q = 2^125, and modulo the prime t of what is encrypted?
+
+An element is five limbs of 25 bits, lowest first, int64 (5, N). Products take one factor of 30
+bits, in two halves of 15, by the transforms of `fedmq.privacy.lattice.ring`: with limbs between
+-2^24 and 2^24 float64 keeps every coefficient within 0.004 of the integer, and each product is
+checked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.privacy.lattice.ring import Transform, coefficients, transformed
+from fedmq.privacy.random_stream import Stream
+
+__all__ = [
+    "BLOCKS",
+    "BLOCK_SLOTS",
+    "DEGREE",
+    "LIMBS",
+    "LIMB_BITS",
+    "MODULUS_BITS",
+    "PRIME",
+    "SENT_BITS",
+    "Limbs",
+    "carried",
+    "decrypted",
+    "factor_transforms",
+    "from_slots",
+    "packed",
+    "product",
+    "reduced",
+    "rounded",
+    "scaled",
+    "ternary_product",
+    "to_slots",
+    "transforms_of",
+    "uniform",
+    "unpacked",
+]
+
+Limbs = NDArray[np.int64]
+
+DEGREE = 8192
+"""N: coefficients of an element, and slots of a plaintext."""
+
+LIMB_BITS = 25
+LIMBS = 5
+MODULUS_BITS = LIMB_BITS * LIMBS
+
+PRIME = 1_073_692_673
+"""t: the largest prime below 2^30 that is 1 modulo 2 N, so that plaintexts have N slots."""
+
+BLOCKS = 128
+BLOCK_SLOTS = DEGREE // BLOCKS
+"""The sums of 128 blocks of 64 slots each are all that 128 coefficients of a plaintext tell."""
+
+SENT_BITS = 80
+"""Answers travel modulo 2^80: their 45 lowest bits are rounded away."""
+
+_MASK = (1 << LIMB_BITS) - 1
+_FACTOR_BITS = 15
+_GENERATOR = 3
+
+# Elements modulo q
+
+
+def carried(limbs: Limbs) -> Limbs:
+    """The same element modulo q with limbs from 0 to 2^25 - 1, in place."""
+    for place in range(LIMBS - 1):
+        limbs[place + 1] += limbs[place] >> LIMB_BITS
+    limbs &= _MASK
+    return limbs
+
+
+def uniform(stream: Stream, count: int = DEGREE) -> Limbs:
+    """So many uniform numbers modulo q, as `unpacked` ones."""
+    return unpacked(stream.words(2, count))
+
+
+def unpacked(words: NDArray[np.uint64]) -> Limbs:
+    """The limbs (5, n) of two words each, (2, n); bits above 125 do not count."""
+    low, high = words
+    shift = np.uint64
+    parts = (
+        low,
+        low >> shift(25),
+        (low >> shift(50)) | (high << shift(14)),
+        high >> shift(11),
+        high >> shift(36),
+    )
+    return np.stack([(part & shift(_MASK)).astype(np.int64) for part in parts])
+
+
+def packed(limbs: Limbs) -> NDArray[np.uint64]:
+    """Carried ``limbs`` (5, n) as they travel: two words each, uint64 (2, n)."""
+    parts = limbs.astype(np.uint64)
+    shift = np.uint64
+    low = parts[0] | (parts[1] << shift(25)) | (parts[2] << shift(50))
+    high = (parts[2] >> shift(14)) | (parts[3] << shift(11)) | (parts[4] << shift(36))
+    return np.stack([low, high])
+
+
+def transforms_of(limbs: Limbs) -> Transform:
+    """Carried ``limbs`` (5, N) in the frequency domain, made signed first: (5, N/2)."""
+    half = 1 << (LIMB_BITS - 1)
+    signed = carried(limbs + half)
+    signed -= half
+    return transformed(signed)
+
+
+def factor_transforms(numbers: NDArray[np.int64]) -> Transform:
+    """A factor modulo t, (N,), in two halves of 15 bits in the frequency domain: (2, N/2)."""
+    signed = np.where(numbers > PRIME // 2, numbers - PRIME, numbers)
+    half = 1 << (_FACTOR_BITS - 1)
+    high = (signed + half) >> _FACTOR_BITS
+    return transformed(np.stack([signed - (high << _FACTOR_BITS), high]))
+
+
+def product(
+    element: Transform, factor: Transform, added: Transform | None = None, count: int = DEGREE
+) -> Limbs:
+    """``element`` times ``factor``, plus ``added``: limbs (5, count), not carried.
+
+    With a smaller ``count``, a power of two, only the coefficients at multiples of N / count.
+
+    Raises:
+        Inexact: float64 did not keep the product exact, which honest factors never cause.
+    """
+    limbs = np.zeros((LIMBS, count), np.int64)
+    kept = LIMB_BITS - _FACTOR_BITS
+    for place in range(LIMBS):  # few at a time: what is large would be new memory each time
+        both = element[place] * factor
+        if added is not None:
+            both[0] += added[place]
+        low, high = coefficients(_every(both, count))
+        limbs[place] += low + ((high & ((1 << kept) - 1)) << _FACTOR_BITS)
+        if place + 1 < LIMBS:
+            limbs[place + 1] += high >> kept
+    return limbs
+
+
+def ternary_product(element: Transform, factor: Transform) -> Limbs:
+    """``element`` times a ``factor`` of numbers from -1 to 1: limbs (5, N), not carried."""
+    return np.stack([coefficients(limb * factor) for limb in element])
+
+
+def _every(transforms: Transform, count: int) -> Transform:
+    """The transforms (n, N/2) of what has X^(N / count) in the place of X: (n, count/2)."""
+    if count == DEGREE:
+        return transforms
+    every: Transform = transforms.reshape(len(transforms), -1, count // 2).mean(axis=1)
+    return every
+
+
+def scaled(numbers: NDArray[np.int64]) -> Limbs:
+    """``numbers`` modulo t times q / t, rounded: limbs (5, n), not carried."""
+    limbs = np.empty((LIMBS, len(numbers)), np.int64)
+    left = numbers
+    for place in reversed(range(LIMBS)):
+        left = left << LIMB_BITS
+        limbs[place] = left // PRIME
+        left = left - limbs[place] * PRIME
+    limbs[0] += 2 * left >= PRIME
+    return limbs
+
+
+def reduced(limbs: Limbs) -> NDArray[np.int64]:
+    """Carried ``limbs`` (5, n) times t / q, rounded down: numbers modulo t, (n,)."""
+    carry = np.zeros(limbs.shape[1], np.int64)
+    for limb in limbs:
+        carry = (limb * PRIME + carry) >> LIMB_BITS
+    return carry
+
+
+# Answers modulo 2^80, as three numbers of 27, 27 and 26 bits where they are computed with
+
+_SENT_LIMB = 27
+_SENT_TOP = SENT_BITS - 2 * _SENT_LIMB
+
+
+def rounded(limbs: Limbs) -> NDArray[np.uint16]:
+    """``limbs`` (5, n), their 45 lowest bits rounded away: uint16 (5, n), lowest first."""
+    limbs[1] += 1 << 19
+    parts = carried(limbs).astype(np.uint64)
+    shift = np.uint64
+    low = (
+        (parts[1] >> shift(20))
+        | (parts[2] << shift(5))
+        | (parts[3] << shift(30))
+        | (parts[4] << shift(55))
+    )
+    words = [(low >> shift(16 * place)).astype(np.uint16) for place in range(4)]
+    return np.stack([*words, (parts[4] >> shift(9)).astype(np.uint16)])
+
+
+def _sent_limbs(parts: NDArray[np.uint16]) -> Limbs:
+    wide = parts.astype(np.int64)
+    low = wide[0] | ((wide[1] & 0x7FF) << 16)
+    middle = (wide[1] >> 11) | (wide[2] << 5) | ((wide[3] & 0x3F) << 21)
+    return np.stack([low, middle, (wide[3] >> 6) | (wide[4] << 10)])
+
+
+def decrypted(
+    masks: NDArray[np.uint16], numbers: NDArray[np.uint16], secret: Transform, farthest: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """``numbers`` less the ``masks`` times the secret, times t / 2^80: int64 modulo t, (n,).
+
+    ``masks`` uint16 (5, N), ``numbers`` (5, n): the coefficients at multiples of N / n. Beside it,
+    which of them are in doubt: a number up to ``farthest`` above or below would round otherwise.
+    """
+    count = numbers.shape[1]
+    products = _every(transformed(_sent_limbs(masks)) * secret, count)
+    low, middle, top = _sent_limbs(numbers) + coefficients(products)
+    mask = (1 << _SENT_LIMB) - 1
+    middle = middle + (low >> _SENT_LIMB)
+    top = (top + (middle >> _SENT_LIMB)) & ((1 << _SENT_TOP) - 1)
+    carry = ((low & mask) * PRIME) >> _SENT_LIMB
+    carry = (middle & mask) * PRIME + carry
+    below = carry & mask
+    carry = top * PRIME + (carry >> _SENT_LIMB)
+    # Of the room below a whole number, its 53 highest bits
+    room = _SENT_TOP + _SENT_LIMB
+    place = ((carry & ((1 << _SENT_TOP) - 1)) << _SENT_LIMB) | below
+    near = 1 + ((farthest * PRIME) >> (SENT_BITS - room))
+    return carry >> _SENT_TOP, (place < near) | (place > (1 << room) - 1 - near)
+
+
+# Slots: the values of a plaintext at the odd powers of a root of unity (Smart and Vercauteren,
+# 2014). Products of plaintexts are products slot by slot.
+
+
+def to_slots(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The slots of a plaintext (..., n), a power of two: its values at ψ^(2k+1)."""
+    size = numbers.shape[-1]
+    root = pow(_GENERATOR, (PRIME - 1) // (2 * size), PRIME)
+    return _evaluated(numbers * _powers(root, size) % PRIME, root * root % PRIME)
+
+
+def from_slots(slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The plaintext with these slots (..., n), in the order of `to_slots`."""
+    size = slots.shape[-1]
+    inverse = pow(pow(_GENERATOR, (PRIME - 1) // (2 * size), PRIME), -1, PRIME)
+    numbers = _evaluated(slots, inverse * inverse % PRIME)
+    share = pow(size, -1, PRIME)
+    return numbers * (_powers(inverse, size) * share % PRIME) % PRIME
+
+
+_KNOWN: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+
+def _powers(root: int, count: int) -> NDArray[np.int64]:
+    """1, root, root², … modulo t: int64 (count,)."""
+    if (root, count) not in _KNOWN:
+        powers = np.ones(1, np.int64)
+        while len(powers) < count:
+            step = pow(root, len(powers), PRIME)
+            powers = np.concatenate([powers, powers * step % PRIME])
+        _KNOWN[root, count] = powers[:count]
+    return _KNOWN[root, count]
+
+
+def _evaluated(numbers: NDArray[np.int64], root: int) -> NDArray[np.int64]:
+    """Σ_c numbers[..., c] root^(ck) by k, for a ``root`` of order n (Stockham's transform)."""
+    size = numbers.shape[-1]
+    lead = numbers.shape[:-1]
+    powers = _powers(root, size)
+    left = numbers.reshape(*lead, size, 1)
+    while (half := left.shape[-2] // 2) > 0:
+        upper, lower = left[..., :half, :], left[..., half:, :]
+        stride = left.shape[-1]
+        turn = powers[: half * stride : stride, np.newaxis]
+        even = upper + lower
+        even -= PRIME * (even >= PRIME)
+        odd = (upper - lower + PRIME) * turn % PRIME
+        left = np.stack([even, odd], axis=-2).reshape(*lead, half, 2 * stride)
+    return left.reshape(*lead, size)
