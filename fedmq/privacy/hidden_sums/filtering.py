@@ -30,7 +30,7 @@ each reads, with its own mask, is a fresh share. A slot is one such place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -79,8 +79,8 @@ from fedmq.privacy.oblivious_transfer.extension import (
     ExtensionSender,
     Permutation,
     Tweaks,
-    hashed,
     hashed_at,
+    hashed_over,
 )
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
@@ -140,15 +140,19 @@ def hidden_entries(
     """
     slots, entries, _ = tables.shape
     bits = (entries - 1).bit_length()
-    numbers = tweaks.spend(len(rows))
+    numbers = tweaks.spend(len(rows)).reshape(slots, bits)
+    by_bit = rows.reshape(slots, bits, BLOCK_WORDS)
     hidden = tables.copy()
-    for part, of_part in _few_slots(slots, bits, entries):
-        for choice, blocks in enumerate((rows[of_part], rows[of_part] ^ secret)):
-            pads = hashed(permutation, blocks, numbers[of_part], entries)
-            by_bit = pads.reshape(-1, bits, entries, BLOCK_WORDS)
-            for bit in range(bits):
-                chosen = (np.arange(entries) >> bit & 1) == choice
-                hidden[part, chosen] ^= by_bit[:, bit, chosen]
+    every = np.arange(entries, dtype=np.uint64)
+    at_once = max(1, _PADS_AT_ONCE // entries)
+    for part in (slice(start, start + at_once) for start in range(0, slots, at_once)):
+        for bit in range(bits):
+            by_value = hidden[part].reshape(-1, entries >> bit + 1, 2, 1 << bit, BLOCK_WORDS)
+            of_places = every.reshape(-1, 2, 1 << bit)
+            for value, blocks in enumerate((by_bit, by_bit ^ secret)):
+                places = of_places[:, value].reshape(-1)
+                pads = hashed_over(permutation, blocks[part, bit], numbers[part, bit], places)
+                by_value[:, :, value] ^= pads.reshape(by_value[:, :, value].shape)
     return hidden
 
 
@@ -170,14 +174,6 @@ def chosen_entries(
 
 
 _PADS_AT_ONCE = 1 << 18  # 4 MB
-
-
-def _few_slots(slots: int, bits: int, entries: int) -> Iterator[tuple[slice, slice]]:
-    """Parts of all slots whose pads are few, and the parts of their rows."""
-    at_once = max(1, _PADS_AT_ONCE // (bits * entries))
-    for start in range(0, slots, at_once):
-        stop = min(start + at_once, slots)
-        yield slice(start, stop), slice(start * bits, stop * bits)
 
 
 def fresh_shares(entries: NDArray[np.uint64], masks: Shares, field: Field) -> Shares:

@@ -57,6 +57,7 @@ __all__ = [
     "draw_choices",
     "hashed",
     "hashed_at",
+    "hashed_over",
     "transposed",
     "turned_bytes",
 ]
@@ -152,9 +153,19 @@ def hashed(
 
     ``numbers`` uint64 (n,) as `Tweaks.spend` gave them. The tweak is the number beside the place.
     """
+    return hashed_over(permutation, blocks, numbers, np.arange(count, dtype=np.uint64))
+
+
+def hashed_over(
+    permutation: Permutation,
+    blocks: NDArray[np.uint64],
+    numbers: NDArray[np.uint64],
+    places: NDArray[np.uint64],
+) -> NDArray[np.uint64]:
+    """Of the hashes of each block that `hashed` makes those at ``places``: (n, places, 2)."""
     permuted = permutation(np.ascontiguousarray(blocks))
-    tweaked = np.empty((len(blocks), count, BLOCK_WORDS), np.uint64)
-    tweaked[..., 0] = permuted[:, np.newaxis, 0] ^ np.arange(count, dtype=np.uint64)
+    tweaked = np.empty((len(blocks), len(places), BLOCK_WORDS), np.uint64)
+    tweaked[..., 0] = permuted[:, np.newaxis, 0] ^ places
     tweaked[..., 1] = (permuted[:, 1] ^ numbers)[:, np.newaxis]
     result = permutation(tweaked)
     result ^= permuted[:, np.newaxis]
