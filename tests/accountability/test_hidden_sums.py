@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,31 @@ async def test_every_circuit_of_an_honest_training_is_proved(
     assert circuits_kept(telco) == circuits_kept(retail) == (True, False)
     assert_what_was_handed_on_is_bound(daemons, retail, monkeypatch)
     assert_a_tree_without_circuits_is_passed_over(daemons, telco)
+
+
+@pytest.mark.long
+async def test_circuits_of_an_attempt_after_a_crash_are_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    await daemons.start()
+    asking = asyncio.create_task(daemons.train("m", 4, "lattice", **HIDDEN["lattice"]))
+    folder = tmp_path / "telco" / "state" / "transcripts"
+    await daemons.until(lambda: asyncio.to_thread(finished, folder))
+    await daemons.stop("telco")
+    await daemons.start("telco")
+    await asking
+    await daemons.stop()
+    for party in ("telco", "retail"):
+        verdict = daemons.verified(party)
+        assert verdict.attempts > 1
+        assert verdict.trees >= 4
+        assert verdict.signed > 4 - verdict.attempts  # a signature may not have left
+
+
+def finished(folder: Path) -> bool:
+    """Whether a tree is finished, whose file has the tree's lot in its name."""
+    return any(folder.rglob("1-0-*.tree"))
 
 
 def circuits_kept(shown: TranscriptFile) -> tuple[bool, bool]:
