@@ -36,12 +36,12 @@ HEAD = (
     "five engines, while faults strike at any party, at its link, at its clock, or at the broker. "
     "Every result is compared with that of a session in which nothing struck: the shares of models "
     "and the scores bit for bit, the ids of alignments, the figures of cross-validations. The run "
-    "ends with an error at the first difference, at a session that does not end within four "
+    "ends with an error at the first difference, at a session that does not end within eight "
     "minutes, at a daemon that keeps files open, or at a message that a daemon put aside. A caller "
     "asks for scores meanwhile, one after the other, with a deadline of two seconds; who gets none "
-    "asks again after a quarter of a second. A quick series is five trainings one right after the "
-    "other. A clock step sets the wall clock of a daemon wrong, by 31 days at most, for some "
-    "seconds; what it counts in days is looked at every two seconds."
+    "asks again after a quarter of a second. A quick series is five trainings of a tree, one right "
+    "after the other. A clock step sets the wall clock of a daemon wrong, by 31 days at most, for "
+    "some seconds; what it counts in days is looked at every two seconds."
 )
 _LONGEST_RECOVERY = 10.0
 _MOST_FAULTS = 8

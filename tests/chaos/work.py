@@ -48,7 +48,7 @@ _TREES = 3
 _SERIES = 5
 _MOST_FILES = 400
 """Of a daemon with some sessions that have ended a moment ago."""
-_PATIENCE = 240.0
+_PATIENCE = 480.0
 """Seconds after which a session that has not come to its end waits in vain."""
 _IDS = [f"p{row}" for row in range(40)]
 _BASE = "base"
@@ -117,7 +117,7 @@ class Work:
     def _series(self, name: str, engine: EngineOfTraining) -> None:
         """Small trainings one right after the other: what they hold open is soon closed again."""
         for number in range(_SERIES):
-            self._train("quick series", f"{name}-{number}", engine)
+            self._train("quick series", f"{name}-{number}", engine, trees=1)
         for party, daemon in self._federation.daemons.items():
             files = self._until("quick series", lambda at=daemon: at.open_files)
             assert files < _MOST_FILES, f"{party} holds {files} files"
@@ -135,10 +135,12 @@ class Work:
 
         self._same("alignment", self._until("alignment", aligned))
 
-    def _train(self, kind: str, model: str, engine: EngineOfTraining, **job: Any) -> None:
+    def _train(
+        self, kind: str, model: str, engine: EngineOfTraining, trees: int = _TREES, **job: Any
+    ) -> None:
         def trained() -> Any:
             if not self._complete(model):
-                self._ask_to_train(model, engine, **job)
+                self._ask_to_train(model, engine, trees, **job)
             shares = self._federation.shares(model)
             return {
                 party: text.replace(f'"{model}"', '"MODEL"')
@@ -146,15 +148,14 @@ class Work:
                 if party in self._storm.present
             }
 
-        # A series grows the model of a training, and so does what is deleted then.
-        alike = "training" if kind in ("quick series", "deletion") else kind
-        self._same(alike, self._until(kind, trained))
+        # What is deleted then is a model like others.
+        self._same("training" if kind == "deletion" else kind, self._until(kind, trained))
         self.engines[_shown(engine)] += 1
 
     def _complete(self, model: str) -> bool:
         return self._federation.shares(model).keys() >= set(self._storm.present)
 
-    def _ask_to_train(self, model: str, engine: EngineOfTraining, **job: Any) -> Any:
+    def _ask_to_train(self, model: str, engine: EngineOfTraining, trees: int, **job: Any) -> Any:
         name, options = engine
         weak = {"key_bits": 512, "allow_weak_keys": True} if name in ("paillier", "ou") else {}
         wanted = TrainingJob(
@@ -162,7 +163,7 @@ class Work:
             engine=name,
             engine_options={**weak, **options},
             params=TrainParams(
-                num_boost_round=_TREES, max_depth=2, max_bin=8, xgboost_arithmetic=OLDEST
+                num_boost_round=trees, max_depth=2, max_bin=8, xgboost_arithmetic=OLDEST
             ),
             **job,
         )
@@ -174,7 +175,7 @@ class Work:
         def validated() -> Any:
             found = cross_validations(state).find(f"{name}-cv")
             if found is None:
-                self._ask_to_train(name, engine, nfold=2)
+                self._ask_to_train(name, engine, _TREES, nfold=2)
                 found = cross_validations(state).read(f"{name}-cv")
             return found.figures
 
