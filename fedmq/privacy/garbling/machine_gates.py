@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gates", "gates", "is_available"]
 
+_NEEDS = ("aes", "sse2")
+"""By LLVM's names; ARM's processors have an "aes" of their own, by other instructions."""
 _ROUNDS = 10
 _ROUND_CONSTANTS = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1B, 0x36)
 
@@ -32,7 +34,7 @@ Places = NDArray[np.intp]
 
 def is_available() -> bool:
     """Whether this processor has the instructions, and llvmlite is installed."""
-    return bool(features().get("aes"))
+    return all(map(features().get, _NEEDS))
 
 
 @lru_cache(maxsize=8)

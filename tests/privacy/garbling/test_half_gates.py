@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.garbling import half_gates
+from fedmq.privacy.garbling import half_gates, machine_gates
 from fedmq.privacy.garbling.circuit import Circuit
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, colours
 from fedmq.privacy.garbling.machine_gates import is_available
@@ -92,6 +92,14 @@ def test_the_processors_gates_make_the_same_tables_and_labels(
         tables = [piece.tobytes() for piece in garbling.pieces()]
         made.append((tables, {name: found.tolist() for name, found in garbling.outputs.items()}))
     assert made[0] == made[1]
+
+
+def test_an_aes_of_another_kind_of_processor_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known in ({"aes": True, "neon": True}, {}):
+        monkeypatch.setattr(machine_gates, "features", lambda known=known: known)
+        assert not is_available()
+    monkeypatch.setattr(machine_gates, "features", lambda: {"aes": True, "sse2": True})
+    assert is_available()
 
 
 @pytest.mark.usefixtures("way")
