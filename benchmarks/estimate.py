@@ -37,8 +37,8 @@ from benchmarks.credit import LABELS
 from benchmarks.made_up_table import link_tables, write_table
 from benchmarks.page import write_page
 from fedmq.boosting.params import OLDEST
-from fedmq.cli.party_daemon import request_daemon
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.operations.control import request_daemon
 from fedmq.simulation.calibration import MemoryWatch
 
 WIDE = "wide"

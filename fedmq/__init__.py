@@ -28,6 +28,9 @@ PUBLIC = {
         "SimulatedModel": "fedmq.simulation.model",
         "XGBoostComparison": "fedmq.simulation.comparison",
     },
+    "Drive daemons": {
+        "connect": "fedmq.workbench.connection",
+    },
     "Scores from a daemon": {
         "Client": "fedmq.client",
         "AsyncClient": "fedmq.client",
@@ -65,6 +68,7 @@ __all__ = [
     "XGBoostComparison",
     "audit",
     "compare_with_xgboost",
+    "connect",
     "cv",
     "encrypted_gradients",
     "simulate",
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from fedmq.simulation.cross_validation import cv
     from fedmq.simulation.model import SimulatedModel
     from fedmq.simulation.simulate import simulate
+    from fedmq.workbench.connection import connect
 else:  # hidden from type checkers, for which every name would exist otherwise
 
     def __getattr__(name: str) -> object:

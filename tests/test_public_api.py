@@ -45,6 +45,7 @@ def test_the_package_shows_few_names() -> None:
         "XGBoostComparison",
         "audit",
         "compare_with_xgboost",
+        "connect",
         "cv",
         "encrypted_gradients",
         "simulate",

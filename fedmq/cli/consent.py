@@ -12,8 +12,9 @@ import click
 from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
+from fedmq.party.operations.control import request_daemon
 
 __all__ = ["approve", "inbox", "refuse"]
 

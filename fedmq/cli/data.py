@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedmq.boosting.binning import Cuts
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DataError
 from fedmq.party.configuration.job import AlignmentJob
@@ -20,6 +20,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.data.table import read_table
 from fedmq.party.data.validation import validate_source
+from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.alignments import AlignmentStore, StoredChoices
 
 __all__ = ["align", "data"]

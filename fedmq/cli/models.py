@@ -5,7 +5,7 @@ A card states a model's purpose, quality and training data. Each party signs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,12 +16,9 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare, departures_in_
 from fedmq.boosting.model.shown_model import (
     ImportanceKind,
     differences,
-    owned_importance,
     shown,
-    split_counts,
     tree_nodes,
 )
-from fedmq.cli.evaluate import held_out_report
 from fedmq.cli.output import (
     confirm,
     joined,
@@ -35,9 +32,9 @@ from fedmq.cli.party_daemon import (
     name_party,
     noted,
     party_argument,
-    request_daemon,
     state_folder,
 )
+from fedmq.cli.scores import request_scores
 from fedmq.cli.train import watched
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.evaluation.card import card_of, markdown_of, worth_of
@@ -46,21 +43,22 @@ from fedmq.party.atomic_file import write_atomically
 from fedmq.party.card.model_card import Worth
 from fedmq.party.card.signed_card import CardFile, Endorsement, Signature, endorse, share_hash
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity import private_keys
+from fedmq.party.operations.control import request_daemon
 from fedmq.party.store import documents
 from fedmq.party.store.documents import (
-    ModelStore,
     TrainingRecord,
     cards,
     held_out_rows,
     read_column_names,
     training_records,
 )
-from fedmq.party.store.share_file import check_owner, read_share, write_share
+from fedmq.party.store.share_file import read_share, write_share
+from fedmq.workbench.evaluation import held_out_report
+from fedmq.workbench.model import OwnShares, importance_of
 
-__all__ = ["OwnShares", "card", "models", "verify_card"]
+__all__ = ["card", "models", "verify_card"]
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 
@@ -299,25 +297,9 @@ def show_importance(
     """
     shares = OwnShares(party)
     share = shares.share(model)
-    found: Mapping[tuple[str, str], float]
-    refused: list[str] = []
     if names and not shares.is_active:
         raise ConfigError(f"{party}: only {shares.federation.active} asks for names")
-    if isinstance(share, ActiveShare):
-        if names:
-            request = {"do": "column_names", "model": share.model_id, "seconds": wait}
-            answers = request_daemon(shares.state, request)
-            refused = [answer["refused"] for answer in answers.values() if "refused" in answer]
-        shared = read_column_names(shares.state, share.model_id)
-        found = owned_importance(share, kind, shared)
-    else:
-        kind = "weight"
-        found = {(shares.party, name): count for name, count in split_counts(share).items()}
-    columns = [
-        {"party": owner, "column": column, kind: value}
-        for (owner, column), value in sorted(found.items(), key=lambda item: -item[1])
-    ]
-    result = {"model": share.model_id, "type": kind, "columns": columns, "refused": refused}
+    result = importance_of(shares, share, kind, wait if names else None)
     print_result(result, as_json, _importances)
     if shares.is_active:
         print_next_step(as_json, "evaluate", party, share.model_id, "--output report")
@@ -570,7 +552,8 @@ def _described(
     if report is not None:
         found = _report(report, share.model_id)
     elif not no_evaluation and held_out_rows(shares.state).path(share.model_id).exists():
-        found = held_out_report(shares.config, share, quiet)
+        ask = partial(request_scores, shares.state, quiet=quiet)
+        found = held_out_report(shares.config, share, ask)
     worths = _worths(party, shares, share, record, quiet) if worth else {}
     drift = shares.config.online.drift
     return CardFile(card=card_of(share, shares.federation.name, record, found, worths, drift))
@@ -702,28 +685,3 @@ def _card_in_words(result: Any) -> Text:
 
 
 # The owner's commands read a party's shares without a daemon.
-
-
-class OwnShares:
-    """The shares of the party configured in the file ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        config, federation = PartyFile.read(path)
-        self.config, self.federation = config, federation
-        self.party = config.party
-        self.is_active = config.party == federation.active
-        self.state = config.state
-        self.store = ModelStore(config.state)
-
-    def share(self, model: str | None) -> ActiveShare | PassiveShare:
-        """The share of ``model``, or of the newest one; DataError if there is none."""
-        return self.checked(self.store.newest() if model is None else model)
-
-    def checked(self, model: str) -> ActiveShare | PassiveShare:
-        """The share of ``model``; DataError if it is missing, damaged or another party's."""
-        share = self.store.active(model) if self.is_active else self.store.passive(model)
-        where = str(self.store.path(model))
-        if share.model_id != model:
-            raise DataError(f"{where}: the share of model {share.model_id}")
-        check_owner(share, self.party, where)
-        return share

@@ -11,8 +11,9 @@ import click
 from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.errors import DaemonError, LinkError
+from fedmq.party.operations.control import request_daemon
 
 __all__ = ["console", "health", "history", "status"]
 

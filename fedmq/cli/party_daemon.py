@@ -1,10 +1,9 @@
-"""The argument PARTY of most commands, and requests to that party's daemon."""
+"""The argument PARTY of most commands, and what its daemon says of changed files."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import click
 
 from fedmq.errors import DaemonAway, DaemonError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.control import send_request, user_name
+from fedmq.party.operations.control import request_daemon, user_name
 
 __all__ = [
     "PARTY_HELP",
     "name_party",
     "noted",
     "party_argument",
-    "request_daemon",
     "state_folder",
     "taken_up",
 ]
@@ -41,31 +39,6 @@ party_argument = click.argument(
 def state_folder(party: Path) -> Path:
     """The state folder that the file ``party`` names; ConfigError if the file is wrong."""
     return PartyFile.read(name_party(party))[0].state
-
-
-def request_daemon(
-    state: Path,
-    request: Mapping[str, Any],
-    on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
-) -> Any:
-    """Send ``request`` to the daemon with the state folder ``state``; returns its result.
-
-    ``on_progress`` takes the events before the result.
-
-    Raises:
-        ConfigError: the socket in ``state`` is another user's.
-        DaemonError: no daemon listens, it stopped, or it answered with an error, whose exit code
-            the exception carries.
-    """
-
-    async def last_event() -> Any:
-        async for event in send_request(state, request):
-            if event["event"] == "done":
-                return event["result"]
-            on_progress(event)
-        raise AssertionError("the answer ends with done or an error")
-
-    return asyncio.run(last_event())
 
 
 def noted(state: Path, did: str, **details: Any) -> None:

@@ -6,7 +6,7 @@ wait for a score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,19 @@ import click
 from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.cli.score_output import ScoreRows, ScoreTable, check_file, queried_ids, write_file
-from fedmq.errors import ConfigError, DataError
-from fedmq.party.configuration.data import DataSection
+from fedmq.errors import ConfigError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.columns import NumberSpelling
-from fedmq.party.data.loading import margins_of
-from fedmq.party.data.sources.csv_file import CsvFile
+from fedmq.party.operations.control import request_daemon
+from fedmq.workbench.people_file import asked_margins, read_ids
 
 __all__ = [
     "activate",
-    "asked_margins",
     "base_margin_option",
     "named_model",
     "predict",
-    "read_ids",
     "request_scores",
     "rollback",
     "score",
@@ -216,55 +212,6 @@ def request_scores(state: Path, request: Mapping[str, Any], quiet: bool) -> Any:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
         return request_daemon(state, request, show)
-
-
-def read_ids(
-    path: Path, column: str | None, separator: str = ",", encoding: str = "utf-8"
-) -> list[str]:
-    """The ids in ``column`` of a CSV file, in the file's order.
-
-    Without ``column`` the file must have a single column.
-
-    Raises:
-        DataError: the column is missing, or has no id.
-    """
-    with CsvFile(str(path), path, separator, encoding) as file:
-        if column is None and len(file.columns) == 1:
-            column = file.columns[0]
-        if column is None or column not in file.columns:
-            # A file without a header must not lose its first id as a header.
-            raise DataError(
-                f"{path}: there is no column {column or 'id'!r} in line 1, which is "
-                f"{list(file.columns[:5])}; give the ids this header"
-            )
-        ids = [cell.strip() for batch in file.batches([column]) for cell in batch.cells[column]]
-    if not ids:
-        raise DataError(f"{path}: there are no ids")
-    return ids
-
-
-def asked_margins(
-    columns: Sequence[str], rows: Path | None, section: DataSection
-) -> Mapping[str, Any]:
-    """The margins of a request for scores: those in the file ``rows``, or their columns.
-
-    Raises:
-        DataError: a cell of the file is no number.
-    """
-    if not columns:
-        return {}
-    if rows is not None:
-        with CsvFile(str(rows), rows, section.separator, section.encoding) as file:
-            if set(columns) <= set(file.columns):
-                cells: dict[str, dict[str, str]] = {column: {} for column in columns}
-                for batch in file.batches(list(columns)):
-                    for column in columns:
-                        texts = zip(batch.numbers, batch.cells[column], strict=True)
-                        cells[column] |= {f"line {number}": text for number, text in texts}
-                return {
-                    "base_margin": margins_of(cells, str(rows), NumberSpelling.of(section)).tolist()
-                }
-    return {"base_margin_columns": list(columns)}
 
 
 # fedmq activate, rollback and serving: the model behind a name.

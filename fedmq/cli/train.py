@@ -5,9 +5,8 @@ A training belongs to the daemon of the active party. The commands ask for it an
 
 from __future__ import annotations
 
-import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,19 @@ from rich.text import Text
 
 from fedmq.boosting.model.share import departures_in_words
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, request_daemon, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
-from fedmq.errors import DaemonAway
 from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.operations.control import request_daemon
 from fedmq.party.telemetry.timeline import check_writable, write_trace
+from fedmq.workbench.run import follow_to_the_end
 
 __all__ = [
     "cancel",
     "cross_validated_in_words",
     "cv",
     "follow",
-    "follow_to_the_end",
     "pause",
     "resume",
     "set_option",
@@ -37,8 +36,6 @@ __all__ = [
 ]
 
 _FOLDS = 3
-_BACK_SECONDS = 60.0
-_POLL_SECONDS = 0.5
 _SHOWN = 20
 """Most rounds to show: beyond, some between the first and the last are left out."""
 
@@ -207,35 +204,6 @@ def watched(
                 err=True,
             )
             raise
-
-
-def follow_to_the_end(
-    state: Path,
-    request: Mapping[str, Any],
-    show: Callable[[Mapping[str, Any]], None],
-    opened: Sequence[str],
-) -> Any:
-    """The result, even if the daemon restarts meanwhile: the training then continues.
-
-    Waits a minute for the daemon.
-    """
-    deadline: float | None = None
-
-    def show_and_rearm(event: Mapping[str, Any]) -> None:
-        nonlocal deadline
-        deadline = None
-        show(event)
-
-    while True:
-        try:
-            return request_daemon(state, request, show_and_rearm)
-        except DaemonAway:
-            now = time.monotonic()
-            deadline = now + _BACK_SECONDS if deadline is None else deadline
-            if not opened or now > deadline:
-                raise
-        time.sleep(_POLL_SECONDS)
-        request = {"do": "follow", "session": opened[0], "again": True}
 
 
 def _in_words(result: Any) -> str:

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.cli.party_daemon import request_daemon
 from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.operations.control import send_request
+from fedmq.party.operations.control import request_daemon, send_request
 from fedmq.party.store.documents import ModelStore
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy

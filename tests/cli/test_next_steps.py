@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from fedmq.cli import audit_trail, bench, broker, dead, estimate, models, party_daemon
+from fedmq.cli import audit_trail, bench, broker, dead, estimate, models
 from fedmq.cli.main import cli, main
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
@@ -157,7 +157,7 @@ SHARES = fake(
     shown=lambda *_: {},
     _model_in_words=lambda _: "",
     differences=lambda *_: [],
-    split_counts=lambda _: {},
+    importance_of=lambda *_: {},
     _importances=lambda _: "",
 )
 COST = SimpleNamespace(core_seconds=1.0, bytes_sent=1, bytes_received=1, memory=1)
@@ -414,14 +414,16 @@ def test_a_command_ends_with_the_next_one_to_type(
     }
     words = [drawn.get(word, word) for word in step.typed.split()]
 
+    send_request = control.send_request
+
     async def answer(_: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         if request["do"] not in step.answers:
-            async for event in control.send_request(_, request):
+            async for event in send_request(_, request):
                 yield event
             return
         yield {"event": "done", "result": step.answers[request["do"]]}
 
-    monkeypatch.setattr(party_daemon, "send_request", answer)
+    monkeypatch.setattr(control, "send_request", answer)
     step.fakes(monkeypatch)
     typed(words, monkeypatch)
     shown = capsys.readouterr()

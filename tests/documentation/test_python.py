@@ -2,7 +2,7 @@
 
 A page's ``...`` stands for the parties' tables. Where no key is given, the engine is the one
 without encryption, which computes the same model. Examples, which are files, run in
-tests/test_examples.py; what asks a daemon runs in test_commands.py.
+tests/test_examples.py; what asks a daemon runs in test_commands.py and in tests/workbench.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from tests.documentation.fences import DOCS, ROOT, pages_with, to_run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-ELSEWHERE = {DOCS / "reference" / "examples.md", DOCS / "how-to" / "serve-scores.md"}
+ELSEWHERE = {
+    DOCS / "reference" / "examples.md",
+    DOCS / "how-to" / "serve-scores.md",
+    DOCS / "how-to" / "drive-daemons.md",
+}
 PAGES = [page for page in pages_with("python") if page not in ELSEWHERE]
 ROWS = 60
 

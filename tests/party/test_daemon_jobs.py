@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.train import follow_to_the_end
 from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import send_request
 from fedmq.party.sessions.sessions import attempt_after_restart
+from fedmq.workbench.run import follow_to_the_end
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 Run = Callable[..., Awaitable[Any]]

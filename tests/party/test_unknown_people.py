@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedmq.cli.evaluate import scored_rows
 from fedmq.errors import DaemonError
 from fedmq.evaluation.evaluate import ScoredRows
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.documents import held_out_rows
+from fedmq.workbench.evaluation import scored_rows
 from tests.boosting.tables import pooled
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -144,7 +146,7 @@ async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
             held_out.ids, held_out.sets, true.astype(np.float64), np.zeros(len(ids)), None
         )
         evaluated, without, lacking = await asyncio.to_thread(
-            scored_rows, demo.folder / "bank" / "state", "m", rows, True
+            scored_rows, partial(request_daemon, demo.folder / "bank" / "state"), "m", rows
         )
     assert without == 0 and set(lacking) == {"telco", "retail"}
     by_way = {

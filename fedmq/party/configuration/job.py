@@ -22,7 +22,7 @@ from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
 from fedmq.messages.training import MOST_FOLDS
-from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
+from fedmq.party.configuration.toml_file import FilePath, Section, check_document, read_toml
 from fedmq.privacy.registry import engine_named
 
 __all__ = ["AlignmentJob", "ByGroup", "ByNewest", "Split", "TrainingJob", "column_of"]
@@ -183,9 +183,16 @@ class TrainingJob(Section):
         A setting is a key of the file, such as ``model`` or ``engine_options.sums``, or a training
         parameter, such as ``eta``. Raises ConfigError naming file and key.
         """
-        job = read_toml(path, cls, partial(_set_in, settings=settings))
-        engine_named(job.engine, job.engine_options, str(path))
-        return job
+        return read_toml(path, cls, partial(_set_in, settings=settings))._with_engine(str(path))
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any], where: str) -> TrainingJob:
+        """The job with these ``keys`` of the file; ConfigError begins with ``where``."""
+        return check_document(keys, where, Path(), cls)._with_engine(where)
+
+    def _with_engine(self, where: str) -> TrainingJob:
+        engine_named(self.engine, self.engine_options, where)
+        return self
 
 
 class AlignmentJob(Section):
@@ -211,6 +218,11 @@ class AlignmentJob(Section):
         if self.at_least and self.join != "left":
             raise ValueError('at_least goes with join = "left": an inner join wants all parties')
         return self
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any], where: str) -> AlignmentJob:
+        """The job with these ``keys`` of the file; ConfigError begins with ``where``."""
+        return check_document(keys, where, Path(), cls)
 
     @classmethod
     def read(cls, path: Path) -> AlignmentJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import NAME_OF_MODEL, NAME_OF_PARTY
 
-__all__ = ["FilePath", "Section", "in_folder", "parse_toml", "read_toml"]
+__all__ = ["FilePath", "Section", "check_document", "in_folder", "parse_toml", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
 
@@ -79,20 +79,31 @@ def parse_toml(
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
     change(document)
+    return check_document(document, str(path), path.parent, model)
+
+
+def check_document(
+    document: Mapping[str, Any], where: str, folder: Path, model: type[Model]
+) -> Model:
+    """``document`` as ``model``; paths inside it are relative to ``folder``.
+
+    Raises:
+        ConfigError: a key is wrong; a line names ``where`` and the key.
+    """
     try:
-        return model.model_validate(document, context={"folder": path.parent})
+        return model.model_validate(document, context={"folder": folder})
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
     except ValidationError as error:
         foreign = [key for key in document if key not in model.model_fields]
         if 2 * len(foreign) > len(document):
             raise ConfigError(
-                f"{path}: this is no {model.file}, where there is no {foreign[0]!r}; is it the "
+                f"{where}: this is no {model.file}, where there is no {foreign[0]!r}; is it the "
                 "right file?"
             ) from None
         # A misspelt key is also a missing key: the line names the misspelling, which says more.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-        raise ConfigError(f"{path}: {_line(first, model)}") from None
+        raise ConfigError(f"{where}: {_line(first, model)}") from None
 
 
 def _line(error: Any, model: type[Section]) -> str:

@@ -17,6 +17,7 @@ import pwd
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,15 @@ if TYPE_CHECKING:  # the command line must not import the daemon's modules
     from fedmq.party.services.service import Command
     from fedmq.party.sessions.sessions import OnProgress
 
-__all__ = ["ControlServer", "Record", "named_fields", "send_request", "socket_path", "user_name"]
+__all__ = [
+    "ControlServer",
+    "Record",
+    "named_fields",
+    "request_daemon",
+    "send_request",
+    "socket_path",
+    "user_name",
+]
 
 log = logging.getLogger(__name__)
 
@@ -263,6 +272,37 @@ async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator
         raise DaemonAway(_STOPPED) from None
     finally:
         writer.close()
+
+
+def request_daemon(
+    state: Path,
+    request: Mapping[str, Any],
+    on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> Any:
+    """Send ``request`` to the daemon with the state folder ``state``; returns its result.
+
+    ``on_progress`` takes the events before the result. An event loop may run here, as in a
+    notebook.
+
+    Raises:
+        ConfigError: the socket in ``state`` is another user's.
+        DaemonError: no daemon listens, it stopped, or it answered with an error, whose exit code
+            the exception carries.
+    """
+
+    async def last_event() -> Any:
+        async for event in send_request(state, request):
+            if event["event"] == "done":
+                return event["result"]
+            on_progress(event)
+        raise AssertionError("the answer ends with done or an error")
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(last_event())
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, last_event()).result()
 
 
 def _remote(event: Mapping[str, Any]) -> DaemonError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.cli.party_daemon import request_daemon
+from fedmq.party.operations.control import request_daemon
 from tests.cli.command import fedmq
 from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 

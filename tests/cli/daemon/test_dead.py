@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fedmq.cli.party_daemon import request_daemon
 from fedmq.errors import MessageError
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
@@ -21,6 +20,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd, HandshakeSender
+from fedmq.party.operations.control import request_daemon
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.cli.scores import asked_margins
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import read_margins
+from fedmq.workbench.people_file import asked_margins
 
 
 def section(folder: Path, *lines: str) -> DataSection:

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.scores import read_ids
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.data.table import Table, read_table
 from fedmq.protocol.training.terms import ActiveTable
+from fedmq.workbench.people_file import read_ids
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
 

@@ -1,0 +1,296 @@
+"""``fedmq.connect``: a program beside a party's daemon asks what commands ask.
+
+It talks to the daemon by the socket in the party's state folder, as commands do, and so needs to
+run as the daemon's own user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import html
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import DataError
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.terms import asked_in_words, terms_in_words
+from fedmq.party.operations.control import request_daemon
+from fedmq.workbench.model import PartyModel, PartyModels, frame
+from fedmq.workbench.run import Run
+
+__all__ = ["AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
+
+_FOLDS = 3
+
+
+class JobKeys(TypedDict, total=False):
+    """The keys of ``train.toml``, as the reference describes them."""
+
+    model: str
+    alignment: str
+    engine: str
+    engine_options: Mapping[str, Any]
+    continue_from: str
+    parties: Sequence[str]
+    evaluation: float | Mapping[str, float]
+    obj: str
+    custom_metric: str
+    maximize: bool
+    split: str | Mapping[str, str]
+    decoys: bool
+    category_sets: bool
+
+
+def connect(party: str | Path) -> Party:
+    """The party whose configuration file is ``party``; its daemon runs on this machine.
+
+    ``with fedmq.connect(...) as bank:``, or ``async with``, whose methods are coroutines.
+
+    Raises:
+        ConfigError: the file is wrong, or the daemon is another user's.
+        DaemonAway: no daemon runs.
+    """
+    path = Path(party)
+    config, _ = PartyFile.read(path)
+    request_daemon(config.state, {"do": "health"})
+    return Party(path, config)
+
+
+class Party:
+    """A party by its daemon. What its methods raise is what the commands of the name say."""
+
+    def __init__(self, path: Path, config: PartyFile) -> None:
+        self._path = path
+        self._state = config.state
+        self.name = config.party
+        self.models = PartyModels(path)
+        """Its models by name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass  # a training belongs to the daemon, and goes on
+
+    async def __aenter__(self) -> AsyncParty:
+        return AsyncParty(self)
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def ask(
+        self,
+        command: str,
+        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        **request: Any,
+    ) -> Any:
+        """The daemon's answer to one of the owner's commands, as the command line sends it."""
+        return request_daemon(self._state, {"do": command, **request}, on_progress)
+
+    def status(self) -> dict[str, Any]:
+        """What ``fedmq status --json`` prints of a daemon that runs."""
+        found: dict[str, Any] = self.ask("status")
+        return found
+
+    def align(
+        self,
+        name: str,
+        *,
+        parties: Sequence[str] | None = None,
+        join: Literal["inner", "left"] = "inner",
+        at_least: Sequence[str] = (),
+        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Find the people whom all ``parties`` hold, as ``fedmq align`` does; its JSON."""
+        keys = {"name": name, "join": join, "at_least": tuple(at_least)}
+        if parties is not None:
+            keys["parties"] = tuple(parties)
+        job = AlignmentJob.of(keys, "align")
+        found: dict[str, Any] = self.ask("align", on_progress, job=job.model_dump(mode="json"))
+        return found
+
+    def train(
+        self,
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        job: str | Path | None = None,
+        **keys: Unpack[JobKeys],
+    ) -> Run[PartyModel]:
+        """Begin a training with all parties; it goes on by itself.
+
+        ``job``: a file as ``fedmq train`` takes it, whose keys and parameters the others replace.
+        """
+        wanted = self._job("train", params, job, keys).model_copy(update={"nfold": None})
+        request = {"do": "train", "job": wanted.model_dump(mode="json")}
+        made = self._model_of
+        return Run(self._state, request, made, wanted.params.total_trees)
+
+    def cv(
+        self,
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        nfold: int | None = None,
+        job: str | Path | None = None,
+        **keys: Unpack[JobKeys],
+    ) -> Run[Any]:
+        """Begin a cross-validation: its ``wait()`` has a data frame with a row for each round.
+
+        ``nfold``: 3 if neither it nor ``job`` says how many folds.
+        """
+        wanted = self._job("cv", params, job, keys)
+        folds = nfold or wanted.nfold or _FOLDS
+        wanted = wanted.model_copy(update={"nfold": folds})
+        request = {"do": "train", "job": wanted.model_dump(mode="json")}
+        return Run(self._state, request, _figures, folds * wanted.params.total_trees)
+
+    def follow(self, session: str) -> Run[PartyModel]:
+        """The training ``session`` that is under way."""
+        return Run(self._state, {"do": "follow", "session": session}, self._model_of)
+
+    @property
+    def inbox(self) -> list[InboxRequest]:
+        """The requests that wait for this owner's consent."""
+        found = self.ask("inbox")
+        return [InboxRequest(self, asked) for asked in found if asked["state"] == "waiting"]
+
+    def _job(
+        self,
+        what: str,
+        params: TrainParams | Mapping[str, Any] | None,
+        job: str | Path | None,
+        keys: JobKeys,
+    ) -> TrainingJob:
+        given = params.model_dump(exclude_unset=True) if isinstance(params, TrainParams) else params
+        if job is not None:
+            named = {f"params.{name}": value for name, value in (given or {}).items()}
+            return TrainingJob.read(Path(job), {**keys, **named})
+        return TrainingJob.of({**keys, "party": self._path, "params": dict(given or {})}, what)
+
+    def _model_of(self, result: Mapping[str, Any]) -> PartyModel:
+        return self.models[result["model"]]
+
+    def __repr__(self) -> str:
+        return f"<Party {self.name} of {self._path}>"
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        link = "connected" if status["connected"] else f"not connected: {status['broker']}"
+        facts = {
+            "party": f"{self.name}, {status['role']} in {status['federation']}",
+            "broker": link,
+            "models": status["models"],
+            "sessions": len(status["sessions"]),
+            "asked": status["asked"],
+            **{f"warning {place}": text for place, text in enumerate(status["warnings"], 1)},
+        }
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(fact))}</td></tr>"
+            for name, fact in facts.items()
+        )
+        return f"<table>{rows}</table>"
+
+
+class InboxRequest:
+    """A session that another party asks for, and that waits for this owner."""
+
+    def __init__(self, party: Party, described: Mapping[str, Any]) -> None:
+        self._party = party
+        self.id: str = described["request"]
+        self.until: str = described["until"]
+        """When it is taken for refused, in ISO 8601."""
+        self.asks = asked_in_words(described)
+        self.terms: dict[str, str] = dict(terms_in_words(described))
+        """What would be done, by heading."""
+
+    def approve(self) -> None:
+        """Let its session go on."""
+        self._party.ask("approve", request=self.id, by=getpass.getuser(), diff="")
+
+    def refuse(self, reason: str = "") -> None:
+        """End its session; the asking party reads the ``reason``."""
+        self._party.ask("refuse", request=self.id, by=getpass.getuser(), reason=reason)
+
+    def __repr__(self) -> str:
+        return f"<InboxRequest {self.id}: {self.asks}, until {self.until}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(about)}</th><td>{html.escape(what)}</td></tr>"
+            for about, what in self.terms.items()
+        )
+        return (
+            f"<p>{html.escape(self.asks)}, until {html.escape(self.until)}</p><table>{rows}</table>"
+        )
+
+
+class AsyncParty:
+    """As `Party`, for asyncio: nothing here blocks the event loop."""
+
+    def __init__(self, party: Party) -> None:
+        self._party = party
+        self.name = party.name
+
+    async def ask(self, command: str, **request: Any) -> Any:
+        """As `Party.ask`."""
+        return await asyncio.to_thread(self._party.ask, command, **request)
+
+    async def status(self) -> dict[str, Any]:
+        """As `Party.status`."""
+        return await asyncio.to_thread(self._party.status)
+
+    async def align(
+        self,
+        name: str,
+        *,
+        parties: Sequence[str] | None = None,
+        join: Literal["inner", "left"] = "inner",
+        at_least: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """As `Party.align`."""
+        return await asyncio.to_thread(
+            self._party.align, name, parties=parties, join=join, at_least=at_least
+        )
+
+    async def train(
+        self,
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        job: str | Path | None = None,
+        **keys: Unpack[JobKeys],
+    ) -> Run[PartyModel]:
+        """As `Party.train`; ``await`` the run for its model."""
+        return await asyncio.to_thread(self._party.train, params, job=job, **keys)
+
+    async def cv(
+        self,
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        nfold: int | None = None,
+        job: str | Path | None = None,
+        **keys: Unpack[JobKeys],
+    ) -> Run[Any]:
+        """As `Party.cv`; ``await`` the run for its figures."""
+        return await asyncio.to_thread(self._party.cv, params, nfold=nfold, job=job, **keys)
+
+    async def follow(self, session: str) -> Run[PartyModel]:
+        """As `Party.follow`."""
+        return await asyncio.to_thread(self._party.follow, session)
+
+    async def inbox(self) -> list[InboxRequest]:
+        """As `Party.inbox`."""
+        return await asyncio.to_thread(lambda: self._party.inbox)
+
+    async def predict(self, model: str, ids: Any) -> Any:
+        """As `PartyModel.predict` of the model of that name."""
+        return await asyncio.to_thread(lambda: self._party.models[model].predict(ids))
+
+
+def _figures(result: Mapping[str, Any]) -> Any:
+    figures = {name: values for name, values in result["figures"].items() if values}
+    if not figures:
+        raise DataError("the cross-validation has no figures")
+    return frame(figures)
