@@ -108,6 +108,10 @@ STAGES = {
             "Cross-validate the training described in JOB: score its models on "
             "rows they have not seen.",
         ),
+        "search": Listed(
+            "fedmq.cli.search:search",
+            "Search the best parameters of the training described in JOB.",
+        ),
         "train": Listed(
             "fedmq.cli.train:train",
             "Train the model described in JOB, with all parties of the federation.",

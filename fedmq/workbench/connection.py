@@ -22,9 +22,10 @@ from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.model import PartyModel, PartyModels, frame
 from fedmq.workbench.run import Run
 
-__all__ = ["AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
+__all__ = ["FOLDS", "AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
 
-_FOLDS = 3
+FOLDS = 3
+"""Folds of a cross-validation that says nothing of them."""
 
 
 class JobKeys(TypedDict, total=False):
@@ -141,9 +142,12 @@ class Party:
 
         ``nfold``: 3 if neither it nor ``job`` says how many folds.
         """
-        wanted = self._job("cv", params, job, keys)
-        folds = nfold or wanted.nfold or _FOLDS
-        wanted = wanted.model_copy(update={"nfold": folds})
+        return self.cross_validate(self._job("cv", params, job, keys), nfold)
+
+    def cross_validate(self, job: TrainingJob, nfold: int | None = None) -> Run[Any]:
+        """Begin the cross-validation of a ``job`` that was read, as `cv` does."""
+        folds = nfold or job.nfold or FOLDS
+        wanted = job.model_copy(update={"nfold": folds})
         request = {"do": "train", "job": wanted.model_dump(mode="json")}
         return Run(self._state, request, _figures, folds * wanted.params.total_trees)
 

@@ -266,6 +266,7 @@ def _about(request: PageRequest) -> Mapping[str, Any]:
         "roles": roles or ("viewer",),
         "csrf": request.sign_in.csrf,
         "may": request.may,
+        "zone": zone(),
         "here": request.http.url.path.removeprefix("/console"),
     }
 
@@ -324,13 +325,19 @@ def breakable(name: str) -> Markup:
 
 
 def clock(at: str) -> str:
-    """The time of day of an ISO 8601 instant."""
-    return datetime.fromisoformat(at).strftime("%H:%M:%S")
+    """The time of day of an ISO 8601 instant, in the daemon's zone."""
+    return datetime.fromisoformat(at).astimezone().strftime("%H:%M:%S")
 
 
 def day(at: str) -> str:
-    """Day and time of an ISO 8601 instant."""
-    return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M")
+    """Day and time of an ISO 8601 instant, in the daemon's zone."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def zone() -> str:
+    """The daemon's time zone, which `clock` and `day` tell times in: UTC, or UTC+01:00."""
+    offset = datetime.now().astimezone().isoformat()[-6:]
+    return "UTC" if offset == "+00:00" else f"UTC{offset}"
 
 
 def lane_path(intervals: Sequence[tuple[float, float]], seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,23 @@ def test_the_parties_are_shown_and_what_is_no_request_is_refused(
     expect(page.get_by_text("this is no request of fedmq join")).to_be_visible()
     assert bank.strangers == []
     bank.leaves()
+
+
+@pytest.mark.parametrize(
+    ("zone", "said", "heard"),
+    [("UTC", "UTC", "2026-11-22 16:00"), ("XXX-5:30", "UTC+05:30", "2026-11-22 21:30")],
+)
+async def test_times_are_in_a_zone_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str, said: str, heard: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        async with serve(tmp_path, ANSWERS) as served:
+            await served.sign_in()
+            page = (await served.client.get("/console/people")).text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f"Times are in {said}<" in page
+    assert f">{heard}<" in page
