@@ -32,7 +32,13 @@ _SHOWN = 10
     metavar="NAME=RANGE",
     help="A parameter and what it may be: max_depth=3:8, eta=0.01:0.3:log, max_bin=32,64. Repeat.",
 )
-@click.option("--trials", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="The number of settings to try.",
+)
 @click.option("--nfold", type=click.IntRange(2, MOST_FOLDS), help="As of fedmq cv.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @set_option
