@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import secrets
 from collections.abc import Iterator
 
@@ -8,8 +9,9 @@ import pytest
 from gmpy2 import invert, is_prime, mpz, powmod
 
 from fedmq.errors import DataError, MessageError
+from fedmq.machine_code import translated
 from fedmq.privacy.homomorphic import residues as module
-from fedmq.privacy.homomorphic.instructions import PRODUCTS, is_available
+from fedmq.privacy.homomorphic.instructions import PRODUCTS, Multiply, is_available
 from fedmq.privacy.homomorphic.residues import Residues, to_wire
 
 MODULI = [mpz(2) ** bits - less for bits, less in ((61, 1), (192, 237), (521, 1), (2048, 1942289))]
@@ -146,3 +148,53 @@ def test_products_of_the_largest_limbs_are_exact(bits: int) -> None:
     rows = [residues.product(residues._limbs(part), residues._square) for part in wire]
     found = residues.to_numbers(residues.product(*rows))
     assert found == [x * y % modulus for x, y in zip(left, right, strict=True)]
+
+
+EMULATED = """
+define <8 x i64> @{name}(<8 x i64> %sum, <8 x i64> %x, <8 x i64> %y) {{
+  %wide_x = zext <8 x i64> %x to <8 x i128>
+  %wide_y = zext <8 x i64> %y to <8 x i128>
+  %cut_x = and <8 x i128> %wide_x, {mask}
+  %cut_y = and <8 x i128> %wide_y, {mask}
+  %product = mul <8 x i128> %cut_x, %cut_y
+  %half = lshr <8 x i128> %product, {shift}
+  %cut = and <8 x i128> %half, {mask}
+  %narrow = trunc <8 x i128> %cut to <8 x i64>
+  %total = add <8 x i64> %sum, %narrow
+  ret <8 x i64> %total
+}}
+"""
+
+
+def with_emulated_ifma(module: str) -> str:
+    """Code for AVX-512 IFMA that any processor can run."""
+
+    def every(number: int) -> str:
+        return "<" + ", ".join([f"i128 {number}"] * 8) + ">"
+
+    kept = [line for line in module.splitlines() if not line.startswith("declare")]
+    text = "\n".join(kept)
+    for half, shift in (("l", 0), ("h", 52)):
+        text = text.replace(f'"llvm.x86.avx512.vpmadd52{half}.uq.512"', f"half_{half}")
+        name, mask = f"half_{half}", every(2**52 - 1)
+        text += EMULATED.format(name=name, mask=mask, shift=every(shift))
+    return text
+
+
+@pytest.mark.skipif(not is_available(), reason="no llvmlite, or no processor that it knows")
+@pytest.mark.parametrize("modulus", MODULI[:3])
+def test_code_for_ifma_multiplies_where_its_instructions_are_emulated(
+    modulus: mpz, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def multiply(limbs: int) -> Multiply:
+        written = with_emulated_ifma(PRODUCTS[0](limbs).written())
+        [address] = translated(written, "multiply")
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 7, ctypes.c_uint64, ctypes.c_int64)(
+            address
+        )
+
+    monkeypatch.setattr(module, "multiplier", multiply)
+    residues, left = Residues(modulus), drawn(modulus, 24)
+    products = residues.product(residues.from_numbers(left), residues.from_numbers(left[::-1]))
+    expected = [a * b % modulus for a, b in zip(left, left[::-1], strict=True)]
+    assert residues.to_numbers(products) == expected
