@@ -55,6 +55,7 @@ def test_encrypted_trainings_too(federation: ChaosFederation) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_sessions_of_every_kind_end_as_in_calm(federation: ChaosFederation) -> None:
     for daemon in federation.daemons.values():
         daemon.file.write_text(daemon.file.read_text().replace("[policy]\n", f"[policy]{LIMITS}"))
