@@ -49,6 +49,8 @@ _CHANGES = (
     *("resume", "rollback", "sign_card", "train"),
 )
 """Commands that change something."""
+_ALWAYS = ("cancel", "pause")
+"""Those that are obeyed on a full disk too, without a record: they end what goes wrong."""
 _FIELDS = (
     *("model", "name", "mode", "alignment", "engine", "session", "request", "letter"),
     *("fingerprint", "reason", "did", "party", "who", "roles"),
@@ -184,7 +186,11 @@ def _audited(command: Command, record: Record, user: str) -> Command:
             "whence": "command line",
             **named_fields(request),
         }
-        await record(given)
+        try:
+            await record(given)
+        except Refused:
+            if request["do"] not in _ALWAYS:
+                raise
         outcome = "interrupted"
         try:
             result = await command(request, on_progress)

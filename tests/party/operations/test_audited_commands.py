@@ -67,3 +67,5 @@ async def test_what_cannot_be_recorded_is_not_done(
         with pytest.raises(DaemonError, match="bank cannot write its audit log"):
             await federation.train("m", 1)
         assert (await federation.ask("bank", "status"))["sessions"] == []
+        with pytest.raises(DaemonError, match="12ab"):  # it is obeyed: there is no such session
+            await federation.ask("bank", "cancel", session="12ab")
