@@ -184,7 +184,7 @@ def test_models_and_status_show_what_happened(
         "train-logloss", "train-auc", "eval-logloss", "eval-auc",
     }  # fmt: skip
     listed = command("models", demo.config(PASSIVE[0]))
-    assert re.search(rf"^{trained} +[0-9]+$", listed.out, re.MULTILINE)
+    assert re.search(rf"^{trained} +[0-9-]{{10}} +[0-9]+$", listed.out, re.MULTILINE)
     assert "RECORDS OF THIS PARTY" in listed.out
     in_json, in_text = training
     status = in_json.result
@@ -408,7 +408,7 @@ def test_a_prediction_is_of_a_file_or_of_an_alignment(
     ids = [demo.table(ACTIVE).with_name("ids.csv")] if more else []
     outcome = command("predict", demo.config(ACTIVE), *ids, *more, "-o", tmp_path / "scores.csv")
     assert outcome.code == 2
-    assert "write either a file IDS, or --all-aligned" in outcome.err
+    assert "write either a file IDS, --all-aligned or --ids-query" in outcome.err
 
 
 def test_only_scores_are_overwritten(demo: ExampleFederation, trained: str, tmp_path: Path) -> None:
