@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
-from fedmq.cli.scores import base_margin_option, named_model, request_scores
+from fedmq.cli.scores import base_margin_option, mode_option, named_model, request_scores
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.evaluation import Wanted, check_folder, evaluate_model
@@ -46,6 +46,7 @@ __all__ = ["evaluate"]
     help="Bootstrap samples for the intervals; 0: no intervals.",
 )
 @base_margin_option
+@mode_option
 @json_option
 def evaluate(
     party: Path,
@@ -60,6 +61,7 @@ def evaluate(
     false_negative: float,
     samples: int,
     base_margin: tuple[str, ...],
+    mode: str,
     as_json: bool,
 ) -> None:
     """Evaluate MODEL, what is in production when left out, on rows whose labels are known.
@@ -85,7 +87,7 @@ def evaluate(
 
     def ask(request: Mapping[str, Any]) -> Any:
         if request["do"] == "predict":
-            return request_scores(config.state, request, as_json)
+            return request_scores(config.state, {**request, "mode": mode}, as_json)
         return request_daemon(config.state, request)
 
     found = evaluate_model(party, config, federation.active, model, wanted, ask)

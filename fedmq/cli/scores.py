@@ -26,6 +26,7 @@ from fedmq.workbench.people_file import asked_margins, read_ids
 __all__ = [
     "activate",
     "base_margin_option",
+    "mode_option",
     "named_model",
     "predict",
     "request_scores",
@@ -47,6 +48,13 @@ _model = click.option(
     "--model",
     help="A model, or an activated name; when left out, what is in production, or the newest model "
     "where none is activated.",
+)
+mode_option = click.option(
+    "--mode",
+    type=click.Choice(["hop", "sealed"]),
+    default="hop",
+    show_default=True,
+    help="hop: passive parties tell each row's way; sealed: they tell sums that hide it.",
 )
 _name = click.option("--name", default="production", show_default=True, help="The name.")
 _longest = click.option(
@@ -90,6 +98,7 @@ _longest = click.option(
 @click.option("--alignment", help="Score all people of the alignment of this name.")
 @click.option("--ids-query", help="Score the people whose ids this SELECT yields.")
 @base_margin_option
+@mode_option
 @json_option
 def predict(
     party: Path,
@@ -105,6 +114,7 @@ def predict(
     alignment: str | None,
     ids_query: str | None,
     base_margin: tuple[str, ...],
+    mode: str,
     as_json: bool,
 ) -> None:
     """Score the people in the CSV file IDS, of an alignment, or of a query to PARTY's database.
@@ -113,8 +123,9 @@ def predict(
     the one of learned default directions, as unknown in [online] says; the column reason names the
     party. With --explain columns of contributions follow (Shapley
     values), the bias last, which add up to the raw score. --to-table writes all rows or none, and
-    those that are there already stay as they are, so that a job may be repeated. Ctrl-C only stops
-    waiting (see: fedmq cancel).
+    those that are there already stay as they are, so that a job may be repeated. With --mode
+    sealed nobody learns the way of a row: its score is all that is told, to 6 digits and more.
+    Ctrl-C only stops waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)
     section = config.serving or config.data
@@ -145,6 +156,7 @@ def predict(
         "strict": strict,
         "output_margin": margin,
         "explain": explain,
+        "mode": mode,
         **asked_margins(base_margin, ids, section),
     }
     result = request_scores(config.state, request, as_json)
@@ -159,6 +171,7 @@ def predict(
         "model": result["model"],
         "name": result["name"],
         "newest": result["newest"],
+        "mode": result["mode"],
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from pydantic import FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from fedmq.messages.array import Bitmap, Uint32s
+from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
-from fedmq.messages.fields import Count, Index, ModelId
+from fedmq.messages.fields import Count, Index, ModelId, PartyName
 
 __all__ = [
     "BODIES",
@@ -21,9 +21,39 @@ __all__ = [
     "InferenceRows",
     "SampleId",
     "SampleIds",
+    "SealedAnswer",
+    "SealedLink",
+    "SealedQuery",
+    "SealedTerms",
 ]
 
 SampleId = Annotated[str, Field(max_length=256)]
+_Seed = Annotated[bytes, Field(min_length=32, max_length=32)]
+_Piece = Annotated[int, Field(ge=0, lt=2**20)]
+
+
+class SealedTerms(BaseModel):
+    """How scores are summed that nobody but the active party reads, of leaves that nobody learns.
+
+    ``records`` are the recipient's, and each decides about slots: those from ``starts`` to below
+    ``middles`` lie on its left, those to below ``ends`` on its right.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    slots: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**24)], ...], Field(strict=False)]
+    """By output, the slots of a row."""
+    copies: Annotated[int, Field(ge=1, lt=2**16)] = 1
+    """How many times all slots stand one after the other: as many as leaves have numbers."""
+    chain: Annotated[tuple[PartyName, ...], Field(strict=False)]
+    """The passive parties, in the order in which each question comes to them."""
+    records: Uint32s
+    starts: Uint32s
+    middles: Uint32s
+    ends: Uint32s
+    key_seed: _Seed
+    key: bytes
+    """The active party's public key for sealed scores, and the seed of its other half."""
 
 
 class InferenceOpen(Body):
@@ -40,6 +70,8 @@ class InferenceOpen(Body):
     explained_records: Count = 0
     """How many records of the recipient the trees use, if the scores shall have reasons: then rows
     are asked about at all of them, in place of those on their way."""
+    sealed: SealedTerms | None = None
+    """Given where scores are sealed: then no direction is asked for."""
 
 
 class SampleIds(Body):
@@ -104,6 +136,43 @@ class HopReply(Body):
     left: Bitmap
 
 
+class SealedLink(Body):
+    """Passive to the next passive: the seed of what hides answers of the one from the active party,
+    and what the other takes out again. The active party must never see it."""
+
+    kind: ClassVar[str] = "sealed link"
+
+    seed: _Seed
+
+
+class SealedQuery(Body):
+    """Active to passive: multiply this ciphertext, which has slots of ``rows``.
+
+    A question has as many ``piece``s as the slots of its rows take ciphertexts. Questions are
+    numbered from 0 without gaps, and each is asked once.
+    """
+
+    kind: ClassVar[str] = "sealed query"
+
+    number: Index
+    piece: _Piece
+    rows: Uint32s
+    seed: _Seed
+    words: Array
+
+
+class SealedAnswer(Body):
+    """Passive to active: the product, which nobody can read but the next passive party; of the last
+    one only what tells the sums of the question's rows."""
+
+    kind: ClassVar[str] = "sealed answer"
+
+    number: Index
+    piece: _Piece
+    masks: Array
+    numbers: Array
+
+
 class InferenceFinished(Body):
     """Active to each passive: all rows are scored, forget them."""
 
@@ -117,5 +186,8 @@ BODIES: tuple[type[Body], ...] = (
     InferenceHop,
     InferenceRows,
     HopReply,
+    SealedLink,
+    SealedQuery,
+    SealedAnswer,
     InferenceFinished,
 )

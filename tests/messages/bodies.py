@@ -88,6 +88,19 @@ def points(draw: st.DrawFn) -> Array:
     return Array(dtype="|u1", shape=(rows, 32), data=data)
 
 
+seeds = st.binary(min_size=32, max_size=32)
+sealed_terms = st.builds(
+    inference.SealedTerms,
+    slots=st.lists(naturals.map(lambda number: number % 2**24), max_size=4).map(tuple),
+    copies=st.integers(1, 2**16 - 1),
+    chain=st.lists(names, max_size=4).map(tuple),
+    records=uint32s,
+    starts=uint32s,
+    middles=uint32s,
+    ends=uint32s,
+    key_seed=seeds,
+    key=st.binary(max_size=40),
+)
 _sequence = st.integers(1, 2**62 - 1)
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
@@ -234,6 +247,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         id_pieces=pieces,
         partial=st.booleans(),
         explained_records=naturals,
+        sealed=st.none() | sealed_terms,
     ),
     inference.SampleIds: st.builds(
         inference.SampleIds, start=naturals, ids=st.lists(text, max_size=5).map(tuple)
@@ -244,6 +258,18 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     inference.InferenceRows: st.builds(inference.InferenceRows, hop=naturals, rows=uint32s),
     inference.InferenceHop: hops(),
     inference.HopReply: st.builds(inference.HopReply, hop=naturals, left=bitmaps),
+    inference.SealedLink: st.builds(inference.SealedLink, seed=seeds),
+    inference.SealedQuery: st.builds(
+        inference.SealedQuery,
+        number=naturals,
+        piece=pieces,
+        rows=uint32s,
+        seed=seeds,
+        words=arrays(),
+    ),
+    inference.SealedAnswer: st.builds(
+        inference.SealedAnswer, number=naturals, piece=pieces, masks=arrays(), numbers=arrays()
+    ),
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
     online.OnlineHop: online_hops(),
     online.OnlineExits: st.builds(
@@ -458,6 +484,11 @@ _FIELDS: dict[str, Any] = {
     "unknown_rows": _BITS,
     "partial": True,
     "explained_records": 1,
+    "sealed": None,
+    "number": 0,
+    "words": _NUMBERS,
+    "masks": _NUMBERS,
+    "numbers": _NUMBERS,
     "cause": "rate",
     "alias": "production",
     "mode": "hop",
@@ -483,6 +514,8 @@ def example(kind: type[Body]) -> Body:
         fields["rows"] = _NUMBERS
     if kind is online.OnlineBitmaps:
         fields["records"] = 1
+    if kind in (inference.SealedLink, inference.SealedQuery):
+        fields["seed"] = bytes(32)
     if kind is training.SessionAccept:
         fields["candidates"] = 1
     if kind is online.ModelDeploy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -148,6 +149,34 @@ class Federation:
                 row_of = {name: row for row, name in enumerate(reversed(ids))}
                 rows = PassiveRows(own, values[::-1], row_of)
             machines[peer] = PassiveInference(ACTIVE, self.loads.get(peer, Given(rows)))
+        return machines
+
+    def sealed_scoring(
+        self,
+        shares: Mapping[str, ActiveShare | PassiveShare],
+        ids: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> dict[str, Machine]:
+        """Machines that score all rows in mode sealed; ``settings`` of the active party's."""
+        share = shares[ACTIVE]
+        assert isinstance(share, ActiveShare)
+        seeds = (bytes([self.secret, place]).ljust(32) for place in itertools.count())
+        values = self.columns[ACTIVE]
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveInference(share, values, ids, sealed=next(seeds), **settings)
+        }
+        chain = share.asked
+        row_of = None if ids is None else {name: row for row, name in enumerate(ids)}
+        for place, peer in enumerate(chain):
+            own = shares[peer]
+            assert isinstance(own, PassiveShare)
+            rows = PassiveRows(own, self.columns[peer], row_of)
+            machines[peer] = PassiveInference(
+                ACTIVE,
+                self.loads.get(peer, Given(rows)),
+                others=(*chain[max(0, place - 1) : place], *chain[place + 1 : place + 2]),
+                seed=next(seeds),
+            )
         return machines
 
     def train(self, **schedule: Any) -> Simulation:

@@ -195,7 +195,7 @@ class LeafSlots:
 
     @property
     def _outputs(self) -> list[int]:
-        return np.unique(self.forest.output).tolist()
+        return sorted(set(self.forest.output.tolist()))
 
     def weights(
         self, values: NDArray[np.float32]
@@ -228,11 +228,12 @@ class LeafSlots:
         alone = self._walked(values, np.tile(self.alone, (len(values), 1)))
         if vectors:
             clear += self.centres[first].sum(axis=0)
-            return clear + forest.weight[alone].astype(np.float64).sum(axis=1)
+            clear += forest.weight[alone].astype(np.float64).sum(axis=1)
+            return clear
         place = forest.output if outputs > 1 else np.zeros_like(forest.output)
-        np.add.at(clear, (slice(None), place[trees]), self.centres[first])
+        np.add.at(clear.T, place[trees], self.centres[first][:, np.newaxis])
         weights = forest.weight[alone].astype(np.float64)
-        np.add.at(clear, (slice(None), place[self._tree_of(self.alone)]), weights)
+        np.add.at(clear.T, place[self._tree_of(self.alone)], weights.T)
         return clear
 
     def _tree_of(self, nodes: NDArray[np.int32]) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 
 from fedmq.party.configuration.toml_file import Section
-from fedmq.protocol.online.options import Degrade, Mode
+from fedmq.protocol.online.options import AnsweredMode, Degrade, Mode
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = ["DriftSection", "LookupSection", "OnlineSection", "RequestsSection"]
@@ -97,8 +97,9 @@ class OnlineSection(Section):
     lookup: LookupSection = LookupSection()
     """Rows of a database; of no matter where the serving source is a file."""
 
-    modes: tuple[Mode, ...] = ("hop", "bitmap")
-    """What this party answers, when others ask."""
+    modes: tuple[AnsweredMode, ...] = ("hop", "bitmap", "sealed")
+    """What this party answers, when others ask. ``sealed`` is for files and evaluations; where it
+    stands alone, their scores are sealed, and online nothing is answered."""
     rows_per_second: Rows | None = None
     """Rows that a caller may ask about per second, on average over ten."""
     scores_per_id: Rows | None = None

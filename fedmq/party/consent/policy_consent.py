@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.kinds import SESSION_KINDS
+from fedmq.protocol.online.options import AnsweredMode
 from fedmq.protocol.session_records import SumBudget
 from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
@@ -180,24 +181,33 @@ class PolicyConsent:
         self._alignments.take()
         await self.audit.record("agreed", header, name=terms.name)
 
-    async def inference(self, header: Header, terms: InferenceOpen, shows_all: bool = True) -> None:
-        """Raise Refused if this party does not score on ``terms``.
-
-        ``shows_all``: whether it answers with all directions of a row, in mode ``bitmap``.
-        """
+    async def inference(
+        self,
+        header: Header,
+        terms: InferenceOpen,
+        modes: Collection[AnsweredMode] = ("hop", "bitmap", "sealed"),
+    ) -> None:
+        """Raise Refused if this party, which answers in ``modes``, does not score on ``terms``."""
         explained = {"explain": self._policy.explain} if terms.explained_records else {}
         await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
         if explained and self._policy.explain == "none":
             raise self._refusal('contribute to reasons for scores (explain = "none")')
-        if explained and not shows_all:
+        if explained and "bitmap" not in modes:
             raise self._refusal(
                 "show all directions, which reasons need: modes of its [online] lack bitmap"
+            )
+        if terms.sealed is not None and "sealed" not in modes:
+            raise self._refusal("answer sealed scores: modes of its [online] lack sealed")
+        if terms.sealed is None and not {"hop", "bitmap"} & set(modes):
+            raise self._refusal(
+                "show directions: modes of its [online] are sealed alone (predict --mode sealed)"
             )
         if not self._rows_remembered:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
         self.quota.take(terms.rows)
-        await self.audit.record("agreed", header, rows=terms.rows)
+        sealed = {"mode": "sealed"} if terms.sealed is not None else {}
+        await self.audit.record("agreed", header, rows=terms.rows, **sealed)
 
     async def record(self, entry: Mapping[str, Any]) -> None:
         """Write ``entry`` into the audit log; Refused if it cannot be written."""

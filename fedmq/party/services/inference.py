@@ -26,6 +26,7 @@ from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import chosen_model
+from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.inference.active import ActiveInference, ExplainedInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
@@ -56,8 +57,8 @@ class InferenceService(Service):
             self.context.party, self._serving, self.context.model_store, terms.model
         )
         consent = self.context.consent
-        shows_all = "bitmap" in self.context.config.online.modes
-        agreed = await answered(consent.inference(header, terms, shows_all))
+        modes = self.context.config.online.modes
+        agreed = await answered(consent.inference(header, terms, modes))
         explain = consent.policy.explain
 
         def columns(share: PassiveShare, records: int) -> RecordColumns | None:
@@ -66,12 +67,30 @@ class InferenceService(Service):
             texts = self.context.config.data.reasons
             return record_columns(DisclosedColumns.of(share.lookup_table, records, texts))
 
-        machine = PassiveInference(header.sender, load, lambda _: agreed.result(), columns)
+        machine = PassiveInference(
+            header.sender,
+            load,
+            lambda _: agreed.result(),
+            columns,
+            others=self._neighbours(terms),
+            seed=fresh_seed(),
+        )
         running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )
         consent.audit.follow(header, running.runner.outcome, running.traffic)
         return running
+
+    def _neighbours(self, terms: InferenceOpen) -> tuple[str, ...]:
+        """The parties before and after this one where scores are sealed, if it knows them."""
+        federation = self.context.federation
+        chain = () if terms.sealed is None else terms.sealed.chain
+        if self.context.party not in chain or not federation.are_members(
+            (federation.active, *chain)
+        ):
+            return ()
+        place = chain.index(self.context.party)
+        return (*chain[max(0, place - 1) : place], *chain[place + 1 : place + 2])
 
     async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("predict")
@@ -84,6 +103,11 @@ class InferenceService(Service):
         partial = not request.get("strict", True)
         if request.get("explain") and share.params.vector_outputs > 1:
             raise ConfigError("explain: trees of vector leaves have no contributions")
+        mode = request.get("mode") or "hop"
+        if mode not in ("hop", "sealed"):
+            raise ConfigError(f"mode {mode!r} is unknown; a file is scored in mode hop or sealed")
+        if mode == "sealed" and request.get("explain"):
+            raise ConfigError("explain: sealed scores have no contributions; use mode hop")
         rows: ActiveRows = await self.context.pool.run(
             load_active_rows.bind(self.context.party, self._serving, share, ids, partial)
         )
@@ -114,6 +138,7 @@ class InferenceService(Service):
                     partial=partial,
                     base_margin=first,
                     need_not_know=unneeded,
+                    sealed=fresh_seed() if mode == "sealed" else b"",
                 )
             )
             return self.context.sessions.open(
@@ -129,6 +154,7 @@ class InferenceService(Service):
         unknown_at = _unknown_at(self.context.party, rows.known, scores)
         return {
             **chosen.described(),
+            "mode": mode,
             "alignment": alignment,
             "ids": list(ids) if alignment else None,
             "scores": [

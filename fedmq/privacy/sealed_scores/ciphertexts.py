@@ -25,7 +25,7 @@ sees where that may be, by worst-case bounds; what it reads is exact, always.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -183,7 +183,6 @@ class AnswerQuery:
     it, and this one: None where there is none. ``seed`` must be fresh.
     """
 
-    label: ClassVar[str] = "AnswerSealedQuery"
     query: Sequence[Ciphertext]
     key: PublicKey
     packing: Packing
@@ -191,6 +190,10 @@ class AnswerQuery:
     seed: bytes = field(repr=False)
     before: bytes | None = field(default=None, repr=False)
     after: bytes | None = field(default=None, repr=False)
+
+    def for_slots(self, allowed: NDArray[np.bool_]) -> AnswerQuery:
+        """The same query, once the ``allowed`` slots are known."""
+        return replace(self, allowed=allowed)
 
     def run(self) -> list[Answered]:
         slots = self.packing.laid_out(self.allowed.astype(np.int64))

@@ -26,10 +26,13 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
 from fedmq.protocol.inference.computations import Scores, ShownRows, explain_rows, sum_leaves
+from fedmq.protocol.inference.sealed_active import SealedSums
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
     ALL_ACCEPTED,
+    IS_SEALED,
     SCORES,
+    SUMS,
     WALK,
     ActiveInferenceState,
 )
@@ -56,9 +59,13 @@ class ActiveInference(Machine):
     in ``need_not_know`` answer about such rows, too: their values there are missing.
     ``base_margin``, float32 (rows,) or (rows, classes), is the start of rows instead of the base
     score; it stays here.
+
+    With ``sealed``, a fresh secret of 32 bytes, rows do not walk: the other parties' answers tell
+    the sums of leaves alone, in fixed point.
     """
 
     TABLE = ACTIVE_INFERENCE
+    PARTS = (SealedSums,)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
 
@@ -71,6 +78,7 @@ class ActiveInference(Machine):
         partial: bool = False,
         base_margin: NDArray[np.float32] | None = None,
         need_not_know: Collection[str] = (),
+        sealed: bytes = b"",
     ) -> None:
         self._forest = Forest.of(share.used_trees, share.params)
         super().__init__(State.READY, share.asked)
@@ -88,6 +96,10 @@ class ActiveInference(Machine):
         self._walking = 0
         self._arrived = 0
         self._total = 0
+        self._sealed: SealedSums | None = None
+        if sealed and self.peers:
+            self._sealed = SealedSums(self, share, values, sealed)
+            self._attach(self._sealed)
 
     def check(self) -> None:
         if self.state is State.WALKING:
@@ -96,6 +108,13 @@ class ActiveInference(Machine):
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
+        if self._sealed is None:
+            self._invite()
+            return
+        self._move(IS_SEALED)
+        self._sealed.prepare(self._invite)
+
+    def _invite(self) -> None:
         ids = self._ids or ()
         pieces = range(0, len(ids), _IDS_PER_PIECE)
         for peer in self.peers:
@@ -105,6 +124,7 @@ class ActiveInference(Machine):
                 id_pieces=len(pieces),
                 partial=self._partial,
                 explained_records=self._explained_records(peer),
+                sealed=None if self._sealed is None else self._sealed.terms(peer),
             )
             self._send(peer, opening)
             for start in pieces:
@@ -134,9 +154,18 @@ class ActiveInference(Machine):
     def _set_out_when_accepted(self) -> None:
         if len(self._accepted) < len(self.peers):
             return
-        self._move(ALL_ACCEPTED)
         unknown = [np.zeros(len(self._values), np.bool_), *self._blank.values()]
-        self._set_out(~np.any(unknown, axis=0))
+        known = ~np.any(unknown, axis=0)
+        if self._sealed is not None:
+            self._move(SUMS)
+            self._sealed.begin(known, self._with_sums)
+            return
+        self._move(ALL_ACCEPTED)
+        self._set_out(known)
+
+    def _with_sums(self, sums: NDArray[np.float64]) -> None:
+        assert self._sealed is not None
+        self._sealed.scores(sums, self._base_margin, self._with_scores)
 
     @property
     def _blank(self) -> dict[str, NDArray[np.bool_]]:

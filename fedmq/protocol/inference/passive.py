@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from fedmq.messages.array import Bitmap
 from fedmq.messages.body import RecordColumns, SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
+from fedmq.protocol.inference.sealed_passive import SealedAnswers
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
     PASSIVE_INFERENCE,
@@ -24,7 +25,7 @@ from fedmq.protocol.inference.states import (
     ROWS_FOUND,
     PassiveInferenceState,
 )
-from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
+from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, Speaker, on_message
 from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
@@ -55,9 +56,23 @@ class PassiveInference(Machine):
 
     ``consent`` raises Refused if the party does not agree to the terms. ``columns`` takes a share
     and its number of explained records; it returns the columns that the owner shows of them.
+    Where scores are sealed, ``others`` are the neighbours in the order of passive parties, and
+    ``seed`` is a fresh secret of 32 bytes.
     """
 
     TABLE = PASSIVE_INFERENCE
+    PARTS = (SealedAnswers,)
+    SPEAKERS = dict.fromkeys(
+        (
+            inference.InferenceOpen,
+            inference.SampleIds,
+            inference.InferenceHop,
+            inference.InferenceRows,
+            inference.SealedQuery,
+            inference.InferenceFinished,
+        ),
+        Speaker.ACTIVE,
+    )
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
 
@@ -67,11 +82,14 @@ class PassiveInference(Machine):
         load: Computation,
         consent: Callable[[inference.InferenceOpen], None] = lambda _: None,
         columns: Callable[[PassiveShare, int], RecordColumns | None] = lambda _, __: None,
+        others: Sequence[str] = (),
+        seed: bytes = b"",
     ) -> None:
-        super().__init__(State.READY, (peer,))
+        super().__init__(State.READY, (peer, *others), active=peer)
         self._load = load
         self._consent = consent
         self._columns = columns
+        self._seed = seed
         self._terms: inference.InferenceOpen
         self._rows: PassiveRows | None = None
         self._ids: list[str] = []
@@ -124,6 +142,16 @@ class PassiveInference(Machine):
         if unknown.any():
             self._rows = with_missing_row(self._rows)
             self._row_of[unknown] = len(self._rows.values) - 1
+        if (sealed := self._terms.sealed) is not None:
+            here = self._rows
+            try:
+                answers = SealedAnswers(
+                    self, here.share, here.values, self._row_of, sealed, self._seed
+                )
+            except Refused as error:
+                self._refuse(error)
+                return
+            self._attach(answers)
         self._move(ROWS_FOUND)
         explained = self._terms.explained_records
         accept = inference.InferenceAccept(
@@ -167,6 +195,8 @@ class PassiveInference(Machine):
     @on_message(inference.InferenceHop)
     def _on_hop(self, _: str, hop: inference.InferenceHop) -> None:
         assert self._rows is not None
+        if self._terms.sealed is not None:
+            raise ProtocolError(f"hop {hop.hop} asks for directions, and scores are sealed")
         records, table = hop.records.numpy(), self._rows.share.lookup_table
         if len(records) and int(records.max()) >= len(table):
             raise ProtocolError(
@@ -189,7 +219,7 @@ class PassiveInference(Machine):
     @on_message(inference.InferenceRows)
     def _on_rows(self, _: str, asked: inference.InferenceRows) -> None:
         records = self._terms.explained_records
-        if not records:
+        if not records or self._terms.sealed is not None:
             raise ProtocolError(f"hop {asked.hop} asks for all directions, which the terms exclude")
         assert self._rows is not None
         here, table = self._asked(asked), self._rows.share.lookup_table

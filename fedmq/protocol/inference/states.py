@@ -17,7 +17,9 @@ class ActiveInferenceState(Enum):
 
     READY = "not begun"
     OPENING = "the passive parties look up their share and the rows"
+    PREPARING = "slots of leaves are laid out, and a key is made"
     WALKING = "all rows walk down all trees, hop by hop"
+    SUMMING = "sealed leaves go by all parties, question by question"
     INTERRUPTED = "a party was restarted: a new attempt begins from the start"
     FINISHED = "every row has its score"
     FAILED = "the session ended without scores"
@@ -28,7 +30,7 @@ class PassiveInferenceState(Enum):
 
     READY = "not begun"
     LISTING = "the share and the rows are loaded, the sample ids come in"
-    ANSWERING = "directions are answered"
+    ANSWERING = "directions are answered, or sealed leaves multiplied"
     INTERRUPTED = "the active party was restarted: its new attempt is awaited"
     FINISHED = "all rows are scored"
     FAILED = "the session ended without scores"
@@ -39,18 +41,34 @@ _S = ActiveInferenceState
 WALK = Done("walk down the trees")
 SCORES = Done("scores")
 ALL_ACCEPTED = When("all parties have accepted")
+IS_SEALED = When("scores are to be sealed")
+PREPARED = Done("slots and key")
+SUMS = When("all parties have accepted, and scores are sealed")
+SEALED = Done("sealed leaves")
+SEALED_AGAIN = Done("leaves sealed again")
+SUMMED = Done("sums of rows")
 
 ACTIVE_INFERENCE = session_table(
     {
         _S.READY: {Start: _S.OPENING},
+        _S.PREPARING: {PREPARED: _S.OPENING},
         _S.OPENING: {
+            IS_SEALED: _S.PREPARING,
             inference.InferenceAccept: _S.OPENING,
             ALL_ACCEPTED: _S.WALKING,
+            SUMS: _S.SUMMING,
             SessionRefuse: _S.FAILED,
         },
         _S.WALKING: {
             WALK: _S.WALKING,
             inference.HopReply: _S.WALKING,
+            SCORES: _S.FINISHED,
+        },
+        _S.SUMMING: {
+            SEALED: _S.SUMMING,
+            inference.SealedAnswer: _S.SUMMING,
+            SEALED_AGAIN: _S.SUMMING,
+            SUMMED: _S.SUMMING,
             SCORES: _S.FINISHED,
         },
     },
@@ -63,6 +81,7 @@ _T = PassiveInferenceState
 
 ROWS = Done("share and rows")
 DIRECTIONS = Done("directions")
+MULTIPLIED = Done("sealed answer")
 ROWS_FOUND = When("the row of every id is found")
 
 PASSIVE_INFERENCE = session_table(
@@ -79,6 +98,9 @@ PASSIVE_INFERENCE = session_table(
             inference.InferenceHop: _T.ANSWERING,
             inference.InferenceRows: _T.ANSWERING,
             DIRECTIONS: _T.ANSWERING,
+            inference.SealedLink: _T.ANSWERING,
+            inference.SealedQuery: _T.ANSWERING,
+            MULTIPLIED: _T.ANSWERING,
             inference.InferenceFinished: _T.FINISHED,
         },
     },

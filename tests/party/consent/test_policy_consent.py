@@ -231,7 +231,7 @@ class TestInference:
             await unwilling.inference(HEADER, asked)
         willing = consent(tmp_path / "b", most_rows_per_hour=5)
         with pytest.raises(Refused, match="does not show all directions, which reasons need"):
-            await willing.inference(HEADER, asked, shows_all=False)
+            await willing.inference(HEADER, asked, modes=["hop"])
         for party in (unwilling, willing):
             await party.inference(HEADER, asked.model_copy(update={"explained_records": 0}))
 
