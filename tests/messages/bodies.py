@@ -268,7 +268,11 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         words=arrays(),
     ),
     inference.SealedAnswer: st.builds(
-        inference.SealedAnswer, number=naturals, piece=pieces, masks=arrays(), numbers=arrays()
+        inference.SealedAnswer,
+        number=naturals,
+        piece=pieces,
+        masks=arrays(),
+        numbers=arrays(),
     ),
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
     online.OnlineHop: online_hops(),

@@ -245,6 +245,7 @@ def watched(see: Callable[[str, Machine, Event], None]) -> Iterator[None]:
         disturbed(watch),
         asked(watch),
         chained(watch),
+        sealed(watch),
         trained_and_scored(watch),
         aligned(watch),
         paused(watch),
@@ -257,6 +258,14 @@ def chained(watch: Watch) -> Iterator[None]:
     few = {"max_depth": 1, "max_bin": 4, "num_boost_round": 1, "xgboost_arithmetic": OLDEST}
     hiding = small(counts=(1, 1, 1), **few).having(engine=Lattice(sums="hidden"))
     ran(watch(hiding.training()))
+    yield
+
+
+def sealed(watch: Watch) -> Iterator[None]:
+    """Scores of which nobody learns the way, by two passive parties one after the other."""
+    federation = small()
+    simulation = ran(federation.training())
+    ran(watch(federation.sealed_scoring(simulation.results)), link=Link(delay=1.0))
     yield
 
 
