@@ -155,6 +155,7 @@ def test_people_who_were_not_trained_on_are_scored(
         "model": trained,
         "name": None,
         "newest": False,
+        "mode": "hop",
         "rows": len(asked),
         "without_score": 0,
         "degraded": {},
@@ -171,6 +172,29 @@ def test_people_who_were_not_trained_on_are_scored(
     np.testing.assert_array_equal(list(found.values()), expected)
     labels = table(demo, ACTIVE, "serving").loc[asked, "label"]
     assert ((expected > 0.5) == labels).mean() > 0.9
+
+
+def test_sealed_scores_are_those_of_mode_hop_and_no_way_is_asked_for(
+    demo: ExampleFederation, trained: str, tmp_path: Path
+) -> None:
+    ids = demo.table(ACTIVE).with_name("ids.csv")
+    found = {}
+    for mode in ("hop", "sealed"):
+        output = tmp_path / f"{mode}.csv"
+        done = command(
+            "predict", demo.config(ACTIVE), ids, "-m", trained, "-o", output, "--margin",
+            "--mode", mode, "--json",
+        )  # fmt: skip
+        assert done.result["mode"] == mode
+        found[mode] = read_scores(output)
+    walked, sealed = (np.array(list(scores.values())) for scores in found.values())
+    assert len(np.unique(walked)) > 10
+    assert np.abs(sealed - walked).max() <= 2**-20 * np.abs(walked).max()
+    refused = command(
+        "predict", demo.config(ACTIVE), ids, "-o", output, "--mode", "sealed", "--explain"
+    )
+    assert refused.code == 3
+    assert refused.error == "explain: sealed scores have no contributions; use mode hop"
 
 
 def test_models_and_status_show_what_happened(
