@@ -99,7 +99,11 @@ TOLD_OF_ALIGNMENTS: dict[str, Any] = {
 }
 
 BY_POLICY: dict[type[Body], dict[str, str]] = {
-    InferenceOpen: {"rows": "most_rows_per_hour", "explained_records": "explain"},
+    InferenceOpen: {
+        "rows": "most_rows_per_hour",
+        "explained_records": "explain",
+        "sealed": "modes",
+    },
     ModelDeploy: {"mode": "modes"},
     ModelCardOffer: {"card": "sign_cards"},
     ModelDelete: {"model": "delete_models"},

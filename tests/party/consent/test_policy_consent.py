@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.messages.array import Bitmap, pack_payload
+from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.envelope import Header
-from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.inference import InferenceOpen, SealedTerms
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
@@ -234,6 +234,29 @@ class TestInference:
             await willing.inference(HEADER, asked, modes=["hop"])
         for party in (unwilling, willing):
             await party.inference(HEADER, asked.model_copy(update={"explained_records": 0}))
+
+    async def test_an_owner_answers_sealed_files_alone_or_none(self, tmp_path: Path) -> None:
+        none = Array.of(np.empty(0, np.uint32))
+        sealed = SealedTerms(
+            slots=(2,),
+            chain=("telco",),
+            records=none,
+            starts=none,
+            middles=none,
+            ends=none,
+            key_seed=bytes(32),
+            key=b"",
+        )
+        walked = InferenceOpen(model="m", rows=5, id_pieces=0)
+        asked = walked.model_copy(update={"sealed": sealed})
+        party = consent(tmp_path, most_rows_per_hour=5)
+        with pytest.raises(Refused, match=r"modes of its \[online\] are sealed alone"):
+            await party.inference(HEADER, walked, modes=["sealed"])
+        with pytest.raises(Refused, match=r"modes of its \[online\] lack sealed"):
+            await party.inference(HEADER, asked, modes=["hop", "bitmap"])
+        await party.inference(HEADER, asked, modes=["sealed"])
+        [entry] = party.audit.log.entries()
+        assert (entry["rows"], entry["mode"]) == (5, "sealed")
 
     async def test_so_can_serving_online(self, tmp_path: Path) -> None:
         await consent(tmp_path / "a").serving(HEADER, "m", "hop")
