@@ -40,9 +40,9 @@ class ScoreList:
 
     For several classes a score is a tuple with a number for each class. ``unknown_at`` by id:
     parties that do not know it. ``degraded`` by party: the share of (row, tree) pairs that were
-    guessed since it was silent, or of ids that it does not know; empty when all scores rest on all
-    parties. ``reasons``: the requested reasons of each score, the
-    strongest first; none for a guess.
+    guessed since it was silent, or of ids that it does not know or that were scored without it;
+    empty when all scores rest on all parties. ``reasons``: the requested reasons of each score, the
+    strongest first; none for a guess. ``fallback`` by id: the fallback model that gave the score.
     """
 
     model: str
@@ -50,6 +50,7 @@ class ScoreList:
     unknown_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
     reasons: tuple[tuple[ScoreReason, ...], ...] = ()
+    fallback: Mapping[str, str] = field(default_factory=dict)
 
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0  # seconds between two tries
@@ -150,6 +151,7 @@ class _BaseClient(ABC):
             {row["id"]: row["unknown_at"] for row in answer["scores"] if "unknown_at" in row},
             answer.get("degraded", {}),
             tuple(_reasons(row["reasons"]) for row in answer["scores"] if "reasons" in row),
+            {row["id"]: row["fallback"] for row in answer["scores"] if "fallback" in row},
         )
 
     def _unreachable(self, error: Exception) -> DaemonError:

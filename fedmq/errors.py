@@ -42,7 +42,7 @@ It never carries another party's data.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -154,9 +154,16 @@ class OldState(Refused):
 
 
 class AnswerRefused(Refused):
-    """A party does not answer a question about a score; the message names its reason."""
+    """A party does not answer a question about a score; the message names its reason.
+
+    ``parties``: those that were asked in vain.
+    """
 
     http_status = 503
+
+    def __init__(self, reason: str, parties: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.parties = frozenset(parties)
 
 
 class RateLimited(AnswerRefused):
@@ -195,9 +202,13 @@ class Inconsistent(FedmqError):
 
 
 class PeerSilent(SessionError):
-    """A party did not answer within the retry policy."""
+    """A party did not answer within the retry policy; ``parties``: those that were asked."""
 
     http_status = 504
+
+    def __init__(self, reason: str, parties: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.parties = frozenset(parties)
 
 
 class PeerAway(PeerSilent):

@@ -85,7 +85,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         broker=latency or BrokerLatency(0.0, 0.0),
         decoys=description.decoys,
     )
-    result = {
+    result: dict[str, Any] = {
         "trees": found.trees,
         "rows": len(table.label),
         "alignment": name,
@@ -106,8 +106,36 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
             for name, cost in found.parties.items()
         },
     }
+    if description.fallback:
+        result["with_fallbacks"] = _with_fallbacks(result, party.party)
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "train", job)
+
+
+def _with_fallbacks(result: Mapping[str, Any], active: str) -> dict[str, Any]:
+    """What a training takes at most with those of its fallback models.
+
+    Each passive party takes part in those without each other one, on the same rows and terms. None
+    takes longer than the training itself, nor more of the active party's cores.
+    """
+    passive = len(result["parties"]) - 1
+    models = passive + 1 if passive > 1 else passive
+    every = ("seconds_on_one_machine", "seconds_on_a_machine_each")
+    exchanged = ("bytes_sent", "bytes_received", "sums_per_row")
+
+    def times(name: str, key: str, value: float) -> float:
+        if key == "core_seconds" and name == active:
+            return value * (1 + models)
+        return value * passive if key in (*exchanged, "core_seconds") else value
+
+    return {
+        "models": models,
+        **{key: round(result[key] * (1 + models), 1) for key in every},
+        "parties": {
+            name: {key: round(times(name, key, value), 4) for key, value in cost.items()}
+            for name, cost in result["parties"].items()
+        },
+    }
 
 
 def _latency(party: PartyFile, federation: Federation) -> BrokerLatency | None:
@@ -158,6 +186,16 @@ def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) ->
     }
 
 
+def _parties_in_words(result: Any) -> list[str]:
+    return [
+        f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "
+        f"{cost['bytes_sent'] / 1e6:,.1f} MB, receives {cost['bytes_received'] / 1e6:,.1f} MB, "
+        f"takes {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
+        + (f", answers {cost['sums_per_row']:,} sums per row" if "sums_per_row" in cost else "")
+        for party, cost in result["parties"].items()
+    ]
+
+
 def _in_words(result: Any) -> str:
     silent = (
         "" if result["broker_answers"] else ("; the broker does not answer, so it counts as free")
@@ -168,13 +206,14 @@ def _in_words(result: Any) -> str:
         f"{result['seconds_on_a_machine_each']:,.1f} s if each party has a machine like this one, "
         f"{result['seconds_on_one_machine']:,.1f} s if all share this one{silent}"
     ]
-    lines += [
-        f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "
-        f"{cost['bytes_sent'] / 1e6:,.1f} MB, receives {cost['bytes_received'] / 1e6:,.1f} MB, "
-        f"takes {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
-        + (f", answers {cost['sums_per_row']:,} sums per row" if "sums_per_row" in cost else "")
-        for party, cost in result["parties"].items()
-    ]
+    lines += _parties_in_words(result)
+    if (all_models := result.get("with_fallbacks")) is not None:
+        lines += [
+            f"with fallback models ({all_models['models']}) at most "
+            f"{all_models['seconds_on_a_machine_each']:,.1f} s, "
+            f"{all_models['seconds_on_one_machine']:,.1f} s if all share this machine",
+            *_parties_in_words(all_models),
+        ]
     if result["choices"]:
         choices = StoredChoices.model_validate(result["choices"])
         lines.append(f"{choices.in_words()}; another join: fedmq align")

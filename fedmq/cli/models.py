@@ -12,6 +12,7 @@ from typing import Any, get_args
 import click
 from rich.text import Text
 
+from fedmq.boosting.model.fallbacks import fallback_name
 from fedmq.boosting.model.share import ActiveShare, PassiveShare, departures_in_words
 from fedmq.boosting.model.shown_model import (
     ImportanceKind,
@@ -37,7 +38,7 @@ from fedmq.cli.party_daemon import (
 from fedmq.cli.scores import request_scores
 from fedmq.cli.train import watched
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.evaluation.card import card_of, markdown_of, worth_of
+from fedmq.evaluation.card import card_of, markdown_of
 from fedmq.evaluation.report import Report
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.card.model_card import Worth
@@ -554,7 +555,7 @@ def _described(
     elif not no_evaluation and held_out_rows(shares.state).path(share.model_id).exists():
         ask = partial(request_scores, shares.state, quiet=quiet)
         found = held_out_report(shares.config, share, ask)
-    worths = _worths(party, shares, share, record, quiet) if worth else {}
+    worths = _worths(party, shares, share, record, quiet) if worth else _fallbacks(shares, share)
     drift = shares.config.online.drift
     return CardFile(card=card_of(share, shares.federation.name, record, found, worths, drift))
 
@@ -567,6 +568,17 @@ def _report(path: Path, model: str) -> Report:
     if report.model != model:
         raise DataError(f"{path}: the report of model {report.model}, not of {model}")
     return report
+
+
+def _fallbacks(shares: OwnShares, share: ActiveShare) -> dict[str, Worth]:
+    """The model's metric without each partner of which it has a fallback model."""
+    if not share.metrics:
+        return {}
+    found = shares.store.fallbacks(share)
+    without = {partner: found.get(frozenset((partner,))) for partner in share.parties[1:]}
+    return {
+        partner: Worth.of(share, model) for partner, model in without.items() if model is not None
+    }
 
 
 def _worths(
@@ -584,7 +596,7 @@ def _worths(
         )
     worths = {}
     for partner in share.parties[1:]:
-        name = f"{share.model_id}-without-{partner}"[:64]
+        name = fallback_name(share.model_id, partner)[:64]
         others = tuple(other for other in share.parties[1:] if other != partner)
         if not shares.store.path(name).exists():
             job = record.job.model_copy(update={"model": name, "parties": others})
@@ -596,7 +608,7 @@ def _worths(
                 f"--worth: there is a model {name} already, of other parties; delete it with: "
                 f"fedmq models delete PARTY {name}"
             )
-        worths[partner] = worth_of(share, without)
+        worths[partner] = Worth.of(share, without)
     return worths
 
 

@@ -49,8 +49,10 @@ class ScoreRows:
         ]
         if not strict:
             headers.append("reason")
-            for row, found in zip(rows, result["unknown_at"], strict=True):
-                row.append(f"unknown at {', '.join(found)}" if found else "")
+            for row, found, fallback in zip(
+                rows, result["unknown_at"], result["fallback"], strict=True
+            ):
+                row.append(_reason(found, result["without"], fallback))
         if "players" in result:
             outputs = next((len(row) for row in result["contributions"] if row is not None), 1)
             suffixes = [""] if outputs == 1 else [f"_{name}" for name in range(outputs)]
@@ -59,6 +61,14 @@ class ScoreRows:
             for row, values in zip(rows, result["contributions"], strict=True):
                 row.extend([None] * len(added) if values is None else chain(*values))
         return cls((column, *headers), tuple(map(tuple, rows)))
+
+
+def _reason(unknown_at: Sequence[str], without: Sequence[str], fallback: str | None) -> str:
+    """Why a row has no score, or one by a fallback model; empty where all is as it should be."""
+    unknown = f"unknown at {', '.join(unknown_at)}" if unknown_at else ""
+    absent = f"without {', '.join(without)}" if without else ""
+    by = f"scored by {fallback}" if fallback else ""
+    return "; ".join(filter(None, (unknown, absent, by)))
 
 
 def check_file(output: Path, data: DataSection) -> None:

@@ -120,8 +120,8 @@ def predict(
     """Score the people in the CSV file IDS, of an alignment, or of a query to PARTY's database.
 
     The id column has the header that PARTY names. An id that a party does not know has no score, or
-    the one of learned default directions, as unknown in [online] says; the column reason names the
-    party. With --explain columns of contributions follow (Shapley
+    the one of a fallback model or of learned default directions, as unknown in [online] says; the
+    column reason names the party. With --explain columns of contributions follow (Shapley
     values), the bias last, which add up to the raw score. --to-table writes all rows or none, and
     those that are there already stay as they are, so that a job may be repeated. With --mode
     sealed nobody learns the way of a row: its score is all that is told, to 6 digits and more.
@@ -175,6 +175,11 @@ def predict(
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],
+        "without": result["without"],
+        "by_fallback": {
+            model: result["fallback"].count(model)
+            for model in sorted({*result["fallback"]} - {None})
+        },
         "output": output and str(output),
         **({} if kept is None else {"table": to_table, "added": added}),
     }
@@ -197,15 +202,18 @@ def _scored_in_words(done: Any) -> str:
     scored = done["rows"] - done["without_score"]
     blanks = f", {done['without_score']} blank (see the column reason)"
     unknown = "".join(
-        f"; {party} does not know {share:.1%} of the people"
+        f"; without {party}, which has left or does not answer"
+        if party in done["without"]
+        else f"; {party} does not know {share:.1%} of the people"
         for party, share in done["degraded"].items()
     )
+    fallbacks = "".join(f"; {rows} by {model}" for model, rows in done["by_fallback"].items())
     places = [done["output"]] * bool(done["output"])
     if "table" in done:
         places.append(f"table {done['table']}, {done['added']} rows of which are new")
     return (
         f"{scored} scores by {named_model(done)}{blanks * bool(done['without_score'])} "
-        f"in {' and '.join(places)}{unknown}"
+        f"in {' and '.join(places)}{unknown}{fallbacks}"
     )
 
 
@@ -289,7 +297,9 @@ def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
 
 def _switched(result: Any) -> str:
     before = f", it was {result['before']}" if result["before"] else ""
-    return f"{result['name']} is {result['model']} in mode {result['mode']}{before}"
+    fallbacks = ", ".join(result["fallbacks"])
+    also = f"; fallback models: {fallbacks}" if fallbacks else ""
+    return f"{result['name']} is {result['model']} in mode {result['mode']}{before}{also}"
 
 
 def _serving_in_words(result: Any) -> Text:
@@ -384,10 +394,15 @@ def _score_in_words(result: Any) -> Text:
     ]
     waited = [(party, f"{1e3 * seconds:.1f}") for party, seconds in result["waited"].items()]
     unknown = scored.get("unknown_at", [])
+    fallback = scored.get("fallback")
     guessed = ", ".join(party for party in result.get("degraded", ()) if party not in unknown)
+    if fallback:
+        lacking = ", ".join(sorted({*unknown, *result.get("degraded", ())}))
+        unknown, guessed = [], ""
     return joined(
         f"{scored['id']}: {scored['score']} by {named_model({'newest': False, **result})}, "
         f"{1e3 * result['seconds']:.1f} ms",
+        f"degraded: scored without {lacking}, by fallback model {fallback}" if fallback else "",
         f"guessed in part: {guessed} did not answer" if guessed else "",
         f"degraded: not known at {', '.join(unknown)}, where values count as missing"
         if unknown

@@ -206,7 +206,37 @@ def watched(
             raise
 
 
-def _in_words(result: Any) -> str:
+def _in_words(result: Any) -> Text:
+    return joined(_model_in_words(result), _fallbacks_in_words(result))
+
+
+def _fallbacks_in_words(result: Any) -> str | Text:
+    """A row for each fallback model: what the model is worth with the parties that it lacks."""
+    found = result.get("fallbacks", ())
+    if not found:
+        return ""
+    failed = "\n".join(
+        f"fallback model {fallback['model']} is missing: {fallback['failed']}"
+        for fallback in found
+        if "failed" in fallback
+    )
+    rows = [
+        (
+            fallback["model"],
+            ", ".join(fallback["without"]),
+            *(
+                (worth["metric"], *(_number(worth[of]) for of in ("value", "without")))
+                if (worth := fallback["worth"])
+                else ("", "", "")
+            ),
+        )
+        for fallback in found
+        if "failed" not in fallback
+    ]
+    return joined(table(("fallback model", "without", "metric", "with", "without"), rows), failed)
+
+
+def _model_in_words(result: Any) -> str:
     metrics = "".join(f", {name} {value:.5f}" for name, value in result["metrics"].items())
     spent = result["epsilon_spent"]
     privacy = "" if spent is None else f", epsilon {spent:g} spent in all"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,13 +20,14 @@ from fedmq.party.card.model_card import (
     CardTraining,
     ModelCard,
     Worth,
+    finite,
 )
 from fedmq.party.card.signed_card import CardFile, Signature
 from fedmq.party.configuration.online import DriftSection
 from fedmq.party.store.documents import TrainingRecord
 from fedmq.privacy.registry import engine_named
 
-__all__ = ["card_of", "markdown_of", "worth_of"]
+__all__ = ["card_of", "markdown_of"]
 
 _FEWEST = 10
 """People of whom a card shows a figure."""
@@ -67,7 +67,7 @@ def card_of(
         departures=share.departures,
         withheld=dict(share.withheld),
         training=None if record is None else _training(record),
-        metrics={} if few else {name: _finite(of) for name, of in share.metrics.items()},
+        metrics={} if few else {name: finite(of) for name, of in share.metrics.items()},
         evaluation=evaluation,
         total_gain=dict(gains),
         splits={
@@ -78,21 +78,6 @@ def card_of(
         drift=None
         if not drift.rows
         else CardDrift(threshold=drift.threshold, rows=drift.rows, least_rows=drift.least_rows),
-    )
-
-
-def worth_of(share: ActiveShare, without: ActiveShare) -> Worth:
-    """The last metric of a model, and that of a model ``without`` a party.
-
-    Raises ValueError if a training evaluated nothing.
-    """
-    *_, metric = share.metrics or [""]
-    if metric not in without.metrics:
-        raise ValueError("there is no metric to compare by")
-    value, other = _finite(share.metrics[metric]), _finite(without.metrics[metric])
-    difference = None if value is None or other is None else value - other
-    return Worth(
-        model=without.model_id, metric=metric, value=value, without=other, difference=difference
     )
 
 
@@ -159,13 +144,8 @@ def _together(
 
 
 def _figure(figure: Figure) -> CardFigure:
-    low, high = (None if bound is None else _finite(bound) for bound in (figure.low, figure.high))
-    return CardFigure(value=_finite(figure.value), low=low, high=high)
-
-
-def _finite(value: float) -> float | None:
-    """``value``, or None for NaN, such as the AUC of a single label."""
-    return float(value) if math.isfinite(value) else None
+    low, high = (None if bound is None else finite(bound) for bound in (figure.low, figure.high))
+    return CardFigure(value=finite(figure.value), low=low, high=high)
 
 
 def markdown_of(file: CardFile, signatures: Sequence[Signature]) -> str:

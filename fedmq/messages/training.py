@@ -29,6 +29,7 @@ __all__ = [
     "GradientBroadcast",
     "HistogramReply",
     "HistogramRequest",
+    "MainTraining",
     "NodeAssignment",
     "NodeDeclined",
     "NodeQuery",
@@ -84,6 +85,20 @@ MOST_CONSTRAINTS = 63
 
 NO_CANDIDATE = 2**32 - 1
 """What a decoy names, as often as a decision would name a candidate."""
+
+
+class MainTraining(Body):
+    """Of a fallback model's training: the model that it stands in for, and how that was opened."""
+
+    kind: ClassVar[str] = "main training"
+
+    session: Annotated[str, Field(min_length=1, max_length=64)]
+    model: ModelId
+    chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    fallbacks: Annotated[tuple[Name, ...], Field(strict=False)]
+    """As in its opening."""
+    without: Name
+    """The party that takes no part: one of ``fallbacks``."""
 
 
 class TrainingOpen(Body):
@@ -154,6 +169,10 @@ class TrainingOpen(Body):
     signed_circuits: bool = False
     """Whether what both sides sign covers the circuits of hidden sums, so that an auditor can
     replay them; versions before it sign all else."""
+    fallbacks: Annotated[tuple[Name, ...], Field(strict=False, max_length=1000)] = ()
+    """The parties without which the recipient trains once more on the same terms, after this."""
+    fallback_of: MainTraining | None = None
+    """Of such a training: that of the model itself, which the recipient has agreed to."""
 
 
 class SessionAccept(Body):

@@ -433,7 +433,7 @@ class Machine:
 
     @on(PeerLost)
     def _on_peer_lost(self, event: PeerLost) -> None:
-        self._fail(PeerSilent(event.reason), except_for=event.peer)
+        self._fail(PeerSilent(event.reason, (event.peer,)), except_for=event.peer)
 
     @on_message(SessionUnknown)
     def _on_unknown(self, peer: str, _: SessionUnknown) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,12 +129,12 @@ def evaluate_model(
         groups = _groups(config, rows, ids, group)
     all_rows = ScoredRows(ids, sets, labels, _UNKNOWN, groups)
     margins = asked_margins(wanted.base_margin, rows, section)
-    usable, without_score, lacking = scored_rows(ask, share.model_id, all_rows, margins)
+    usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, all_rows, margins)
     report = evaluated(
         share.model_id,
         kind,
         usable,
-        _facts(share, without_score, lacking),
+        _facts(share, without_score, lacking, fallbacks),
         share.history,
         wanted.samples,
         (wanted.false_positive, wanted.false_negative),
@@ -159,9 +160,9 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     held_out = held_out_rows(config.state).read(share.model_id)
     labels = held_out.label.astype(np.float64)
     rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
-    usable, without_score, lacking = scored_rows(ask, share.model_id, rows)
+    usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, rows)
     kind = kind_of(share.params.objective)
-    facts = _facts(share, without_score, lacking)
+    facts = _facts(share, without_score, lacking, fallbacks)
     return evaluated(share.model_id, kind, usable, facts, share.history)
 
 
@@ -170,10 +171,11 @@ def scored_rows(
     model: str,
     rows: ScoredRows,
     margins: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[ScoredRows, int, Mapping[str, float]]:
+) -> tuple[ScoredRows, int, Mapping[str, float], Mapping[str, int]]:
     """The ``rows`` with a score by ``model``, with the scores; and the number of the others.
 
-    Last, by party, the share of the rows that it does not know.
+    Then, by party, the share of the rows that it does not know or has no part in since it has left;
+    last, by fallback model, the number of rows that it scored.
 
     ``margins``: the rows' base margins, as `asked_margins` returns them.
     """
@@ -184,7 +186,8 @@ def scored_rows(
     found = np.array([score for score in scores if score is not None])
     blank = replace(rows, score=np.full(len(scores), np.nan))
     usable = replace(blank.taken(np.flatnonzero(scored)), score=found)
-    return usable, int((~scored).sum()), answer["degraded"]
+    by = [model for model in answer["fallback"] if model is not None]
+    return usable, int((~scored).sum()), answer["degraded"], Counter(by)
 
 
 def check_folder(folder: Path) -> None:
@@ -253,7 +256,12 @@ def _groups_elsewhere(
     return table_of_sums(groups, column, owner, threshold)
 
 
-def _facts(share: ActiveShare, without_score: int, lacking: Mapping[str, float]) -> dict[str, str]:
+def _facts(
+    share: ActiveShare,
+    without_score: int,
+    lacking: Mapping[str, float],
+    fallbacks: Mapping[str, int],
+) -> dict[str, str]:
     facts = {
         "objective": share.params.objective,
         "parties": ", ".join(share.parties),
@@ -265,6 +273,10 @@ def _facts(share: ActiveShare, without_score: int, lacking: Mapping[str, float])
     if lacking:
         shares = (f"{party} {unknown:.1%}" for party, unknown in lacking.items())
         facts["rows unknown at"] = ", ".join(shares)
+    if fallbacks:
+        facts["rows scored by fallback models"] = ", ".join(
+            f"{rows:,} by {model}" for model, rows in sorted(fallbacks.items())
+        )
     return facts
 
 

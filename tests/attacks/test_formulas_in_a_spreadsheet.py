@@ -55,6 +55,8 @@ def test_no_cell_of_a_file_of_scores_is_a_formula(tmp_path: Path) -> None:
     result = {
         "scores": [0.1] * len(ids),
         "unknown_at": [["telco"]] * len(ids),
+        "without": ["retail"],
+        "fallback": ["m-without-telco"] * len(ids),
         "players": ["bank", FORMULAS[0], "bias"],
         "contributions": [[[0.1, -0.2, 0.3]]] * len(ids),
     }

@@ -99,7 +99,7 @@ ALIGNED = {
     "seconds": 1.0,
     "bytes_sent": 1,
 }
-SERVED = {"name": "production", "model": "m", "mode": "hop", "before": None}
+SERVED = {"name": "production", "model": "m", "mode": "hop", "before": None, "fallbacks": []}
 SERVING: dict[str, Any] = {
     "models": {},
     "away": [],
@@ -128,7 +128,8 @@ class Step:
 
 def scores(*values: Any) -> dict[str, Any]:
     answer = {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
-    return {**answer, "name": None, "newest": False, "degraded": {}, "learned_at": []}
+    said = {"name": None, "newest": False, "degraded": {}, "learned_at": []}
+    return {**answer, **said, "without": [], "fallback": [None for _ in values]}
 
 
 def fake(module: Any, **replaced: Any) -> Callable[[pytest.MonkeyPatch], object]:

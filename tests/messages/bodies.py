@@ -147,6 +147,16 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         sums=st.sampled_from(["shown", "hidden"]),
         chain=st.lists(names, max_size=4).map(tuple),
         signed_circuits=st.booleans(),
+        fallbacks=st.lists(names, max_size=4).map(tuple),
+        fallback_of=st.none()
+        | st.builds(
+            training.MainTraining,
+            session=names,
+            model=models,
+            chain=st.lists(names, max_size=4).map(tuple),
+            fallbacks=st.lists(names, max_size=4).map(tuple),
+            without=names,
+        ),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -441,6 +451,10 @@ _FIELDS: dict[str, Any] = {
     "decoys": True,
     "max_cat_to_onehot": 4,
     "sampled": 0.5,
+    "fallbacks": ("retail",),
+    "fallback_of": training.MainTraining(
+        session="s", model="m", fallbacks=("retail",), without="retail"
+    ),
     "sums": "hidden",
     "signed_circuits": True,
     "salt": b"s" * 16,

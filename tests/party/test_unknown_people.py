@@ -145,7 +145,7 @@ async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
         rows = ScoredRows(
             held_out.ids, held_out.sets, true.astype(np.float64), np.zeros(len(ids)), None
         )
-        evaluated, without, lacking = await asyncio.to_thread(
+        evaluated, without, lacking, _ = await asyncio.to_thread(
             scored_rows, partial(request_daemon, demo.folder / "bank" / "state"), "m", rows
         )
     assert without == 0 and set(lacking) == {"telco", "retail"}

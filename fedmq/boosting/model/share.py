@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 
-Unknown = Literal["null", "directions"]
-"""What score a person has whom a party does not know: none; or that of default directions, if they
-are learned from such people, and otherwise none."""
+Unknown = Literal["null", "fallback", "directions"]
+"""What score a person has whom a party does not know: none; that of the fallback model without this
+party, if there is one; or that of default directions, if they are learned from such people."""
 
 
 class Withheld(BaseModel):
@@ -108,6 +108,8 @@ class _Share(BaseModel):
     version: Annotated[int, Field(strict=True)] = newest_version
     model_id: str
     lookup_table: LookupTable
+    fallback_of: str = ""
+    """The model whose fallback this is, trained without some of its parties; empty if none."""
 
     def dumps(self) -> str:
         """The share as one JSON document."""
@@ -279,6 +281,10 @@ class ActiveShare(_Share):
     def _end(self, iteration: int) -> int:
         """The number of trees up to the end of round ``iteration``."""
         return (iteration + 1) * self.params.trees_per_round
+
+    def is_fallback_of(self, main: ActiveShare) -> bool:
+        """Whether this is a fallback model of ``main``: the same training without some parties."""
+        return self.fallback_of == main.model_id and set(self.parties) < set(main.parties)
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.boosting.model.share import Withheld
+from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.errors import DataError
 from fedmq.messages.fields import ModelId, PartyName
 
@@ -21,6 +22,7 @@ __all__ = [
     "Worth",
     "canonical",
     "card_in",
+    "finite",
 ]
 
 
@@ -87,6 +89,26 @@ class Worth(_Part):
     value: float | None
     without: float | None
     difference: float | None
+
+    @classmethod
+    def of(cls, share: ActiveShare, without: ActiveShare) -> Self:
+        """The last metric of a model, and that of a model ``without`` a party.
+
+        Raises ValueError if a training evaluated nothing.
+        """
+        *_, metric = share.metrics or [""]
+        if metric not in without.metrics:
+            raise ValueError("there is no metric to compare by")
+        value, other = finite(share.metrics[metric]), finite(without.metrics[metric])
+        difference = None if value is None or other is None else value - other
+        return cls(
+            model=without.model_id, metric=metric, value=value, without=other, difference=difference
+        )
+
+
+def finite(value: float) -> float | None:
+    """``value``, or None for NaN, such as the AUC of a single label."""
+    return float(value) if math.isfinite(value) else None
 
 
 class ModelCard(_Part):

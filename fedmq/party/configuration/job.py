@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedmq.boosting.model.fallbacks import fallback_names
 from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
@@ -25,7 +26,15 @@ from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.toml_file import FilePath, Section, check_document, read_toml
 from fedmq.privacy.registry import engine_named
 
-__all__ = ["AlignmentJob", "ByGroup", "ByNewest", "Split", "TrainingJob", "column_of"]
+__all__ = [
+    "AlignmentJob",
+    "ByGroup",
+    "ByNewest",
+    "FallbackJob",
+    "Split",
+    "TrainingJob",
+    "column_of",
+]
 
 _Column = Annotated[str, Field(min_length=1)]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
@@ -141,6 +150,11 @@ class TrainingJob(Section):
     decoys: bool = False
     """Whether every split decision comes with decoys to the parties that do not split, so that the
     broker's operator cannot count whose columns do; not with ``lattice``."""
+    fallback: bool = False
+    """Whether fallback models follow, one after the other, on the same rows: without each passive
+    party, and without all. They are activated and rolled back with the model, and score people of
+    whom a party says nothing, where ``unknown = "fallback"`` in ``[online]``. ``fedmq cv`` takes no
+    account of it."""
     category_sets: bool = False
     """Whether ``max_cat_to_onehot`` holds for other parties' columns as well, where their owners
     agree: a split by a set tells an owner on which side each of its categories stands."""
@@ -163,6 +177,12 @@ class TrainingJob(Section):
             "engine_options": {"sums": "hidden", **options},
         }
 
+    @model_validator(mode="after")
+    def _begins_with_fallbacks(self) -> Self:
+        if self.fallback and self.continue_from is not None:
+            raise ValueError("fallback: a model that continues another has no fallback models")
+        return self
+
     @property
     def session_model(self) -> str | None:
         """What its session is of: the model, or a cross-validation, which has a name of its own."""
@@ -174,7 +194,44 @@ class TrainingJob(Section):
     def of_stored(cls, text: str) -> TrainingJob:
         """The job of a session on disk, perhaps begun by an earlier fedmq: see `StoredParams`."""
         values = json.loads(text)
-        return cls.model_validate({**values, "params": as_stored(values.get("params", {}))})
+        kind = FallbackJob if "fallback_of" in values else TrainingJob
+        return kind.model_validate({**values, "params": as_stored(values.get("params", {}))})
+
+    def of_fallback(
+        self, main: ModelId, passive: Sequence[PartyName], absent: Collection[PartyName]
+    ) -> FallbackJob:
+        """The job of a fallback model of ``main`` without ``absent``; ``passive``: those of main.
+
+        It names no column of a party that takes no part. Nobody else reads gradients of a party
+        that trains alone.
+        """
+        parties = tuple(party for party in passive if party not in absent)
+        away = tuple(f"{party}." for party in absent)
+        monotone = self.params.monotone_constraints.items()
+        together = [
+            tuple(name for name in names if not str(name).startswith(away))
+            for names in self.params.interaction_constraints
+        ]
+        params = self.params.model_copy(
+            update={
+                "monotone_constraints": {
+                    name: sign for name, sign in monotone if not name.startswith(away)
+                },
+                "interaction_constraints": tuple(names for names in together if names),
+            }
+        )
+        alone = {} if parties else {"engine": "plain", "engine_options": {}, "decoys": False}
+        return FallbackJob(
+            **{
+                **{name: getattr(self, name) for name in TrainingJob.model_fields},
+                **alone,
+                "model": fallback_names(main, passive)[frozenset(absent)],
+                "parties": parties,
+                "params": params,
+                "fallback": False,
+                "fallback_of": main,
+            }
+        )
 
     @classmethod
     def read(cls, path: Path, settings: Mapping[str, Any] = MappingProxyType({})) -> TrainingJob:
@@ -193,6 +250,16 @@ class TrainingJob(Section):
     def _with_engine(self, where: str) -> TrainingJob:
         engine_named(self.engine, self.engine_options, where)
         return self
+
+
+class FallbackJob(TrainingJob):
+    """A training of the model ``fallback_of`` without some of its parties. No file holds it."""
+
+    fallback_of: ModelId
+    main: str = ""
+    """The session of the model's training: under its consent this one is."""
+    after: str = ""
+    """The session that comes before this one."""
 
 
 class AlignmentJob(Section):

@@ -64,10 +64,13 @@ class OnlineSection(Section):
     """What the active party asks for: ``hop`` or ``bitmap``; see the page on online scores."""
     degrade: Degrade = "fail"
     """When a party is away: ``fail``, ``partial`` or ``active_only``."""
-    unknown: Literal["null", "directions"] = "null"
-    """The score of a person whom a party does not know, online and in files: none; or that of
-    default directions, where the model was trained on people whom this party lacks
-    (``join = "left"``), and otherwise none."""
+    unknown: Literal["null", "fallback", "directions"] = "null"
+    """The score of a person whom a party does not know, online and in files: none; with
+    ``fallback`` that of the fallback model without this party, which a job with ``fallback = true``
+    trains, and none where there is no such model; or that of default directions, where the model
+    was trained on people whom this party lacks (``join = "left"``), and otherwise none. With
+    ``fallback`` such models also score where a party has left, or online does not answer, before
+    ``degrade`` says what else comes."""
     deadline: Seconds = 2.0
     """How long a request may take if it does not say itself."""
     ask_again: Seconds = 0.2

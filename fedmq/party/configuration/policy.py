@@ -26,6 +26,7 @@ Particular = Literal[
     "sets of categories",
     "vector leaves",
     "decoys",
+    "fallback models",
 ]
 """What a training may have beside its size."""
 

@@ -126,6 +126,13 @@ class OwnerConsent:
             return 0
         return max(1, math.ceil(request.until - self._clock()))
 
+    async def has_agreed(self, session: str, terms: RequestedTerms) -> bool:
+        """Whether the owner agreed to these ``terms`` for ``session``, or need not be asked."""
+        request = await self._store.of_session(session)
+        if request is None or request.state != "approved":
+            return not self._has_to_be_asked(terms)
+        return (request.peer, request.digest) == (terms.peer, terms.digest)
+
     async def answer(self, session: str) -> str:
         """Wait for the owner's answer about ``session``: the refusal, or empty for consent."""
         async with self._news:

@@ -98,6 +98,8 @@ class PolicyConsent:
             **({"signs": dict(terms.signs)} if terms.signs else {}),
             **({"continues": terms.earlier_model} if terms.earlier_model else {}),
             **({"cross_validation": terms.folds} if terms.folds > 1 else {}),
+            **({"fallbacks": list(terms.fallbacks)} if terms.fallbacks else {}),
+            **({"fallback_of": terms.fallback_of.model} if terms.fallback_of else {}),
             **({"together": terms.together} if terms.together else {}),
             **({"max_cat_to_onehot": fewest} if (fewest := terms.max_cat_to_onehot) else {}),
         )

@@ -75,6 +75,7 @@ class RequestedTerms:
             "gradient_bits": opening.value_bits + 1,
             "outputs": opening.outputs,
             "folds": opening.folds,
+            "fallbacks": list(opening.fallbacks),
             "continues": opening.earlier_model,
             "earlier_trees": opening.earlier_trees,
             "fewest_categories": opening.max_cat_to_onehot,
@@ -110,6 +111,8 @@ def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
         yield "vector leaves"
     if opening.decoys:
         yield "decoys"
+    if opening.fallbacks:
+        yield "fallback models"
 
 
 def _constraints(opening: TrainingOpen) -> Iterator[str]:
@@ -184,6 +187,13 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
     folds = f" in {terms['folds']} folds together" if terms["folds"] > 1 else ""
     leaves = f", at most {most:,} leaves" if (most := terms["max_leaves"]) else ""
     yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{leaves}{alone}"
+    if fallbacks := terms.get("fallbacks"):
+        times = "once" if len(fallbacks) == 1 else f"{len(fallbacks):,} times"
+        yield (
+            "fallback models",
+            f"trained on the same terms {times} more, each counted as a training, without: "
+            + ", ".join(fallbacks),
+        )
     yield "cuts of a column", f"at most {terms['max_bin'] - 1:,}"
     if terms.get("columns_drawn", 1) < 1:
         yield "drawn for a node", f"about {terms['columns_drawn']:.3g} of the columns"

@@ -151,6 +151,7 @@ def _line(state: Path, model: str, share: ActiveShare | PassiveShare) -> dict[st
             "made": _written(ModelStore(state).path(model)),
             "records": len(share.lookup_table),
             "departures": list(share.withheld.in_words(share.party)),
+            "fallback_of": share.fallback_of,
         }
     record = training_records(state).find(model)
     return {
@@ -163,6 +164,7 @@ def _line(state: Path, model: str, share: ActiveShare | PassiveShare) -> dict[st
         "parties": list(share.parties),
         "metrics": share.metrics,
         "departures": list(share.departures),
+        "fallback_of": share.fallback_of,
     }
 
 

@@ -182,6 +182,8 @@ def _to_arrow(prediction: Prediction) -> bytes:
         "score": arrow.array(prediction.values, scores),
         "unknown_at": arrow.array(prediction.unknown_at, arrow.list_(arrow.string())),
     }
+    if any(fallback := prediction.fallback):
+        columns["fallback"] = arrow.array(fallback, arrow.string())
     if prediction.reasons is not None:
         columns["reasons"] = _reasons_to_arrow(arrow, prediction.reasons)
     table = arrow.table(columns)

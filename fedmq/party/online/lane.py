@@ -25,6 +25,7 @@ from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.online.answering import Answering, AskedPeople
 from fedmq.party.online.drift import DriftWatch
+from fedmq.party.online.fallback_scores import FallbackScores
 from fedmq.party.online.model_loader import ModelLoader
 from fedmq.party.online.requests import PredictionService, RequestQueue
 from fedmq.party.online.rows import ServingSource
@@ -82,6 +83,8 @@ class OnlineLane:
             heard,
         )
         self.scorer.members = federation.parties
+        if section.unknown == "fallback":
+            self.scorer.answer = FallbackScores(self.scorer).answer
         self.predictions = PredictionService(
             self.scorer,
             lambda ids: comparable(ids, data),

@@ -223,8 +223,11 @@ class RowScore(BaseModel):
     id: str
     score: Score | None
     unknown_at: list[str] | None = None
-    """Parties that do not know the id. If a score is given, its values there counted as missing,
-    and the model has learned from people whom these parties lack where such values go."""
+    """Parties that do not know the id. If a score is given, it is the fallback model's; or values
+    there counted as missing, and the model has learned from people whom these parties lack where
+    such values go."""
+    fallback: str | None = None
+    """The fallback model that gave the score, without the parties that say nothing of the row."""
     reasons: list[ScoreReason] | None = None
     """The strongest first, as many as ``explain`` asks for; null where a score is a guess."""
 
@@ -236,8 +239,8 @@ class PredictResponse(BaseModel):
     mode: str
     scores: list[RowScore]
     degraded: dict[str, float] | None = None
-    """By party that did not answer: the share of (row, tree) pairs that were guessed there. By
-    party that does not know some of the ids: their share."""
+    """By party that did not answer: the share of (row, tree) pairs that were guessed there, or of
+    rows that were scored without it. By party that does not know some of the ids: their share."""
 
 
 class Prediction:
@@ -275,6 +278,15 @@ class Prediction:
         return parties
 
     @property
+    def fallback(self) -> list[str | None]:
+        """By row, the fallback model that gave its score; None if the model itself did."""
+        models: list[str | None] = [None] * len(self.ids)
+        for model, mask in self._scored.fallback.items():
+            for row in np.flatnonzero(mask & ~self._scored.blank).tolist():
+                models[row] = model
+        return models
+
+    @property
     def reasons(self) -> list[list[dict[str, Any]] | None] | None:
         """By row the fields of `ScoreReason`; None if there are none, or the request wants none."""
         if self._explain is None:
@@ -285,7 +297,7 @@ class Prediction:
         order = np.argsort(-np.abs(found[:, :-1]), axis=1, kind="stable")[:, : self._explain]
         return [
             None
-            if value is None
+            if value is None or np.isnan(values[-1])
             else [
                 _reason(players[player], contribution)
                 for player, contribution in zip(row.tolist(), values[row].tolist(), strict=True)
@@ -303,6 +315,9 @@ class Prediction:
             for row, parties in zip(rows, self.unknown_at, strict=True):
                 if parties:
                     row["unknown_at"] = parties
+        for row, model in zip(rows, self.fallback, strict=True):
+            if model is not None:
+                row["fallback"] = model
         for row, reasons in zip(rows, self.reasons or (), strict=False):
             row["reasons"] = reasons
         answer: dict[str, Any] = {"model": self.model, "mode": self._mode, "scores": rows}

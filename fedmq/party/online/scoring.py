@@ -13,6 +13,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import (
+    Awaitable,
     Callable,
     Collection,
     Hashable,
@@ -47,6 +48,7 @@ from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.availability import Asking, CircuitBreaker, PeerAvailability
 from fedmq.party.online.drift import DriftWatch
+from fedmq.party.online.request_features import RequestRow, features_of_request
 from fedmq.party.online.rows import ServedRows
 from fedmq.protocol.events import (
     Answer,
@@ -63,32 +65,28 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch, OnlineScores
-from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
+from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.transport.link import PriorityGate
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.spans import BatchSpans, OnlineSpans
 
 __all__ = [
+    "AskedScores",
     "BatchCounts",
     "BatchRunner",
     "Batcher",
     "RequestCounts",
     "RequestPiece",
-    "RequestRow",
     "ScoredRequest",
     "Scorer",
     "ServedModel",
-    "features_of_request",
 ]
 
 log = logging.getLogger(__name__)
 
 _FACTORS_AT_ONCE = 50_000
 """Factors of Shapley values, about a millisecond; a thread computes more than these."""
-
-RequestRow = Mapping[str, float | str | None]
-"""A number by feature, or the category by column; None is missing."""
 
 _RETURN_SECONDS = 0.005
 """Reserved from a request's time, to bring the answer back to the caller."""
@@ -135,8 +133,9 @@ class ScoredRequest:
 
     ``scores.unknown`` includes the rows that the active party itself does not know. ``blank`` bool
     (rows,): the rows that get no score, since a party does not know them. ``degraded`` by party:
-    the share of rows that it does not know, but the active party does, or of (row, tree) pairs that
-    were guessed there; the larger of both.
+    the share of rows that it does not know, but the active party does, or that were scored without
+    it, or of (row, tree) pairs that were guessed there; the largest of these. ``fallback`` bool
+    (rows,) by fallback model: the rows that it scored.
     ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
     bias last; None without ``explain``, or if a score is guessed in part.
     """
@@ -148,6 +147,25 @@ class ScoredRequest:
     degraded: Mapping[str, float]
     players: tuple[Player, ...] = ()
     contributions: NDArray[np.float32] | None = None
+    fallback: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedScores:
+    """The rows of one request for the model or name ``name``, as `Scorer.score` takes them.
+
+    ``deadline`` by the loop's clock. ``first`` float32 (rows, outputs) or None: where the rows
+    start. ``falls_back``: another model scores the rows if a party is silent: nothing is guessed.
+    """
+
+    name: str
+    ids: Sequence[str]
+    features: Sequence[RequestRow] | None
+    deadline: float
+    seconds: float
+    explain: bool
+    first: NDArray[np.float32] | None
+    falls_back: bool = False
 
 
 @dataclass(slots=True)
@@ -192,6 +210,8 @@ class Scorer:
         self._drift = drift
         self._priority_gate = priority_gate or PriorityGate()
         self._send_in_session = send
+        self.answer: Callable[[ServedModel, AskedScores], Awaitable[ScoredRequest]] = self.by
+        """Makes the scores of a request: by the model alone, unless told otherwise."""
         self._peers = PeerAvailability(party, self._send, heard)
         self.batcher = Batcher(self.session, section, self._peers, self._send, on_not_served, spans)
 
@@ -207,8 +227,10 @@ class Scorer:
         """Score ``ids`` with the model or name ``name``, within ``seconds``.
 
         ``features`` replace this party's own values of the rows; a feature left out is missing.
-        With ``explain`` the scores have contributions. ``base_margin``, (rows,) or (rows,
-        classes), is the start of the rows; the default is the base score.
+        People of whom a party says nothing are scored by a fallback model without it, where
+        ``unknown`` says so and there is one. With ``explain`` the scores have contributions.
+        ``base_margin``, (rows,) or (rows, classes), is the start of the rows; the default is the
+        base score.
 
         Raises:
             DataError: the model is not served or not explained, a feature is none of its own, or
@@ -222,15 +244,6 @@ class Scorer:
         if model is None:
             served = ", ".join(sorted(self.models)) or "none"
             raise DataError(f"model: {name!r} is not served; there are: {served}")
-        if self.members is not None:
-            gone = [party for party in model.forest.asked.values() if party not in self.members]
-            if gone:
-                raise PartyLeft(
-                    f"model {model.id} cannot be used without {', '.join(gone)}, which has left "
-                    "the federation; activate another model"
-                )
-        if explain and model.explainer is None:
-            raise DataError(f"explain: {name}: {model.unexplained}")
         first = None
         if base_margin is not None:
             outputs = model.forest.share.params.outputs
@@ -238,36 +251,52 @@ class Scorer:
         self._admit(len(ids))
         if seconds is None:
             seconds = self._section.deadline
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        with self.batcher.reserve(len(ids)):
-            values, is_unknown = await self._own_values(model, ids, features, seconds)
+        deadline = asyncio.get_running_loop().time() + seconds
+        asked = AskedScores(name, ids, features, deadline, seconds, explain, first)
         self.counts.requests += 1
         self.counts.rows += len(ids)
+        try:
+            scored = await self.answer(model, asked)
+        except BaseException:
+            self.counts.failed += 1
+            raise
+        self.counts.degraded += bool(scored.degraded)
+        return scored
+
+    async def by(self, model: ServedModel, asked: AskedScores) -> ScoredRequest:
+        """The scores by ``model`` and no other; raises as `score`."""
+        gone = self.gone(model)
+        if gone:
+            raise PartyLeft(
+                f"model {model.id} cannot be used without {', '.join(gone)}, which has left the "
+                "federation; activate another model"
+            )
+        if asked.explain and model.explainer is None:
+            raise DataError(f"explain: {asked.name}: {model.unexplained}")
+        ids, first = asked.ids, asked.first
+        loop = asyncio.get_running_loop()
+        with self.batcher.reserve(len(ids)):
+            values, is_unknown = await self._own_values(model, ids, asked.features, asked.seconds)
         pieces = [
             RequestPiece(
                 model,
                 ids[start:stop],
                 values[start:stop],
-                deadline,
+                asked.deadline,
                 loop.create_future(),
-                explain,
+                asked.explain,
                 base_margin=None if first is None else first[start:stop],
+                falls_back=asked.falls_back,
             )
             for start, stop in _pieces(ids, values, self._section.batch_rows)
         ]
         self.batcher.put(pieces)
-        try:
-            with self._priority_gate.taken():
-                scores = _concatenated(await self._outcomes(pieces, seconds))
-        except BaseException:
-            self.counts.failed += 1
-            raise
+        with self._priority_gate.taken():
+            scores = _concatenated(await self._outcomes(pieces, asked.seconds))
         blank, degraded = self._without(model, scores, is_unknown)
         if is_unknown.any():
             unknown = {self._party: is_unknown, **scores.unknown}
             scores = replace(scores, unknown=unknown)
-        self.counts.degraded += bool(degraded)
         if self._drift is not None:
             self._drift.put_aside(model.id, values[~is_unknown])
             if not scores.degraded and not blank.all():
@@ -277,11 +306,17 @@ class Scorer:
             return scored
         explained = _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(asked.deadline):
                 found = await explained
         except TimeoutError:
-            raise PeerSilent(f"no reasons within {seconds:g} s; ask for fewer rows") from None
+            raise PeerSilent(f"no reasons within {asked.seconds:g} s; ask for fewer rows") from None
         return replace(scored, players=model.explainer.players, contributions=found[:, 0])
+
+    def gone(self, model: ServedModel) -> list[str]:
+        """The parties of ``model`` that have left the federation."""
+        if self.members is None:
+            return []
+        return [party for party in model.forest.asked.values() if party not in self.members]
 
     def _without(
         self, model: ServedModel, scores: OnlineScores, is_unknown: NDArray[np.bool_]
@@ -476,68 +511,6 @@ def _pieces(
         yield start, len(ids)
 
 
-def features_of_request(
-    party: str, features: Sequence[str], rows: Sequence[RequestRow]
-) -> NDArray[np.float32]:
-    """The values of ``features`` by row, float32 (rows, features); NaN for an omitted feature.
-
-    A category column COLUMN comes as its text, ``{COLUMN: CATEGORY}``, or as the features made
-    from it, ``{COLUMN=CATEGORY: 1}``. A category that the training did not see matches none.
-
-    Raises:
-        DataError: a name is none of ``party``'s, or a value is no finite float32; the message names
-            row and feature.
-    """
-    places = {name: place for place, name in enumerate(features)}
-    categories = _categories(features)
-    values = np.full((len(rows), len(places)), np.nan, np.float64)
-    for number, row in enumerate(rows):
-        for name, value in row.items():
-            where = f"features.{number}.{name}"
-            if name in places:
-                values[number, places[name]] = _number(value, where)
-            elif name not in categories:
-                raise DataError(f"{where}: the model has no such feature of {party}")
-            elif value is not None:
-                values[number, list(categories[name].values())] = 0
-                place = categories[name].get(_text(value))
-                if place is not None:
-                    values[number, place] = 1
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
-    if np.isinf(narrow).any():
-        number, column = np.argwhere(np.isinf(narrow))[0].tolist()
-        what = "infinite" if np.isinf(values[number, column]) else "beyond float32"
-        raise DataError(f"features.{number}.{features[column]}: {what}")
-    return narrow
-
-
-def _categories(features: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-    """By column: the place of each of its categories among ``features``, named COLUMN=CATEGORY.
-
-    If a name has several ``=``, any of them may separate column and category.
-    """
-    found: dict[str, dict[str, int]] = {}
-    for place, name in enumerate(features):
-        for at, letter in enumerate(name):
-            if letter == "=":
-                found.setdefault(name[:at], {})[name[at + 1 :]] = place
-    return found
-
-
-def _number(value: float | str | None, where: str) -> float:
-    if isinstance(value, str):
-        raise DataError(f"{where}: string is no number: {value[:40]!r}")
-    return np.nan if value is None else value
-
-
-def _text(value: float | str) -> str:
-    """Write a category as tables do: whole numbers without a decimal point."""
-    if isinstance(value, str):
-        return value.strip()
-    return str(int(value)) if float(value).is_integer() else str(value)
-
-
 @dataclass(slots=True, eq=False)
 class RequestPiece:
     """Rows of one request, at most ``batch_rows``, that go through one batch together."""
@@ -554,6 +527,8 @@ class RequestPiece:
     """Nanoseconds since the epoch."""
     base_margin: NDArray[np.float32] | None = None
     """The start of the rows, if not the base score."""
+    falls_back: bool = False
+    """Whether another model scores the rows if a party is silent: nothing is guessed then."""
 
     def by_id(self) -> dict[str, bytes]:
         """The values of each person, as bytes."""
@@ -671,6 +646,7 @@ class Batcher:
             while (
                 self._queue
                 and self._queue[0].model is first.model
+                and self._queue[0].falls_back == first.falls_back
                 and rows + len(self._queue[0].ids) <= self._section.batch_rows
                 and _same_ways(people, self._queue[0])
             ):
@@ -697,6 +673,11 @@ class Batcher:
             )
             rows += len(piece.ids)
         section = self._section
+        falls_back = pieces[0].falls_back
+        degrade: Degrade = "fail" if falls_back else section.degrade
+        away = None if section.degrade == "fail" else section.away
+        if falls_back:  # half of the time is left for the fallback model
+            away = min(section.away, max(rows_of.seconds for rows_of in asked) / 2)
         number = next(self._numbers)
         parties = model.forest.asked.values()
         asking = self._peers.expect(parties)
@@ -707,8 +688,8 @@ class Batcher:
             np.concatenate([piece.values for piece in pieces]),
             asked,
             model.mode,
-            section.degrade,
-            Timeouts(section.ask_again, None if section.degrade == "fail" else section.away),
+            degrade,
+            Timeouts(section.ask_again, away),
             self._peers.unreachable(parties),
         )
         self.counts.batches += 1

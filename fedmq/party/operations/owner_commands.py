@@ -9,6 +9,7 @@ from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import add_party
+from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.consent.terms import spent_sums
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.identity.joining import JoinRequest
@@ -23,6 +24,7 @@ from fedmq.party.sessions.recovery import Resumption, UnexpectedMessages
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.journal import StoredSession
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.transport.link import Link
 
@@ -91,7 +93,7 @@ class OwnerCommands(Service):
             "sessions": [session.status() for session in context.sessions.running.values()],
             "ended": await ended_sessions(context, _ENDED_SHOWN),
             "idle": [
-                f"{session.id} of model {session.model} waits for {active} to go on"
+                f"{session.id} of model {session.model} waits for {_awaited(session, active)}"
                 for session in await self._resumption.idle()
             ],
             "asked": sum(
@@ -237,3 +239,9 @@ class DataCommands(Service):
             found[key] = self._alignments.get(key) or store.described(name)
         self._alignments = found
         return list(found.values())
+
+
+def _awaited(session: StoredSession, active: str) -> str:
+    """For what a session waits that has no attempt here."""
+    job = TrainingJob.of_stored(session.job) if session.job else None
+    return "the training before it" if isinstance(job, FallbackJob) else f"{active} to go on"

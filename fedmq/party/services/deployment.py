@@ -10,8 +10,12 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from fedmq.boosting.model.fallbacks import chosen_fallback, fallback_names
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Agreed
 from fedmq.errors import (
     ConfigError,
     DaemonError,
@@ -161,18 +165,73 @@ class DeploymentService(Service):
             )
         async with self._switching:
             model, mode = wanted()
-            self.context.require_parties(self.context.model_store.active(model))
-            read = await self._loader.read(model, mode)
-            machine = ActiveDeployment(name, read.served.forest, mode)
+            store = self.context.model_store
+            share = store.active(model)
+            fallbacks = await asyncio.to_thread(store.fallbacks, share)
+            gone = self._gone(share, fallbacks)
             before = self._deployments.names().get(name)
             now = f"{name} is still {before.model}" if before else f"{name} stands for no model yet"
-            agreed = await self._agree(model, machine, seconds, now, on_progress)
-            deployment = Deployment(model=model, mode=mode, agreed=agreed)
-            read = await self._loader.explained(read, agreed)
-            await asyncio.to_thread(self._deployments.put, name, deployment)
-            self._loader.serve(name, read)
+            serve = partial(
+                self._serve,
+                mode=mode,
+                now=now,
+                until=asyncio.get_running_loop().time() + seconds,
+                on_progress=on_progress,
+            )
+            # The model last: whoever asks for the name meanwhile gets the one before, and its own.
+            names = fallback_names(name, share.parties[1:])
+            for absent, fallback in fallbacks.items():
+                if set(fallback.asked) <= set(self.context.federation.parties):
+                    await serve(names[absent], fallback.model_id)
+            await serve(name, model, without=gone)
             log.info("%s is model %s from now on", name, model)
-            return {"name": name, "model": model, "mode": mode, "before": before and before.model}
+            return {
+                "name": name,
+                "model": model,
+                "mode": mode,
+                "before": before and before.model,
+                "fallbacks": sorted(fallback.model_id for fallback in fallbacks.values()),
+            }
+
+    def _gone(
+        self, share: ActiveShare, fallbacks: Mapping[frozenset[str], ActiveShare]
+    ) -> frozenset[str]:
+        """The parties of the model that have left.
+
+        Raises:
+            PartyLeft: no fallback model without them may stand in for it.
+        """
+        gone = frozenset(share.asked) - set(self.context.federation.parties)
+        wanted = self.context.config.online.unknown == "fallback"
+        if gone and not (wanted and chosen_fallback(fallbacks, gone) is not None):
+            self.context.require_parties(share)
+        return gone
+
+    async def _serve(
+        self,
+        name: str,
+        model: str,
+        *,
+        mode: Mode,
+        now: str,
+        until: float,
+        on_progress: OnProgress,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
+        """Serve ``model`` under ``name``, at all parties that it asks.
+
+        ``until``: by the loop's clock. ``now`` says what is served if that fails. ``without``:
+        parties that have left; then fallback models stand in for it, and nobody is asked.
+        """
+        read, agreed = await self._loader.read(model, mode), Agreed()
+        if not without:
+            machine = ActiveDeployment(name, read.served.forest, mode)
+            left = max(0.1, until - asyncio.get_running_loop().time())
+            agreed = await self._agree(model, machine, left, now, on_progress)
+        deployment = Deployment(model=model, mode=mode, agreed=agreed)
+        read = await self._loader.explained(read, agreed)
+        await asyncio.to_thread(self._deployments.put, name, deployment)
+        self._loader.serve(name, read)
 
     async def _verify(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         """Check that every party could serve the model: all of activation except the switch."""
@@ -242,7 +301,7 @@ class DeploymentService(Service):
 
     def _on_not_served(self, party: str, model: str) -> None:
         """Make a party serve a model again that it once agreed to serve."""
-        names = [name for name, now in self._deployments.names().items() if now.model == model]
+        names = self._deployments.now_of(model)
         if names and model not in self._reminded:
             log.warning("%s no longer serves %s; asking it to load the model again", party, model)
             self._reminded.add(model)

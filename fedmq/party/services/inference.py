@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.fallbacks import chosen_fallback
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import DisclosedColumns
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, PeerSilent
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
@@ -33,6 +35,55 @@ from fedmq.protocol.inference.passive import PassiveInference
 from fedmq.protocol.record_columns import record_columns
 
 __all__ = ["InferenceService"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """A model and its ``fallbacks`` by the parties that these do without."""
+
+    share: ActiveShare
+    fallbacks: Mapping[frozenset[str], ActiveShare]
+    need_not_know: frozenset[str]
+    """The parties that need not know a person who gets a score."""
+
+    def without(self, absent: frozenset[str]) -> ActiveShare | None:
+        """The model that scores without the ``absent`` parties; None if there is none."""
+        return chosen_fallback(self.fallbacks, absent) if absent else self.share
+
+    def unknown(
+        self, scores: Scores, absent: frozenset[str]
+    ) -> dict[frozenset[str], NDArray[np.int64]]:
+        """The rows without a score, by the parties that do not know them, with ``absent``."""
+        found: dict[frozenset[str], list[int]] = {}
+        needed = {
+            party: rows for party, rows in scores.unknown.items() if party not in self.need_not_know
+        }
+        for row in np.flatnonzero(np.any([*needed.values()], axis=0)).tolist():
+            lacking = absent | {party for party, rows in needed.items() if rows[row]}
+            found.setdefault(lacking, []).append(row)
+        return {lacking: np.array(rows, np.int64) for lacking, rows in found.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedRows:
+    """Rows by ``names``: the active party's ``values``, (rows, features), and where they start."""
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+    first: NDArray[np.float32] | None
+    partial: bool
+    explain: bool
+    sealed: bool = False
+
+    def taken(self, rows: NDArray[np.int64]) -> Self:
+        """These ``rows`` alone, without reasons."""
+        return replace(
+            self,
+            values=self.values[rows],
+            names=tuple(self.names[row] for row in rows.tolist()),
+            first=None if self.first is None else self.first[rows],
+            explain=False,
+        )
 
 
 class InferenceService(Service):
@@ -94,13 +145,14 @@ class InferenceService(Service):
 
     async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("predict")
-        state = self.context.config.state
+        state, strict = self.context.config.state, bool(request.get("strict", True))
         chosen = await asyncio.to_thread(chosen_model, state, request.get("model") or None)
-        model = chosen.model
-        share = self.context.model_store.active(model)
-        self.context.require_parties(share)
+        share = self.context.model_store.active(chosen.model)
+        models = await self._models(share)
+        gone = frozenset(share.asked) - set(self.context.federation.parties)
+        if models.without(gone) is None:
+            self.context.require_parties(share)
         ids, alignment = self._ids(request)
-        partial = not request.get("strict", True)
         if request.get("explain") and share.params.vector_outputs > 1:
             raise ConfigError("explain: trees of vector leaves have no contributions")
         mode = request.get("mode") or "hop"
@@ -109,67 +161,124 @@ class InferenceService(Service):
         if mode == "sealed" and request.get("explain"):
             raise ConfigError("explain: sealed scores have no contributions; use mode hop")
         rows: ActiveRows = await self.context.pool.run(
-            load_active_rows.bind(self.context.party, self._serving, share, ids, partial)
+            load_active_rows.bind(self.context.party, self._serving, share, ids, not strict)
         )
         margins = await self._margins(request, share, ids)
-        first = None if margins is None else margins[rows.known]
-        names = tuple(itertools.compress(ids, rows.known))
-        explain = bool(request.get("explain"))
-        texts = self.context.config.data.reasons
-        session = secrets.token_hex(8)
-        unneeded = share.need_not_know(self.context.config.online.unknown)
-
-        async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            machine = (
-                ExplainedInference(
-                    share,
-                    rows.values,
-                    names,
-                    partial=partial,
-                    base_margin=first,
-                    need_not_know=unneeded,
-                    texts=texts,
-                )
-                if explain
-                else ActiveInference(
-                    share,
-                    rows.values,
-                    names,
-                    partial=partial,
-                    base_margin=first,
-                    need_not_know=unneeded,
-                    sealed=fresh_seed() if mode == "sealed" else b"",
-                )
-            )
-            return self.context.sessions.open(
-                session, number, "inference", model, machine, on_change=on_change
-            )
-
-        scores: Scores = await self.context.sessions.drive(AttemptLoop(attempt)).followed(
-            on_progress
+        asked = AskedRows(
+            rows.values,
+            tuple(itertools.compress(ids, rows.known)),
+            None if margins is None else margins[rows.known],
+            not strict,
+            bool(request.get("explain")),
+            mode == "sealed",
         )
+        absent, scores, fallback = await self._scored(models, gone, asked, on_progress)
         wanted = scores.margins if request.get("output_margin") else scores.predictions
         values = np.full((len(ids), *wanted.shape[1:]), np.nan)
         values[rows.known] = wanted
         unknown_at = _unknown_at(self.context.party, rows.known, scores)
+        by = np.full(len(ids), None, object)
+        by[rows.known] = fallback
         return {
             **chosen.described(),
             "mode": mode,
             "alignment": alignment,
             "ids": list(ids) if alignment else None,
             "scores": [
-                None if {*parties} - unneeded else score
-                for score, parties in zip(values.tolist(), unknown_at, strict=True)
+                None if np.isnan(score).any() or (fallback is None and blank) else score
+                for score, fallback, blank in zip(
+                    values.tolist(),
+                    by.tolist(),
+                    ({*parties} - models.need_not_know for parties in unknown_at),
+                    strict=True,
+                )
             ],
             "unknown_at": unknown_at,
+            "without": sorted(absent),
+            "fallback": by.tolist(),
             "degraded": {
-                peer: float(found.sum() / len(ids))
-                for peer, found in scores.unknown.items()
-                if found.any()
+                **{
+                    peer: float(found.sum() / len(ids))
+                    for peer, found in scores.unknown.items()
+                    if found.any()
+                },
+                **dict.fromkeys(sorted(absent), 1.0),
             },
             "learned_at": sorted(share.lacked_at),
-            **(_contributions(rows.known, scores) if explain else {}),
+            **(_contributions(rows.known, scores) if asked.explain else {}),
         }
+
+    async def _models(self, share: ActiveShare) -> Models:
+        """The model of ``share``, with its fallback models where they are wanted."""
+        unknown = self.context.config.online.unknown
+        fallbacks: Mapping[frozenset[str], ActiveShare] = {}
+        if unknown == "fallback":
+            fallbacks = await asyncio.to_thread(self.context.model_store.fallbacks, share)
+        return Models(share, fallbacks, share.need_not_know(unknown))
+
+    async def _scored(
+        self, models: Models, absent: frozenset[str], asked: AskedRows, on_progress: OnProgress
+    ) -> tuple[frozenset[str], Scores, NDArray[np.object_]]:
+        """The scores without the ``absent`` parties; and by row its fallback model, or None.
+
+        Rows that a party does not know follow, by the fallback model without it. First the parties
+        without which all rows are scored: the ``absent``, and those that stayed silent.
+        """
+        while True:
+            share = models.without(absent)
+            assert share is not None
+            try:
+                scores = await self._by(share, models.need_not_know, asked, on_progress)
+                break
+            except PeerSilent as error:
+                more = absent | error.parties
+                if more == absent or models.without(more) is None:
+                    raise
+                absent = more
+        fallback = np.full(len(asked.names), share.model_id if absent else None, object)
+        for lacking, rows in models.unknown(scores, absent).items():
+            if models.without(lacking) is not None:
+                taken = asked.taken(rows)
+                _, part, by = await self._scored(models, lacking, taken, on_progress)
+                scores, fallback[rows] = scores.with_rows(rows, part), by
+        return absent, scores, fallback
+
+    async def _by(
+        self,
+        share: ActiveShare,
+        need_not_know: Collection[str],
+        asked: AskedRows,
+        on_progress: OnProgress,
+    ) -> Scores:
+        session = secrets.token_hex(8)
+        texts = self.context.config.data.reasons
+
+        def machine(**terms: Any) -> ActiveInference:
+            if asked.explain:
+                return ExplainedInference(**terms, texts=texts)
+            return ActiveInference(**terms, sealed=fresh_seed() if asked.sealed else b"")
+
+        async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            return self.context.sessions.open(
+                session,
+                number,
+                "inference",
+                share.model_id,
+                machine(
+                    share=share,
+                    values=asked.values,
+                    ids=asked.names,
+                    partial=asked.partial,
+                    base_margin=asked.first,
+                    need_not_know=need_not_know,
+                ),
+                on_change=on_change,
+            )
+
+        scores: Scores = await self.context.sessions.drive(AttemptLoop(attempt)).followed(
+            on_progress
+        )
+        return scores
 
     async def _margins(
         self, request: Mapping[str, Any], share: ActiveShare, ids: tuple[str, ...]

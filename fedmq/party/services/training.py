@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.model.fallbacks import check_fallback_names, fallback_names
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import Aborted, ConfigError, DaemonError, FedmqError, ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.card.model_card import Worth
+from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import (
@@ -47,7 +50,13 @@ from fedmq.party.sessions.sessions import (
 )
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_people import AnsweredPeopleStore, compare_people
-from fedmq.party.store.documents import Deployments, cross_validations, keep_result, keep_share
+from fedmq.party.store.documents import (
+    Deployments,
+    ModelStore,
+    cross_validations,
+    keep_result,
+    keep_share,
+)
 from fedmq.party.store.journal import AnsweredSumsStore, StoredSession, StoreJournal
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
@@ -58,13 +67,14 @@ from fedmq.protocol.session_records import ActiveTree, EarlierSums, PassiveTree,
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import ComparePeople, PassiveTraining
-from fedmq.protocol.training.terms import ActiveTable, terms_digest
+from fedmq.protocol.training.terms import ActiveTable, MainModel, opening_of_main, terms_digest
 
-__all__ = ["TrainingService", "result_of"]
+__all__ = ["TrainingService", "check_fallback", "result_of"]
 
 log = logging.getLogger(__name__)
 
 _RELOAD_SECONDS = 0.2
+_ENDED = 100  # sessions among which those of fallback models are found again
 
 
 class TrainingService(Service):
@@ -110,6 +120,7 @@ class TrainingService(Service):
         config, consent = self.context.config, self.context.consent
         before = await self.context.session_store.find(header.session)
         agreed = await answered(self._agree(header, terms, before))
+        main = terms.fallback_of
         asked = self.context.owner_consent
         saved = await self.context.session_store.checkpoints(header.session)
         most_bytes = config.policy.transcript_bytes
@@ -119,7 +130,8 @@ class TrainingService(Service):
             load_passive_table.bind(
                 self.context.party,
                 config.data,
-                salt=header.session,
+                # The ids of the main training: the terms that were agreed to say which they are.
+                salt=header.session if main is None else main.session,
                 aligned=self._aligned(terms.alignment_name or None),
                 permitted=config.policy.features,
                 category_sets=config.policy.category_sets,
@@ -157,7 +169,7 @@ class TrainingService(Service):
             journal=StoreJournal(
                 self.context.session_store,
                 session,
-                partial(keep_share, config.state, lambda: machine.table)
+                partial(keep_share, config.state, lambda: machine.table, main.model if main else "")
                 if terms.folds == 1
                 else lambda _: None,
                 partial(consent.budgeted_sums, header),
@@ -187,6 +199,9 @@ class TrainingService(Service):
             begins=before is None,
             terms_before="" if before is None else before.terms,
         )
+        if terms.fallback_of is not None:
+            await check_fallback(context, header, terms, engine, anew=before is None)
+            return engine, 0
         requested = RequestedTerms.of_training(header.sender, terms, engine)
         return engine, await context.owner_consent.seconds_left(header, requested)
 
@@ -239,18 +254,24 @@ class TrainingService(Service):
             if session is not None:
                 attempts = self._same_job(session, job, drawn)
             else:
-                session = await self._begun(
+                session, *later = await self._begun(
                     job.model_copy(update={"engine_options": {**job.engine_options, **drawn}}),
                     {session.model for session in running},
                 )
                 attempts = self._drive(session, None, timeline)
+                for fallback in later:
+                    self._drive(fallback, None)
         # After the session is driven, because this raises if the owner has disconnected.
         await on_progress({"event": "opened", "session": session.id, "model": session.model})
-        result = await self._watched(session, attempts, on_progress)
+        made = await self._watched(session, attempts, on_progress)
+        result = await self._with_fallbacks(session, made, on_progress)
         return {**result, **({"trace": timeline.document()} if timeline else {})}
 
-    async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
-        """Begin a new session, on disk before any data are read: a crash does not lose it."""
+    async def _begun(self, job: TrainingJob, growing: Set[str]) -> list[StoredSession]:
+        """Begin a session, and those of fallback models, in their order.
+
+        They are on disk before any data are read: a crash does not lose them.
+        """
         served = (await asyncio.to_thread(Deployments.read, self.context.config.state)).names()
         if job.model in served:
             raise ConfigError(
@@ -258,12 +279,21 @@ class TrainingService(Service):
                 "activated; choose another name"
             )
         kept: Set[str] = frozenset() if job.nfold else set(self.context.model_store.ids())
-        model = self._name(job.session_model, growing | kept, "cv" if job.nfold else "model")
-        session = StoredSession(
-            secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
-        )
-        await self.context.session_store.begin(session)
-        return session
+        model = _name(job.session_model, growing | kept, "cv" if job.nfold else "model")
+        session = StoredSession(secrets.token_hex(8), model, 1, job=_text(job))
+        begun = [session]
+        if job.fallback and job.nfold is None:
+            passive = self.context.federation.partners(job.parties)
+            check_fallback_names(model, passive)
+            for absent, name in fallback_names(model, passive).items():
+                if name in growing | kept:
+                    raise ConfigError(f"model {name!r} exists already; choose another name")
+                of = job.of_fallback(model, passive, absent)
+                after = of.model_copy(update={"main": session.id, "after": begun[-1].id})
+                begun.append(StoredSession(secrets.token_hex(8), name, 1, job=_text(after)))
+        for stored in reversed(begun):  # a fallback model without its model ends by itself
+            await self.context.session_store.begin(stored)
+        return begun
 
     def _same_job(
         self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
@@ -285,12 +315,46 @@ class TrainingService(Service):
             )
         return attempts
 
-    def _name(self, wanted: str | None, taken: Set[str], kind: str) -> str:
-        if wanted in taken:
-            raise ConfigError(f"model {wanted!r} exists already; choose another name")
-        now = f"{kind}-{datetime.now():%Y%m%d-%H%M%S}"
-        later = (f"{now}-{number}" for number in itertools.count(2))
-        return wanted or next(name for name in itertools.chain([now], later) if name not in taken)
+    # Fallback models follow, one after the other
+
+    async def _turn(self, job: FallbackJob) -> None:
+        """Wait until the training before has ended; Refused if the model itself has failed."""
+        while await self.context.session_store.is_running(job.after):
+            attempts = self._driven.get(job.after)
+            if attempts is None:  # it is being read again after a restart
+                await asyncio.sleep(_RELOAD_SECONDS)
+            else:
+                await asyncio.wait([attempts.ended])
+        if not self.context.model_store.path(job.fallback_of).exists():
+            raise Refused(f"model {job.fallback_of} was not trained")
+
+    async def _with_fallbacks(
+        self, session: StoredSession, result: dict[str, Any], on_progress: OnProgress
+    ) -> dict[str, Any]:
+        """The ``result`` of ``session`` with those of its fallback models, watched to their end."""
+        if not _job_of(session).fallback or "model" not in result:
+            return result
+        store, models = self.context.session_store, self.context.model_store
+        main = models.active(session.model)
+        found = []
+        known = [*(stored for stored, _ in await store.ended(_ENDED)), *await store.running()]
+        by_model = {stored.model: stored for stored in known}
+        for absent, name in fallback_names(session.model, main.parties[1:]).items():
+            stored, sent = by_model.get(name), 0
+            while stored is not None and stored.state == "running":
+                attempts = self._driven.get(stored.id)
+                if attempts is None:
+                    await asyncio.sleep(_RELOAD_SECONDS)
+                else:
+                    opened = {"event": "opened", "session": stored.id, "model": name}
+                    await on_progress(opened)
+                    with contextlib.suppress(FedmqError):
+                        await attempts.followed(on_progress)
+                    await asyncio.wait([attempts.ended])
+                    sent = attempts.bytes_sent
+                stored = await store.find(stored.id)
+            found.append(_fallback_result(models, main, sorted(absent), name, stored, sent))
+        return {**result, "fallbacks": found}
 
     # Going on after a crash
 
@@ -298,7 +362,11 @@ class TrainingService(Service):
         return session in self._driven
 
     async def reload(self, session: StoredSession) -> Resume:
-        table = await self._table(session, _job_of(session))
+        job, table = _job_of(session), None
+        if not isinstance(job, FallbackJob) or not await self.context.session_store.is_running(
+            job.after
+        ):
+            table = await self._table(session, job)
         attempt = attempt_after_restart(session.attempt, time.time() - session.begun)
         return partial(self._drive, replace(session, attempt=attempt), table)
 
@@ -308,7 +376,7 @@ class TrainingService(Service):
             self.context.config.data,
             job.params,
             job.evaluation,
-            salt=session.id,
+            salt=job.main if isinstance(job, FallbackJob) else session.id,
             split=job.split,
             nfold=job.nfold,
             aligned=self._aligned(job.alignment),
@@ -343,6 +411,8 @@ class TrainingService(Service):
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             nonlocal table
             try:
+                if isinstance(job, FallbackJob):
+                    await self._turn(job)
                 if table is None:
                     table = await self._table(session, job)
                 progress = await saved_progress(store, self.context.sessions, session.id)
@@ -393,7 +463,10 @@ class TrainingService(Service):
         table: ActiveTable,
         progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
-        earlier = job.continue_from
+        earlier, main = job.continue_from, None
+        if isinstance(job, FallbackJob):
+            passive = self.context.model_store.active(job.fallback_of).parties[1:]
+            main = MainModel(job.fallback_of, job.main, passive)
         return ActiveTraining(
             session.model,
             self.context.party,
@@ -408,6 +481,8 @@ class TrainingService(Service):
             earlier=None if earlier is None else self.context.model_store.active(earlier),
             category_sets=job.category_sets,
             decoys=job.decoys,
+            fallbacks=job.fallback,
+            fallback_of=main,
         )
 
     # The owner's commands
@@ -424,7 +499,8 @@ class TrainingService(Service):
         attempts = self._driven.get(wanted)
         if self.context.is_active and session is not None and attempts is None:
             if session.state == "finished" and again:
-                return result_of(session, self._kept(session), 0)
+                kept = result_of(session, self._kept(session), 0)
+                return await self._with_fallbacks(session, kept, on_progress)
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
@@ -433,7 +509,8 @@ class TrainingService(Service):
             raise DaemonError(
                 f"session {wanted} is not a training of this party; see: fedmq status"
             )
-        return await self._watched(session, attempts, on_progress)
+        made = await self._watched(session, attempts, on_progress)
+        return await self._with_fallbacks(session, made, on_progress)
 
     async def _watched(
         self, session: StoredSession, attempts: AttemptLoop, on_progress: OnProgress
@@ -462,6 +539,10 @@ class TrainingService(Service):
             if not running.runner.interrupted.done():
                 raise DaemonError(f"session {session} is not a training that can pause") from None
         return {"session": session, "paused": paused}
+
+
+def _text(job: TrainingJob) -> str:
+    return json.dumps(job.model_dump(mode="json"))
 
 
 def _job_of(session: StoredSession) -> TrainingJob:
@@ -499,3 +580,54 @@ def result_of(
         "epsilon_spent": engine.epsilon_spent(broadcast),
         "departures": list(share.departures),
     }
+
+
+def _fallback_result(
+    store: ModelStore,
+    main: ActiveShare,
+    without: Sequence[str],
+    name: str,
+    stored: StoredSession | None,
+    sent: int,
+) -> dict[str, Any]:
+    """What came of fallback model ``name`` of ``main`` in session ``stored``."""
+    if not store.path(name).exists():
+        why = "" if stored is None else stored.why
+        return {"model": name, "without": without, "failed": why or "it was not trained"}
+    share = store.active(name)
+    worth = Worth.of(main, share).model_dump(mode="json") if main.metrics else None
+    made = {"model": name} if stored is None else result_of(stored, share, sent)
+    return {**made, "without": without, "worth": worth}
+
+
+async def check_fallback(
+    context: PartyContext, header: Header, terms: TrainingOpen, engine: Engine, *, anew: bool
+) -> None:
+    """Raise Refused unless the consent to a model covers ``terms``, its fallback model's.
+
+    That is so once, after the training of the model, on the same terms.
+    """
+    opening = opening_of_main(terms)
+    assert terms.fallback_of is not None
+    session = terms.fallback_of.session
+    main = await context.session_store.find(session)
+    if main is None or main.state != "finished" or main.terms != terms_digest(opening):
+        raise Refused(
+            f"{context.party} has trained no model {opening.model} on these terms, of which "
+            f"{terms.model} would be a fallback model"
+        )
+    requested = RequestedTerms.of_training(header.sender, opening, engine)
+    if not await context.owner_consent.has_agreed(session, requested):
+        raise Refused(f"the owner of {context.party} did not agree to these terms")
+    running = await context.session_store.running()
+    begun = any(other.model == terms.model and other.id != header.session for other in running)
+    if anew and (begun or context.model_store.path(terms.model).exists()):
+        raise Refused(f"{context.party} has trained {terms.model} already")
+
+
+def _name(wanted: str | None, taken: Set[str], kind: str) -> str:
+    if wanted in taken:
+        raise ConfigError(f"model {wanted!r} exists already; choose another name")
+    now = f"{kind}-{datetime.now():%Y%m%d-%H%M%S}"
+    later = (f"{now}-{number}" for number in itertools.count(2))
+    return wanted or next(name for name in itertools.chain([now], later) if name not in taken)

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.model.fallbacks import fallback_names, main_name
 from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import csv_for_people, write_atomically
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.store.journal import StoredSession
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
@@ -232,11 +233,30 @@ class ModelStore:
         return self._shares.path(model)
 
     def newest(self) -> str:
-        """The model that was saved last; DataError if there is none."""
+        """The model that was saved last, but for fallback models; DataError if there is none."""
         known = self.ids()
         if not known:
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
-        return known[-1]
+        return next(model for model in reversed(known) if main_name(model) not in known)
+
+    def fallbacks(self, main: ActiveShare) -> dict[frozenset[str], ActiveShare]:
+        """The active party's fallback models of ``main``, by the parties that they do without."""
+        found = {}
+        for absent, name in fallback_names(main.model_id, main.parties[1:]).items():
+            if self.path(name).exists():
+                share = self.active(name)
+                if share.is_fallback_of(main):
+                    found[absent] = share
+        return found
+
+    def fallbacks_of(self, model: str) -> list[str]:
+        """The fallback models of ``model`` with a share here, at either side."""
+        names = [name for name in self.ids() if main_name(name) == model]
+        return [
+            name
+            for name in names
+            if json.loads(self._shares.read(name)).get("fallback_of") == model
+        ]
 
     def save(self, share: ActiveShare | PassiveShare) -> None:
         """Write ``share``; ConfigError if the disk refuses."""
@@ -458,14 +478,18 @@ def keep_result(
     keep_trained_counts(state, model, TrainedCounts.of(table.features, table.values, margins()))
     if rows_held_out:
         held_out_rows(state).keep(model, HeldOutRows.of(table, job.params.objective))
+    if isinstance(job, FallbackJob):
+        result = result.model_copy(update={"fallback_of": job.fallback_of})
     ModelStore(state).save(result)
 
 
-def keep_share(state: Path, table: Callable[[], PassiveTable], share: PassiveShare) -> None:
+def keep_share(
+    state: Path, table: Callable[[], PassiveTable], fallback_of: str, share: PassiveShare
+) -> None:
     """Keep the counts of a passive party's columns, then its share; like `keep_result`."""
     trained = table()
     keep_trained_counts(state, share.model_id, TrainedCounts.of(trained.features, trained.values))
-    ModelStore(state).save(share)
+    ModelStore(state).save(share.model_copy(update={"fallback_of": fallback_of}))
 
 
 # Statements about a model, from others and for others
@@ -557,8 +581,16 @@ class Deployments:
         return cls(state)
 
     def names(self) -> dict[str, Deployment]:
-        """The newest deployment of each name."""
-        return {name: versions[-1] for name, versions in self._document.names.items()}
+        """The newest deployment of each name, but for those of fallback models with their model."""
+        now = {name: versions[-1] for name, versions in self._document.names.items()}
+        return {
+            name: of for name, of in now.items() if not (main_name(name) and main_name(of.model))
+        }
+
+    def now_of(self, model: str) -> list[str]:
+        """The names that stand for ``model`` now, those of fallback models included."""
+        now = {name: versions[-1] for name, versions in self._document.names.items()}
+        return [name for name, of in now.items() if of.model == model]
 
     def names_of(self, model: str) -> list[str]:
         """The names that stand for ``model``, or can be rolled back to it."""
@@ -595,8 +627,18 @@ class Deployments:
             versions.pop()
         versions.append(deployment)
         del versions[:-FORMER_MODELS]
+        _forget_fallbacks(document.names, name)
         self._kept.keep("deployments", document)
         self._document = document
+
+
+def _forget_fallbacks(names: dict[str, list[Deployment]], main: str) -> None:
+    """Drop fallback models of models that ``main`` no longer stands for, nor can go back to."""
+    kept = {version.model for version in names[main]}
+    for name in [name for name in names if main_name(name) == main]:
+        names[name] = [of for of in names[name] if main_name(of.model) in kept]
+        if not names[name]:
+            del names[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,10 +706,19 @@ def check_unserved(state: Path, model: str) -> None:
 def delete_model(state: Path, model: str) -> None:
     """Delete this party's share of ``model`` and the files beside it; the share goes last.
 
+    Its fallback models go before it.
+
     Raises:
         ConfigError: the model is served, or the disk refuses.
     """
-    check_unserved(state, model)
+    store = ModelStore(state)
+    for name in (*store.fallbacks_of(model), model):
+        check_unserved(state, name)
+    for name in (*store.fallbacks_of(model), model):
+        _delete(state, name)
+
+
+def _delete(state: Path, model: str) -> None:
     beside: tuple[Documents[Any], ...] = (
         held_out_rows(state),
         training_records(state),

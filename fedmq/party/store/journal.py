@@ -258,6 +258,11 @@ class SessionStore:
         found = await self._select("WHERE id = ?", session)
         return found[0] if found else None
 
+    async def is_running(self, session: str) -> bool:
+        """Whether the session is known here and has not ended."""
+        found = await self.find(session)
+        return found is not None and found.state == "running"
+
     async def running(self) -> list[StoredSession]:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,28 @@ class Scores:
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     players: tuple[Player, ...] = ()
     contributions: NDArray[np.float32] | None = None
+
+    def with_rows(self, rows: NDArray[np.int64], part: Scores) -> Scores:
+        """These scores with those of the ``rows`` (n,) from ``part``, by another model.
+
+        Such rows have no contributions.
+        """
+        margins, predictions = self.margins.copy(), self.predictions.copy()
+        margins[rows], predictions[rows] = part.margins, part.predictions
+        unknown = {party: mask.copy() for party, mask in self.unknown.items()}
+        for party, mask in part.unknown.items():
+            unknown.setdefault(party, np.zeros(len(margins), np.bool_))[rows[mask]] = True
+        contributions = self.contributions
+        if contributions is not None:
+            contributions = contributions.copy()
+            contributions[rows] = np.nan
+        return replace(
+            self,
+            margins=margins,
+            predictions=predictions,
+            unknown=unknown,
+            contributions=contributions,
+        )
 
 
 @computation("SumLeaves")

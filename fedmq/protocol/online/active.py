@@ -14,7 +14,7 @@ the arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -160,7 +160,8 @@ class OnlineBatch(Machine):
             self._emit(SetTimer(Deadline(index), request.seconds))
         if self._away and self._degrade == "fail":
             for index in list(self._requests):
-                self._answer(index, PeerAway("; ".join(dict.fromkeys(self._away.values()))))
+                reason = "; ".join(dict.fromkeys(self._away.values()))
+                self._answer(index, PeerAway(reason, _named(self._served, self._away)))
         elif self._mode == "bitmap":
             self.rounds += 1
             for owner in self._served.asked:
@@ -303,12 +304,13 @@ class OnlineBatch(Machine):
     def _give_up(self, index: int) -> None:
         if self._away:
             reason = "; ".join(self._away.values())
-            self._answer(index, PeerSilent(reason))
+            self._answer(index, PeerSilent(reason, _named(self._served, self._away)))
             return
-        seconds = self._requests[index].seconds
-        silent = ", ".join(sorted(self._questions.parties))
+        seconds, parties = self._requests[index].seconds, self._questions.parties
+        silent = ", ".join(sorted(parties))
         names = silent or "nobody: this party's own computations took too long"
-        self._answer(index, PeerSilent(f"no score within {seconds:g} s; waited for {names}"))
+        reason = f"no score within {seconds:g} s; waited for {names}"
+        self._answer(index, PeerSilent(reason, parties))
 
     def _finish_when_done(self) -> None:
         if self._requests or self.state is not State.WALKING:
@@ -343,7 +345,7 @@ class OnlineBatch(Machine):
         reason = f"{peer} refused: {body.reason}"
         if self._degrade == "fail":
             for index in list(self._requests):
-                self._answer(index, AnswerRefused(reason))
+                self._answer(index, AnswerRefused(reason, (peer,)))
         else:
             self._set_away(question.owner, reason)
         self._finish_when_done()
@@ -414,6 +416,10 @@ class OnlineBatch(Machine):
         self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))
+
+
+def _named(served: ServedForest, owners: Iterable[int]) -> list[str]:
+    return [served.asked[owner] for owner in owners]
 
 
 def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:

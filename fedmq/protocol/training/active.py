@@ -67,6 +67,7 @@ from fedmq.protocol.training.states import (
 from fedmq.protocol.training.terms import (
     Acceptances,
     ActiveTable,
+    MainModel,
     TrainingTerms,
     bin_table,
     category_places,
@@ -118,7 +119,8 @@ class Opening(Part):
         signed = terms.hides_sums and self._training.witness is not None
         opening = terms.opening(public).model_copy(update={"signed_circuits": signed})
         for peer in terms.peers:
-            self._send(peer, self._about_earlier(peer, terms.constraints.opening(peer, opening)))
+            told = terms.about_fallbacks(peer, terms.constraints.opening(peer, opening))
+            self._send(peer, self._about_earlier(peer, told))
         self._set_out_when_ready()
 
     def _about_earlier(self, peer: str, opening: training.TrainingOpen) -> training.TrainingOpen:
@@ -329,7 +331,8 @@ class ActiveTraining(Machine):
     ``signing`` it keeps the signatures of peers, and signs too. ``callbacks`` may end it between
     rounds. Its trees continue those of ``earlier``, if given. ``category_sets``: whether
     ``max_cat_to_onehot`` holds for columns of peers that agree, too. With ``decoys`` counting
-    messages does not disclose whose columns split.
+    messages does not disclose whose columns split. ``fallbacks``: whether trainings without each of
+    the peers follow; ``fallback_of``: the model of which this is such a training.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -357,6 +360,8 @@ class ActiveTraining(Machine):
         earlier: ActiveShare | None = None,
         category_sets: bool = True,
         decoys: bool = False,
+        fallbacks: bool = False,
+        fallback_of: MainModel | None = None,
     ) -> None:
         super().__init__(State.READY, peers)
         if earlier is not None:
@@ -372,6 +377,8 @@ class ActiveTraining(Machine):
             engine,
             category_sets=category_sets,
             decoys=decoys,
+            fallbacks=fallbacks,
+            fallback_of=fallback_of,
         )
         if signing is not None:
             self.witness = Transcripts(self, party, peers, signing, active=party)

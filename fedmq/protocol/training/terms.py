@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import most_value_bits
+from fedmq.boosting.model.fallbacks import fallback_name
 from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, Withheld
 from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.objective import Objective
@@ -38,7 +39,7 @@ from fedmq.errors import (
 )
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.codec import pack_body
-from fedmq.messages.training import MOST_ROWS, SessionAccept, TrainingOpen
+from fedmq.messages.training import MOST_ROWS, MainTraining, SessionAccept, TrainingOpen
 from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
 from fedmq.protocol.session_records import NOBODY, PassiveTree, RowSet
@@ -51,6 +52,7 @@ __all__ = [
     "ColumnConstraints",
     "Fold",
     "KeptConstraints",
+    "MainModel",
     "PassiveTable",
     "TrainingTerms",
     "bin_table",
@@ -58,6 +60,7 @@ __all__ = [
     "columns_by_sets",
     "continuing",
     "kept_constraints",
+    "opening_of_main",
     "terms_digest",
 ]
 
@@ -441,6 +444,15 @@ def kept_constraints(
 
 
 @dataclass(frozen=True, slots=True)
+class MainModel:
+    """Of which ``model`` a training makes a fallback: trained in ``session`` with ``passive``."""
+
+    model: str
+    session: str
+    passive: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingTerms:
     """The terms of a training of ``party`` with ``peers``, from its first message to its last.
 
@@ -472,6 +484,10 @@ class TrainingTerms:
     """Whether peers that agree split columns of categories by sets."""
     decoys: bool
     """Whether decoys hide whose columns split from observers that count messages."""
+    fallbacks: bool = False
+    """Whether trainings without each of the peers follow."""
+    fallback_of: MainModel | None = None
+    """The model that lacks some of these peers, if this is one of those trainings."""
 
     @classmethod
     def of(
@@ -485,6 +501,8 @@ class TrainingTerms:
         *,
         category_sets: bool,
         decoys: bool,
+        fallbacks: bool = False,
+        fallback_of: MainModel | None = None,
     ) -> Self:
         """The terms of ``model``. Raises `ConfigError` if they do not fit together."""
         engine.check(params)
@@ -508,6 +526,8 @@ class TrainingTerms:
             table.fold_count,
             category_sets and params.max_cat_to_onehot is not None,
             decoys,
+            fallbacks,
+            fallback_of,
         )
 
     def opening(self, public: Values) -> TrainingOpen:
@@ -522,7 +542,7 @@ class TrainingTerms:
             evaluation=Bitmap.of(table.evaluation),
             engine=self.engine.name,
             sums="hidden" if self.hides_sums else "shown",
-            chain=peers if self.hides_sums and len(peers) > 1 else (),
+            chain=self._chain(peers),
             public=pack_payload(public),
             trees=self.trees,
             active_only_trees=self.trees_alone,
@@ -540,6 +560,27 @@ class TrainingTerms:
             decoys=self.decoys,
             sampled=params.sampled,
         )
+
+    def _chain(self, peers: tuple[str, ...]) -> tuple[str, ...]:
+        return peers if self.hides_sums and len(peers) > 1 else ()
+
+    def about_fallbacks(self, peer: str, opening: TrainingOpen) -> TrainingOpen:
+        """The ``opening`` for ``peer``, which says what is trained once more, or of what."""
+        main = self.fallback_of
+        passive = self.peers if main is None else main.passive
+        fallbacks = tuple(other for other in passive if other != peer)
+        if main is None:
+            told = fallbacks if self.fallbacks else ()
+            return opening.model_copy(update={"fallbacks": told})
+        (without,) = (other for other in passive if other not in self.peers)
+        of_main = MainTraining(
+            session=main.session,
+            model=main.model,
+            chain=self._chain(passive),
+            fallbacks=fallbacks,
+            without=without,
+        )
+        return opening.model_copy(update={"fallback_of": of_main})
 
 
 REGROWN = 1
@@ -672,6 +713,28 @@ def terms_digest(terms: TrainingOpen) -> str:
     lasting = {"public": pack_payload({}), "signs": dict(sorted(terms.signs.items()))}
     packed = pack_body(terms.model_copy(update=lasting))
     return hashlib.blake2b(packed, digest_size=16).hexdigest()
+
+
+def opening_of_main(terms: TrainingOpen) -> TrainingOpen:
+    """How the model was opened of which ``terms`` train a fallback: on the same terms.
+
+    Raises Refused if ``terms`` are no fallback's of that model.
+    """
+    main = terms.fallback_of
+    if (
+        main is None
+        or main.without not in main.fallbacks
+        or terms.model != fallback_name(main.model, main.without)
+    ):
+        raise Refused(f"{terms.model} is not named as a fallback model")
+    return terms.model_copy(
+        update={
+            "model": main.model,
+            "chain": main.chain,
+            "fallbacks": main.fallbacks,
+            "fallback_of": None,
+        }
+    )
 
 
 def continuing(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fedmq.cli.estimate import _with_fallbacks
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
 
@@ -62,3 +63,24 @@ def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Pa
     assert counts.stdout.startswith("telco=")
     run = CliRunner().invoke(cli, asked(federation, "--bins", counts.stdout.strip(), "--json"))
     assert run.exit_code == 0, run.output
+
+
+@pytest.mark.parametrize(("passive", "models", "exchanges"), [(1, 1, 1), (2, 3, 2), (3, 4, 3)])
+def test_fallback_models_are_added_up(passive: int, models: int, exchanges: int) -> None:
+    cost = {"core_seconds": 2.0, "bytes_sent": 100, "bytes_received": 10, "memory_bytes": 7}
+    parties = {"bank": cost} | {f"p{n}": {**cost, "sums_per_row": 3.5} for n in range(passive)}
+    found = _with_fallbacks(
+        {"seconds_on_one_machine": 6.0, "seconds_on_a_machine_each": 4.0, "parties": parties},
+        "bank",
+    )
+    assert found["models"] == models
+    assert found["seconds_on_a_machine_each"] == 4.0 * (1 + models)
+    assert found["parties"]["bank"]["core_seconds"] == 2.0 * (1 + models)
+    assert found["parties"]["bank"]["bytes_sent"] == 100 * exchanges
+    assert found["parties"]["p0"] == {
+        "core_seconds": 2.0 * exchanges,
+        "bytes_sent": 100 * exchanges,
+        "bytes_received": 10 * exchanges,
+        "memory_bytes": 7,
+        "sums_per_row": 3.5 * exchanges,
+    }

@@ -12,14 +12,15 @@ import pyarrow.parquet
 import pytest
 import sqlalchemy
 
-from fedmq.cli import party_daemon
 from fedmq.cli.score_output import ScoreRows, ScoreTable, check_file, queried_ids, write_file
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.data import DataSection
+from fedmq.party.operations import control
 from tests.cli.test_next_steps import typed
 from tests.postgres_server import PostgresServer
 
-RESULT = {"scores": [0.25, None, -1.5], "unknown_at": [[], ["telco"], []]}
+OWN = {"without": [], "fallback": [None, None, None]}
+RESULT = {"scores": [0.25, None, -1.5], "unknown_at": [[], ["telco"], []], **OWN}
 IDS = ["ä", "b", "c"]
 DAY = date(2026, 11, 25)
 
@@ -113,7 +114,7 @@ def test_a_table_has_each_person_once_a_model_and_day(database: DataSection) -> 
     table = ScoreTable("scores", database)
     table.check()
     assert table.write(scored(), "m", DAY) == 3
-    again = scored({"scores": [0.9, 0.9, 0.9], "unknown_at": [[], [], []]})
+    again = scored({"scores": [0.9, 0.9, 0.9], "unknown_at": [[], [], []], **OWN})
     table.check()
     assert table.write(again, "m", DAY) == 0
     assert sorted(rows_in(database, "scores")) == sorted(
@@ -179,9 +180,10 @@ def test_the_command_scores_a_query_into_a_table(
         asked.append(request)
         result = {"model": "m", "name": "production", "newest": False, "scores": [0.5, None]}
         unknown = {"unknown_at": [[], ["telco"]], "degraded": {"telco": 0.5}, "learned_at": []}
-        yield {"event": "done", "result": {**result, **unknown}}
+        own = {"without": [], "fallback": [None, None]}
+        yield {"event": "done", "result": {**result, **unknown, **own}}
 
-    monkeypatch.setattr(party_daemon, "send_request", answer)
+    monkeypatch.setattr(control, "send_request", answer)
     monkeypatch.chdir(tmp_path)
     words = ("predict", "party.toml", "--to-table", "scores", "--day", "2026-11-25", "--ids-query")
     for added in (2, 0):

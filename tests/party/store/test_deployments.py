@@ -47,3 +47,24 @@ def test_a_damaged_file_names_no_version(tmp_path: Path, text: str) -> None:
     Deployments.read(tmp_path).path.write_text(text)
     with pytest.raises(DataError, match="cannot be read; move it away and activate again"):
         Deployments.read(tmp_path)
+
+
+def test_fallback_models_are_forgotten_with_their_model(tmp_path: Path) -> None:
+    deployments = Deployments.read(tmp_path)
+
+    def serve(model: str, *, falls_back: bool) -> None:
+        if falls_back:
+            without = Deployment(model=f"{model}-without-telco", mode="hop")
+            deployments.put("production-without-telco", without)
+        deployments.put("production", Deployment(model=model, mode="hop"))
+
+    serve("m", falls_back=True)
+    serve("n", falls_back=False)
+    assert deployments.names_of("m-without-telco") == ["production-without-telco"]
+    for later in range(4):
+        serve(f"later{later}", falls_back=False)
+    assert deployments.names_of("m") == deployments.names_of("m-without-telco") == []
+    serve("o", falls_back=True)
+    again = Deployments.read(tmp_path)
+    assert set(again.names()) == {"production"}  # nobody has to choose between them
+    assert again.now_of("o-without-telco") == ["production-without-telco"]

@@ -39,16 +39,15 @@ async def score(change: Change) -> Response:
     )
     [scored] = result["scores"]
     reasons = scored.get("reasons") or []
+    degraded, unknown_at = result.get("degraded", {}), scored.get("unknown_at", [])
+    fallback = "fallback" in scored
     return change.part(
         "score_result.html",
         result=result,
         scored=scored,
-        guessed=[
-            party
-            for party in result.get("degraded", {})
-            if party not in scored.get("unknown_at", [])
-        ],
-        unknown_at=scored.get("unknown_at", []),
+        guessed=[party for party in degraded if party not in unknown_at and not fallback],
+        unknown_at=unknown_at,
+        without=sorted({*degraded, *unknown_at}) if fallback else [],
         reasons=reasons,
         strongest=max((abs(reason["value"]) for reason in reasons), default=0.0),
         unexplained=served[name]["unexplained"],

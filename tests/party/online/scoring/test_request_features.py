@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.online.scoring import features_of_request
+from fedmq.party.online.request_features import features_of_request
 
 FEATURES = ("age", "city=Bonn", "city=Köln", "zip=50667", "a=b=c")
 
