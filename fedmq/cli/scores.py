@@ -171,7 +171,7 @@ def predict(
         "model": result["model"],
         "name": result["name"],
         "newest": result["newest"],
-        "mode": result["mode"],
+        "mode": mode,
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],
