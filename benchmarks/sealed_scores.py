@@ -76,7 +76,7 @@ def _one(packing: Packing) -> None:
             seeds = [(fresh_seed(), fresh_seed()) for _ in plaintexts]
             query = sealed(plaintexts, secret, seeds)
             lap("encrypts")
-            answers = AnswerQuery(query, key, packing, allowed, fresh_seed(), after=after).run()
+            answers = AnswerQuery(query, key, packing, allowed, fresh_seed(), after=after).answers()
             lap("answers")
             if after is not None:
                 read_plaintexts(answers, secret)

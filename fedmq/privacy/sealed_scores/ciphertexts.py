@@ -195,7 +195,12 @@ class AnswerQuery:
         """The same query, once the ``allowed`` slots are known."""
         return replace(self, allowed=allowed)
 
-    def run(self) -> list[Answered]:
+    def answers(self) -> list[Answered]:
+        """The answer to each ciphertext of the query.
+
+        Raises:
+            MessageError: the query has another number of ciphertexts than the slots need.
+        """
         slots = self.packing.laid_out(self.allowed.astype(np.int64))
         if len(slots) != len(self.query):
             raise MessageError(f"{len(self.query)} ciphertexts, not {len(slots)}")

@@ -49,7 +49,7 @@ def _answer(
         values, np.repeat(np.arange(rows), splits), np.tile(ranges.record, rows)
     ).reshape(rows, splits)
     allowed = ranges.allowed(left, query.packing.slots // copies)
-    return query.for_slots(np.tile(allowed, (1, copies))).run()
+    return query.for_slots(np.tile(allowed, (1, copies))).answers()
 
 
 class SealedAnswers(Part):

@@ -67,7 +67,7 @@ def scored(
         before, after = links[place : place + 2]
         answers = AnswerQuery(
             asked, KEY, packing, own, seed(name, "answer", place), before, after
-        ).run()
+        ).answers()
         if after is not None:
             asked = again(read_plaintexts(answers, SECRET), (name, place))
     return open_answer(answers, SECRET, packing, len(weights)), answers
@@ -157,7 +157,7 @@ def test_errors_as_large_as_can_be_show_nothing_of_what_they_are_multiplied_by(
         limbs = unpacked(honest.words)
         limbs[3] += 1 << 17  # 2^92 in each coefficient, far above errors and below a plaintext
         asked = [Ciphertext(honest.seed, packed(carried(limbs)))]
-        [answer] = AnswerQuery(asked, KEY, packing, allowed, seed(name, "answer")).run()
+        [answer] = AnswerQuery(asked, KEY, packing, allowed, seed(name, "answer")).answers()
         places.append(_places(answer))
     alike = chi_square(np.concatenate(places)) < 38
     assert alike == hides
@@ -191,7 +191,7 @@ def test_answers_to_one_query_have_nothing_in_common() -> None:
     allowed = np.ones((packing.rows, 100), np.bool_)
     asked = query(packing, np.ones((packing.rows, 100), np.int64), "once")
     one, other = (
-        AnswerQuery(asked, KEY, packing, allowed, seed("own", number)).run()[0]
+        AnswerQuery(asked, KEY, packing, allowed, seed("own", number)).answers()[0]
         for number in range(2)
     )
     assert np.mean(one.masks == other.masks) < 0.001
@@ -202,7 +202,7 @@ def test_an_answer_before_the_last_one_is_uniform_to_the_active_party() -> None:
     packing = Packing((100,))
     allowed = np.zeros((packing.rows, 100), np.bool_)
     asked = query(packing, np.ones((packing.rows, 100), np.int64), "before")
-    [answer] = AnswerQuery(asked, KEY, packing, allowed, seed("x"), None, seed("link")).run()
+    [answer] = AnswerQuery(asked, KEY, packing, allowed, seed("x"), None, seed("link")).answers()
     slots = to_slots(read_plaintexts([answer], SECRET))
     assert chi_square(slots.ravel()) < 38
     assert len(np.unique(slots)) > DEGREE - 5
@@ -212,7 +212,7 @@ def test_a_number_in_doubt_ends_the_question(monkeypatch: pytest.MonkeyPatch) ->
     packing = Packing((100,))
     allowed = np.ones((packing.rows, 100), np.bool_)
     asked = query(packing, np.ones((packing.rows, 100), np.int64), "doubt")
-    answers = AnswerQuery(asked, KEY, packing, allowed, seed("doubt")).run()
+    answers = AnswerQuery(asked, KEY, packing, allowed, seed("doubt")).answers()
     monkeypatch.setattr(ciphertexts, "farthest", lambda: 1 << 45)  # of a room of 2^50
     with pytest.raises(Inexact, match=r"in doubt, which happens .* by chance; ask again"):
         read_plaintexts(answers, SECRET)
@@ -236,7 +236,7 @@ def test_malformed_ciphertexts_and_answers_are_refused() -> None:
     packing = Packing((100,))
     allowed = np.ones((1, 100), np.bool_)
     with pytest.raises(MessageError, match="2 ciphertexts, not 1"):
-        AnswerQuery([Ciphertext(b"s" * 32, words)] * 2, KEY, packing, allowed, seed("x")).run()
+        AnswerQuery([Ciphertext(b"s" * 32, words)] * 2, KEY, packing, allowed, seed("x")).answers()
 
 
 @pytest.mark.parametrize("counts", [(), (0,), (MOST_SLOTS, 1)], ids=str)
