@@ -20,7 +20,7 @@ from fedmq.messages.model_request import (
     ModelQuestion,
 )
 from fedmq.messages.online import ModelDeploy
-from fedmq.messages.training import TrainingOpen
+from fedmq.messages.training import MainTraining, TrainingOpen
 from fedmq.party.assembly import SERVICES
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection, StandingConsent
@@ -78,6 +78,7 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "decoys": ({}, {"decoys": True}),
     "folds": ({"folds": 5}, {"folds": 40}),
     "max_cat_to_onehot": ({"max_cat_to_onehot": 8}, {"max_cat_to_onehot": 4}),
+    "fallbacks": ({"fallbacks": ("retail",)}, {"fallbacks": ("retail", "power")}),
 }
 """The terms that the owner is told: what was agreed to, and what goes beyond it."""
 
@@ -87,6 +88,16 @@ FREE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "seed": ({}, {"seed": 7}),  # which rows and columns are drawn, not how many
     "earlier_model": (CONTINUES, CONTINUES | {"earlier_model": "b"}),  # its trees are counted
     "earlier_places": (CONTINUES, CONTINUES | {"earlier_places": bytes(32)}),  # a check
+    "signed_circuits": ({}, {"signed_circuits": True}),  # what both sides sign
+    # It is taken only beside the training that was agreed to, once for each of its `fallbacks`.
+    "fallback_of": (
+        {},
+        {
+            "fallback_of": MainTraining(
+                session="s", model="m", fallbacks=("retail",), without="retail"
+            )
+        },
+    ),
 }
 """The terms that change nothing of what is told."""
 

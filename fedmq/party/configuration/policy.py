@@ -100,6 +100,8 @@ class StandingConsent(Section):
     """Trees of the model that it continues."""
     least_categories: Annotated[int, Field(ge=0)] = 0
     """Columns of fewer categories are not split by sets of them."""
+    fallbacks: tuple[PartyName, ...] = ()
+    """The parties without which it may train once more each."""
     constraints: tuple[str, ...] = ()
     """What it may want of columns by name, such as ``age rises`` and ``together: age, calls``."""
     particulars: tuple[Particular, ...] = ()

@@ -62,7 +62,11 @@ _SAME: Mapping[str, str] = {
     "engine_options": "engine_options",
     "parties": "chain",
 }
-_AMONG: Mapping[str, str] = {"constraints": "constraints", "particulars": "particulars"}
+_AMONG: Mapping[str, str] = {
+    "fallbacks": "fallbacks",
+    "constraints": "constraints",
+    "particulars": "particulars",
+}
 """The term of a training that each key of a standing consent bounds: from above, from below, to be
 the same, or to hold nothing else."""
 
