@@ -8,6 +8,7 @@ figures has its parent's::
     ├── ConfigError                  3   400  a configuration, parameter or job file is wrong
     ├── DataError                    4   422  a table, a label or an id is wrong
     │   ├── SourceAway                        a file or a database cannot be read, perhaps only now
+    │   ├── UnknownModel                      there is no model of that name
     │   └── TooManyRows                  413  more rows in one request than are taken
     ├── LinkError                    5   503  the broker, or a Dask scheduler, is away or refuses
     │   ├── Unroutable                        no queue stands behind the recipient's name
@@ -74,6 +75,7 @@ __all__ = [
     "SourceAway",
     "Stale",
     "TooManyRows",
+    "UnknownModel",
     "Unreadable",
     "Unroutable",
     "Untrusted",
@@ -108,6 +110,12 @@ class DataError(FedmqError):
 
 class SourceAway(DataError):
     """A table's file cannot be opened, or its database does not answer: perhaps only for now."""
+
+
+class UnknownModel(DataError, KeyError):
+    """There is no model of that name; also a KeyError, so that ``in`` and ``get`` work."""
+
+    __str__ = Exception.__str__
 
 
 class TooManyRows(DataError):

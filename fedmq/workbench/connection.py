@@ -43,6 +43,7 @@ class JobKeys(TypedDict, total=False):
     maximize: bool
     split: str | Mapping[str, str]
     decoys: bool
+    fallback: bool
     category_sets: bool
 
 

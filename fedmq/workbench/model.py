@@ -20,7 +20,7 @@ from fedmq.boosting.model.shown_model import (
     shown,
     split_counts,
 )
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, UnknownModel
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.documents import ModelStore, read_column_names
@@ -307,9 +307,3 @@ class PartyModels(Mapping[str, PartyModel]):
         return (
             "<ul>" + "".join(f"<li>{html.escape(repr(self[name]))}</li>" for name in self) + "</ul>"
         )
-
-
-class UnknownModel(DataError, KeyError):
-    """There is no model of that name; also a KeyError, so that ``in`` and ``get`` work."""
-
-    __str__ = Exception.__str__

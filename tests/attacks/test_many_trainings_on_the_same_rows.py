@@ -86,7 +86,7 @@ async def test_consent_records_what_was_expected(federation: DaemonsInMemory) ->
     assert expected["sums_per_row"] == round(2 * 3 * CANDIDATES / 40, 1)
     assert (expected["before"], expected["most"]) == (0.0, 25)
     events = [entry["event"] for entry in log.entries()]
-    assert events[:3] == ["asked", "agreed", "foretold"]
+    assert events[:4] == ["policy holds", "asked", "agreed", "foretold"]
 
 
 async def test_a_training_that_goes_on_after_a_crash_is_not_counted_twice(

@@ -52,7 +52,7 @@ def test_an_alias_beside_its_name_is_refused() -> None:
             {"objective": "reg:squarederror", "eval_metric": "auc"},
             "eval_metric = 'auc' does not fit",
         ),
-        ({"objective": "rank:ndcg"}, "objective = 'rank:ndcg'"),
+        ({"objective": "reg:linear"}, "objective = 'reg:linear'"),
         ({"updater": "shotgun"}, "updater: XGBoost has this parameter, fedmq does not yet"),
         (
             {"tree_method": "exact"},

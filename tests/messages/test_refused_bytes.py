@@ -145,11 +145,14 @@ _LISTS = (
     "sets",
     "level",
     "chain",
+    "fallbacks",
     "early",
     "given",
     "taken",
 )
 """Fields that may be empty."""
+_NONE = ("rising", "falling", "columns", "known_to", "sealed", "fallback_of")
+"""Fields that may be left out."""
 _FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits")
 """Fields that are true or false."""
 
@@ -165,7 +168,7 @@ def test_fields_of_another_type_are_refused(kind: type[Body]) -> None:
                 continue
             if field == "sign" and wrong == -1:
                 continue
-            if field in ("rising", "falling", "columns", "known_to", "sealed") and wrong is None:
+            if field in _NONE and wrong is None:
                 continue
             with pytest.raises(MessageError, match=field):
                 decode(tampered(body, **{field: wrong}))

@@ -156,6 +156,8 @@ def test_people_who_were_not_trained_on_are_scored(
         "name": None,
         "newest": False,
         "mode": "hop",
+        "by_fallback": {},
+        "without": [],
         "rows": len(asked),
         "without_score": 0,
         "degraded": {},

@@ -10,8 +10,9 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from fedmq.boosting.model.fallbacks import chosen_fallback, fallback_names
 from fedmq.boosting.model.share import ActiveShare
@@ -54,25 +55,33 @@ LONGEST_WAIT = 600.0
 """Seconds for which a switch waits for a party where nothing else is said."""
 
 
-def _seconds(request: Mapping[str, Any]) -> float:
-    """How long ``request`` lets a session last."""
-    return float(request.get("seconds") or LONGEST_WAIT)
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """All sessions of a command are over ``until`` then, ``seconds`` after it was given."""
+
+    seconds: float
+    until: float
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> Self:
+        seconds = float(request.get("seconds") or LONGEST_WAIT)
+        return cls(seconds, asyncio.get_running_loop().time() + seconds)
 
 
 @contextlib.contextmanager
 def _ended_after(
-    running: RunningSession, machine: ActiveDeployment, seconds: float
+    running: RunningSession, machine: ActiveDeployment, limit: _Limit
 ) -> Iterator[list[str]]:
-    """End the session if it is not over after ``seconds``; why is then in the list."""
+    """End the session if it is not over at its ``limit``; why is then in the list."""
     late: list[str] = []
 
     def end() -> None:
         missing = " and ".join(machine.awaited)
-        late.append(f"not done within {seconds:g} s: no answer from {missing}")
+        late.append(f"not done within {limit.seconds:g} s: no answer from {missing}")
         log.warning("%s: %s %s", running.model, running.purpose, late[0])
-        running.runner.cancel(f"it was not done within {seconds:g} s")
+        running.runner.cancel(f"it was not done within {limit.seconds:g} s")
 
-    timer = asyncio.get_running_loop().call_later(seconds, end)
+    timer = asyncio.get_running_loop().call_at(limit.until, end)
     try:
         yield late
     finally:
@@ -130,7 +139,7 @@ class DeploymentService(Service):
         model = request.get("model") or self.context.model_store.newest()
         mode: Mode = request.get("mode") or self.context.config.online.mode
         name = request.get("name") or PRODUCTION
-        return await self._switch(name, lambda: (model, mode), _seconds(request), on_progress)
+        return await self._switch(name, lambda: (model, mode), _Limit.of(request), on_progress)
 
     async def _rollback(
         self, request: Mapping[str, Any], on_progress: OnProgress
@@ -142,13 +151,13 @@ class DeploymentService(Service):
             before = self._deployments.before(name)
             return before.model, before.mode
 
-        return await self._switch(name, former, _seconds(request), on_progress)
+        return await self._switch(name, former, _Limit.of(request), on_progress)
 
     async def _switch(
         self,
         name: str,
         wanted: Callable[[], tuple[str, Mode]],
-        seconds: float,
+        limit: _Limit,
         on_progress: OnProgress,
     ) -> dict[str, Any]:
         if name in self.context.model_store.ids():
@@ -175,7 +184,7 @@ class DeploymentService(Service):
                 self._serve,
                 mode=mode,
                 now=now,
-                until=asyncio.get_running_loop().time() + seconds,
+                limit=limit,
                 on_progress=on_progress,
             )
             # The model last: whoever asks for the name meanwhile gets the one before, and its own.
@@ -214,20 +223,19 @@ class DeploymentService(Service):
         *,
         mode: Mode,
         now: str,
-        until: float,
+        limit: _Limit,
         on_progress: OnProgress,
         without: frozenset[str] = frozenset(),
     ) -> None:
         """Serve ``model`` under ``name``, at all parties that it asks.
 
-        ``until``: by the loop's clock. ``now`` says what is served if that fails. ``without``:
-        parties that have left; then fallback models stand in for it, and nobody is asked.
+        ``now`` says what is served if that fails. ``without``: parties that have left; then
+        fallback models stand in for it, and nobody is asked.
         """
         read, agreed = await self._loader.read(model, mode), Agreed()
         if not without:
             machine = ActiveDeployment(name, read.served.forest, mode)
-            left = max(0.1, until - asyncio.get_running_loop().time())
-            agreed = await self._agree(model, machine, left, now, on_progress)
+            agreed = await self._agree(model, machine, limit, now, on_progress)
         deployment = Deployment(model=model, mode=mode, agreed=agreed)
         read = await self._loader.explained(read, agreed)
         await asyncio.to_thread(self._deployments.put, name, deployment)
@@ -240,7 +248,7 @@ class DeploymentService(Service):
         self.context.require_parties(self.context.model_store.active(model))
         forest = (await self._loader.read(model, mode)).served.forest
         machine = ActiveDeployment(PRODUCTION, forest, mode, only_asks=True)
-        await self._agree(model, machine, _seconds(request), "nothing was changed", on_progress)
+        await self._agree(model, machine, _Limit.of(request), "nothing was changed", on_progress)
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
 
@@ -248,20 +256,20 @@ class DeploymentService(Service):
         self,
         model: str,
         machine: ActiveDeployment,
-        seconds: float,
+        limit: _Limit,
         now: str,
         on_progress: OnProgress,
     ) -> Any:
         """The session's result, at its end; ``on_progress`` gets its progress.
 
         Raises:
-            PeerSilent: a party has not answered for ``seconds``; it says how things are ``now``.
+            PeerSilent: a party has not answered in time; it says how things are ``now``.
         """
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self._open(model, machine, changes.put_nowait)
         outcome = running.runner.outcome
         running.runner.start()
-        with _ended_after(running, machine, seconds) as late:
+        with _ended_after(running, machine, limit) as late:
             await self._followed(running, changes, on_progress)
         if late and outcome.exception() is not None:
             raise PeerSilent(f"{late[0]}; {now}; repeat the command, and wait longer with --for")

@@ -160,7 +160,7 @@ def test_a_wrong_party_file_is_one_line_that_names_file_and_key(
         ("name =", "nmae =", "nmae: there is no such key; did you mean 'name'?"),
         ('active = "bank"\n', "", "active: this key is missing"),
         ('"telco", ', '"telco", "telco", ', "passive: a party is named twice"),
-        ('["telco", "retail"]', '"telco"', "passive: Input should be a valid tuple"),
+        ('["telco", "retail"]', '"telco"', 'passive: this is a list, such as ["telco"]'),
         ('"demo"', '"a demo"', "name: 'a demo' is no name; a name is a small letter"),
     ],
 )

@@ -307,4 +307,4 @@ def test_a_share_is_exported_and_imported_beside_a_running_daemon(
     assert fedmq("models", "import", telco, file).code == 0
 
     assert fedmq("models", "verify", bank, "model-1").code == 0
-    assert re.search(r"^model-1 +\d+$", fedmq("models", telco).out, re.MULTILINE)
+    assert re.search(r"^model-1 +\S+ +\d+ +production$", fedmq("models", telco).out, re.MULTILINE)

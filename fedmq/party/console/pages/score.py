@@ -40,13 +40,14 @@ async def score(change: Change) -> Response:
     [scored] = result["scores"]
     reasons = scored.get("reasons") or []
     degraded, unknown_at = result.get("degraded", {}), scored.get("unknown_at", [])
-    fallback = "fallback" in scored
+    fallback = scored.get("fallback", "")
     return change.part(
         "score_result.html",
         result=result,
         scored=scored,
         guessed=[party for party in degraded if party not in unknown_at and not fallback],
         unknown_at=unknown_at,
+        fallback=fallback,
         without=sorted({*degraded, *unknown_at}) if fallback else [],
         reasons=reasons,
         strongest=max((abs(reason["value"]) for reason in reasons), default=0.0),
