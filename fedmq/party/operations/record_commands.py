@@ -107,17 +107,6 @@ async def ended_sessions(context: PartyContext, limit: int) -> list[dict[str, An
     known = {session.id for session in recent}
     before = [
         {
-            "session": session.id,
-            "purpose": "training",
-            "model": session.model,
-            "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
-            "reason": session.why,
-        }
-        for session, at in await context.session_store.ended(limit)
-        if session.id not in known
-    ]
-    before += [
-        {
             "session": made["session"],
             "purpose": "alignment",
             "model": made["name"],
@@ -127,7 +116,19 @@ async def ended_sessions(context: PartyContext, limit: int) -> list[dict[str, An
         for made in await asyncio.to_thread(AlignmentStore(context.config.state).made)
         if made["session"] not in known
     ]
-    before.sort(key=lambda ended: datetime.fromisoformat(ended["ended"]))
+    before += [
+        {
+            "session": session.id,
+            "purpose": "training",
+            "model": session.model,
+            "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
+            "reason": session.why,
+        }
+        for session, at in await context.session_store.ended(limit)
+        if session.id not in known
+    ]
+    # Within a second an alignment comes first: it may be that of the training.
+    before.sort(key=lambda ended: datetime.fromisoformat(ended["ended"]).replace(microsecond=0))
     after = [
         {
             "session": session.id,
