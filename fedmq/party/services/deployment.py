@@ -322,7 +322,7 @@ class DeploymentService(Service):
             async with self._switching:
                 running = self._open(model, machine)
                 running.runner.start()
-                with _ended_after(running, machine, LONGEST_WAIT):
+                with _ended_after(running, machine, _Limit.of({})):
                     await running.runner.outcome
         except FedmqError as error:
             log.warning("%s cannot be served: %s", model, error)
