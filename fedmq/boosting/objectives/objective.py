@@ -20,6 +20,7 @@ from fedmq.errors import ConfigError, DataError
 __all__ = [
     "BaseScore",
     "FirstMargin",
+    "FromZero",
     "GradientBounds",
     "LinkFunction",
     "Objective",
@@ -230,6 +231,16 @@ class Objective(ABC):
         gradients = self.gradients(np.zeros(len(labels), np.float32), labels, weight)
         step = np.full(1, newton_step(gradients), np.float32)
         return np.float32(self.predictions(step)[0])
+
+
+class FromZero(Objective):
+    """A loss whose first prediction is one step of Newton's method from margin 0."""
+
+    def _estimate(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """One step of Newton's method from 0."""
+        return self._newton_score(labels, weight)
 
 
 @dataclass(frozen=True)

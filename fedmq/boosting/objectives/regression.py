@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.objective import (
+    FromZero,
     GradientBounds,
     LinkFunction,
     Objective,
@@ -66,16 +67,8 @@ class SquaredError(RegressionLoss):
         return np.stack((margins - labels, np.ones_like(margins)), axis=1)
 
 
-class _FromZero(Objective):
-    def _estimate(
-        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
-    ) -> np.float32:
-        """One step of Newton's method from 0."""
-        return self._newton_score(labels, weight)
-
-
 @dataclass(frozen=True)
-class SquaredLogError(_FromZero):
+class SquaredLogError(FromZero):
     """Half the squared error of ``log(1 + y)``."""
 
     name = "reg:squaredlogerror"
@@ -104,7 +97,7 @@ class SquaredLogError(_FromZero):
 
 
 @dataclass(frozen=True)
-class PseudoHuberError(_FromZero):
+class PseudoHuberError(FromZero):
     """Squared near 0, absolute beyond ``slope`` (XGBoost's ``huber_slope``)."""
 
     slope: float = 1.0
@@ -228,7 +221,7 @@ class _Sign(LinkFunction):
 
 
 @dataclass(frozen=True)
-class Hinge(_FromZero):
+class Hinge(FromZero):
     """The hinge loss of labels 0 and 1; predictions are 0 and 1."""
 
     name = "binary:hinge"
@@ -248,7 +241,7 @@ class Hinge(_FromZero):
         weight: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """With y of -1 and 1: g = -y and h = 1 where p y < 1, else 0 and the smallest float."""
-        rows = np.ones_like(labels) if weight is None else weight
+        rows = _counts(labels, weight)
         signs = labels * np.float32(2) - _ONE
         near = margins * signs < 1
         g = np.where(near, -signs * rows, np.float32(0))

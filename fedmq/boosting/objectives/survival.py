@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting import single_precision
-from fedmq.boosting.objectives.objective import Objective, pairs
+from fedmq.boosting.objectives.objective import FromZero, Objective, pairs
 from fedmq.boosting.objectives.regression import LogLink
 from fedmq.errors import DataError
 
@@ -36,7 +36,7 @@ _Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class CoxHazards(Objective):
+class CoxHazards(FromZero):
     """Partial likelihood of proportional hazards (Cox, 1972); ties after Breslow.
 
     A label is the time of an event, or less than 0: minus the time until which nothing happened.
@@ -51,12 +51,6 @@ class CoxHazards(Objective):
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
-
-    def _estimate(
-        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
-    ) -> np.float32:
-        """One step of Newton's method from 0."""
-        return self._newton_score(labels, weight)
 
     def gradients(
         self,
