@@ -19,6 +19,7 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier
+from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.protocol.training.active_growth import check_decoys
 from tests.how_often import seldom, seldom_several
 from tests.protocol.dealt_shares_engine import DealtShares
@@ -350,3 +351,17 @@ def test_who_breaks_the_protocol_of_comparisons_ends_the_session(
     simulation = federation.train(rewrite=rewrite)
     [other] = {ACTIVE, "telco"} - {sender}
     assert why in str(simulation.errors[other])
+
+
+def test_circuits_that_name_a_candidate_beyond_the_last_end_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = LevelGarbler.winners
+
+    def beyond(garbler: LevelGarbler, parcel: Any) -> Any:
+        won, index = honest(garbler, parcel)
+        return won, np.where(won, 2**20, index)
+
+    monkeypatch.setattr(LevelGarbler, "winners", beyond)
+    simulation = dealt(counts=(0, 2), num_boost_round=1).having(engine=HIDDEN).train()
+    assert "a split of node 1 by a candidate that it lacks" in str(simulation.errors["telco"])

@@ -556,7 +556,10 @@ class PassiveComparisons(Part):
         """The winning candidate, unnamed in ``body``: the circuits tell this party alone."""
         if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
             raise ProtocolError(f"a split of node {body.node}, which this party has not won")
-        return int(order[self._won.pop(body.node)])
+        winner = self._won.pop(body.node)
+        if winner >= len(order):  # circuits have rooms for more; an honest one leaves them empty
+            raise ProtocolError(f"a split of node {body.node} by a candidate that it lacks")
+        return int(order[winner])
 
 
 class PassiveNodeRows:
