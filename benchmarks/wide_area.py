@@ -33,10 +33,13 @@ CARDS = "cards"
 CARD_ROWS, CARD_COLUMNS = 284_807, 30
 LINKS = (Link(100, 20), Link(10, 50))
 ALONE = "no link"
+HIDDEN = 'sums = "hidden"'
 JOBS = [
     Job("credit2", "lattice"),
     Job("credit2", "ou"),
     Job("credit2", "paillier"),
+    Job("credit2", "lattice", options=HIDDEN),
+    Job("credit2", "lattice", 6, HIDDEN),
     Job(CARDS, "lattice", 5),
     Job(CARDS, "ou", 5),
 ]
