@@ -343,7 +343,9 @@ def main() -> None:
             report.add("What parties send each other once, before the first tree:", "")
             report.table("", sent, ["set-up seconds", "set-up MB"])
             report.add(
-                "Seconds of cores by part; messages under way and idle time, on the clock:", ""
+                "Seconds of cores by part; messages under way and idle time, on the clock. "
+                "*transfers* has small circuits, too, which a step garbles or evaluates with them:",
+                "",
             )
             report.table("", found, (*SPLIT, *CIRCUITS))
             report.add("[timeline.json](data/timeline.json) opens in ui.perfetto.dev.", "")
