@@ -431,6 +431,10 @@ class Mailbox:
             peer.leaving.discard(sequence)
             peer.held.discard(sequence)
             peer.confirmed.pop(sequence, None)
+        if next(iter(peer.unacknowledged), peer.sent) >= peer.probe:
+            # Nothing is left before it to ask for: it is mail like any other, and resent if lost.
+            peer.probe = 0
+            peer.overdue.clear()
         peer.progress = at
         if upto >= peer.recovering:
             peer.doubts = 0
