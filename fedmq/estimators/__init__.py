@@ -1,4 +1,4 @@
-"""How does scikit-learn train and score? By estimators that simulate the parties.
+"""How does scikit-learn train and score? By estimators that simulate the parties, or ask daemons.
 
 They need the extra ``fedmq[sklearn]``; ``import fedmq`` does not import it.
 """

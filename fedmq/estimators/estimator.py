@@ -20,8 +20,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedmq.boosting.callbacks import TrainingCallback
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.estimators.columns import TrainedColumns, column_names, is_per_party
+from fedmq.estimators.daemons import DaemonTraining, check_left_out, column_of_ids
 from fedmq.estimators.parameters import (
     DEFAULT_ROUNDS,
     PARAMETERS,
@@ -38,6 +39,7 @@ from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
 from fedmq.simulation.tables import ACTIVE, SEVERAL_TARGETS, active_table
+from fedmq.workbench.model import PartyModel
 
 __all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor"]
 
@@ -46,6 +48,7 @@ _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
 _DEFAULT_OBJECTIVE = "reg:squarederror"
 _MEANS = ("gain", "cover")
 _TRAINING_ROWS = "train"
+_ENGINE = "plain"
 _ELSEWHERE = {
     "save_model": "joblib.dump(estimator, path) keeps labels and columns too, and "
     "estimator.model_.save(path) the model alone",
@@ -59,16 +62,21 @@ _ELSEWHERE = {
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base of the estimators. After ``fit``, ``model_`` is the ``fedmq.SimulatedModel``."""
+    """Base of the estimators.
 
-    model_: SimulatedModel
+    After ``fit``, ``model_`` is the ``fedmq.SimulatedModel``, or the party's model at daemons.
+    """
+
+    model_: SimulatedModel | PartyModel
 
     @with_training_parameters
     def __init__(
         self,
         *,
         parties: Any = None,
-        engine: str = "plain",
+        federation: str | Path | None = None,
+        job: Mapping[str, Any] | None = None,
+        engine: str | None = None,
         engine_options: Mapping[str, Any] | None = None,
         workers: int | None = None,
         smallest_cell: int = 0,
@@ -80,6 +88,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     ) -> None:
         check_known(type(self).__name__, params)
         self.parties = parties
+        self.federation = federation
+        self.job = job
         self.engine = engine
         self.engine_options = engine_options
         self.workers = workers
@@ -106,8 +116,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return tags
 
     @abstractmethod
-    def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
-        """The parameters that depend on the labels ``y`` (rows,)."""
+    def _learn_labels(self, y: NDArray[Any], classes: NDArray[Any] | None = None) -> dict[str, Any]:
+        """The parameters that depend on the labels ``y`` (rows,), the places of ``classes``."""
 
     @abstractmethod
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -115,8 +125,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: Any = None,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         base_margin: Any = None,
@@ -137,14 +147,34 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         whose trees come first: a ``fedmq.SimulatedModel``, the file of one, or an estimator
         that was fitted. ``verbose``: print the metrics of each round, or of every so many rounds.
 
+        With ``federation`` daemons train on their own tables, and labels are the active party's.
+        ``X`` may then be left out, or has the ids of all people of the training, whose labels are
+        compared with ``y``; ``verbose`` prints when the training has ended.
+
         Raises:
             ConfigError, DataError, ValueError: a parameter, table or label is wrong.
+            FedmqError: daemons cannot train, as ``fedmq train`` says it.
         """
+        if self.federation is not None:
+            given = {
+                "sample_weight": sample_weight,
+                "base_margin": base_margin,
+                "eval_set": eval_set,
+                "sample_weight_eval_set": sample_weight_eval_set,
+                "base_margin_eval_set": base_margin_eval_set,
+                "xgb_model": xgb_model,
+            }
+            return self._fit_daemons(X, y, given, verbose)
+        if self.job is not None:
+            raise ConfigError("job: it is for daemons; name the party's file: federation=")
         X = self._checked(X, reset=True)
         given = _beside(y, sample_weight, base_margin)
         columns, values, beside = TrainedColumns.of(X, self.parties, given)
         decided = self._learn_labels(_labels(beside["y"]))
-        params = TrainParams.parse(self._parameters(columns) | decided, type(self).__name__)
+        named = self._parameters() | decided
+        if "monotone_constraints" in named:
+            named["monotone_constraints"] = columns.signs(named["monotone_constraints"])
+        params = TrainParams.parse(named, type(self).__name__)
         earlier = _earlier(xgb_model)
         sets = {}
         for number, (table, labels) in enumerate(eval_set or ()):
@@ -169,11 +199,39 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             obj=objective_function(self.objective, weighted=rows.weight is not None),
             custom_metric=metric_function(self.eval_metric),
         )
-        engine = engine_named(self.engine, self.engine_options or {}, type(self).__name__)
+        options = self.engine_options or {}
+        engine = engine_named(self.engine or _ENGINE, options, type(self).__name__)
         surroundings = Surroundings(workers=self.workers, smallest_cell=self.smallest_cell)
         callbacks = [*(self.callbacks or ()), *([_PrintedRounds(int(verbose))] if verbose else [])]
         self.model_ = train(own, others, params, engine, surroundings, callbacks, earlier)
         self._columns = columns
+        return self
+
+    def _fit_daemons(
+        self, X: Any, y: Any, given: Mapping[str, Any], verbose: bool | int | None
+    ) -> Self:
+        assert self.federation is not None
+        check_left_out(
+            {
+                "parties": self.parties,
+                "workers": self.workers,
+                "smallest_cell": self.smallest_cell or None,
+                "callbacks": self.callbacks,
+                **given,
+            }
+        )
+        if callable(self.objective) or metric_function(self.eval_metric) is not None:
+            raise ConfigError(
+                "objective, eval_metric: daemons run no function of this program; name it under "
+                "[functions] in the party's file, and in job"
+            )
+        training = DaemonTraining(self.federation, self.job)
+        training.check(X, y)
+        decided = self._learn_labels(training.label, training.classes)
+        params = TrainParams.parse(self._parameters() | decided, type(self).__name__)
+        self.model_ = training.train(params, self.engine, self.engine_options)
+        if verbose:
+            _print_all(self.model_.evals_result, int(verbose))
         return self
 
     @property
@@ -187,12 +245,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             NotFittedError: there is no model yet.
             ConfigError: XGBoost has no such ``importance_type``.
         """
-        check_is_fitted(self)
+        model = self._simulated("feature_importances_")
         kind = self.importance_type or "gain"
         columns = self._columns.by_column()
-        found = _sums(self.model_.get_score(f"total_{kind}" if kind in _MEANS else kind), columns)
+        found = _sums(model.get_score(f"total_{kind}" if kind in _MEANS else kind), columns)
         if kind in _MEANS:
-            found /= np.maximum(_sums(self.model_.get_score("weight"), columns), 1)
+            found /= np.maximum(_sums(model.get_score("weight"), columns), 1)
         total = found.sum()
         return (found / total if total else found).astype(np.float32)
 
@@ -213,16 +271,27 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         Raises:
             ConfigError: xgboost is not installed.
         """
+        return self._simulated("get_booster").to_xgboost()
+
+    def _predictions(self, X: Any, base_margin: Any = None) -> NDArray[Any]:
+        """The predictions of the rows of ``X``, or of these ids, by every party's share."""
         check_is_fitted(self)
-        return self.model_.to_xgboost()
+        if isinstance(self.model_, PartyModel):
+            return self.model_.predict(column_of_ids(X), base_margin=base_margin)
+        return self._scores(X, base_margin).predictions
 
     def _scores(self, X: Any, base_margin: Any = None) -> Scores:
-        """Margins and predictions of the rows of ``X``, by every party's share."""
-        check_is_fitted(self)
+        """Margins and predictions of the rows of ``X`` by a simulation."""
+        model = self._simulated("predict")
         beside = {} if base_margin is None else {"base_margin": base_margin}
         values, given = self._columns.values(self._checked(X, reset=False), beside)
-        model = self.model_
         return scored(model.share, model.passive_shares, values, given.get("base_margin"))
+
+    def _simulated(self, what: str) -> SimulatedModel:
+        check_is_fitted(self)
+        if isinstance(self.model_, PartyModel):
+            raise ConfigError(f"{what}: no party has all trees of {self.model_.name}; see model_")
+        return self.model_
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Check ``X`` by scikit-learn's rules; with ``reset`` remember its columns."""
@@ -248,8 +317,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             None if margin is None else _margins(margin, label),
         )
 
-    def _parameters(self, columns: TrainedColumns) -> dict[str, Any]:
-        """The given parameters of the training, with the training's names of columns."""
+    def _parameters(self) -> dict[str, Any]:
+        """The given parameters of the training."""
         given = {
             field: getattr(self, name)
             for name, field in PARAMETERS.items()
@@ -266,8 +335,6 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         given.setdefault("num_boost_round", DEFAULT_ROUNDS)
         if isinstance(given.get("seed"), np.random.RandomState):
             given["seed"] = check_random_state(given["seed"]).randint(_SEEDS)
-        if "monotone_constraints" in given:
-            given["monotone_constraints"] = columns.signs(given["monotone_constraints"])
         return given
 
 
@@ -292,6 +359,18 @@ class _PrintedRounds(TrainingCallback):
         return False
 
 
+def _print_all(evals_log: Mapping[str, Mapping[str, Sequence[float]]], period: int) -> None:
+    """Print the rounds of a training that has ended."""
+    printed = _PrintedRounds(period)
+    rounds = max((len(values) for log in evals_log.values() for values in log.values()), default=0)
+    for epoch in range(rounds):
+        until = {
+            held: {metric: values[: epoch + 1] for metric, values in log.items()}
+            for held, log in evals_log.items()
+        }
+        printed.after_iteration(None, epoch, until)
+
+
 def _sums(score: Mapping[str, float], columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """The ``score`` of all features of each column, (columns,)."""
     return np.array([sum(score.get(name, 0.0) for name in names) for names in columns], np.float64)
@@ -304,8 +383,7 @@ def _beside(y: Any, sample_weight: Any, base_margin: Any) -> dict[str, Any]:
 def _earlier(model: Any) -> SimulatedModel | None:
     """The model to continue, as `fit` takes it."""
     if isinstance(model, FederatedEstimator):
-        check_is_fitted(model)
-        return model.model_
+        return model._simulated("xgb_model")
     if isinstance(model, str | Path):
         return SimulatedModel.load(model)
     if model is not None and not isinstance(model, SimulatedModel):
@@ -359,7 +437,12 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     ``ColumnTransformer`` takes them: names, places, a slice, a mask, or a function of the table.
     All other columns, and the labels, are the active party's. ``engine``, ``engine_options``,
     ``workers``, ``smallest_cell`` and ``callbacks`` are those of ``fedmq.simulate``; exact
-    engines give the same model, so that "plain" is enough to search with.
+    engines give the same model, so that "plain", the default, is enough to search with.
+
+    With ``federation``, the active party's ``party.toml``, its daemon trains with the other
+    parties' daemons instead, each on its own table, and ``model_`` is the party's model. ``job``
+    has keys of ``train.toml``, such as ``{"alignment": "people", "evaluation": 0.2}``; the engine
+    is the job's where it is left out. X is then a column of ids, in ``predict`` as well.
 
     All other parameters are those of ``fedmq.TrainParams`` by the names that
     ``xgboost.XGBClassifier`` has for them: ``n_estimators`` (100), ``learning_rate``,
@@ -372,21 +455,21 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     ``feature_importances_``, and ``model_``, the ``fedmq.SimulatedModel``.
     """
 
-    def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
+    def _learn_labels(self, y: NDArray[Any], classes: NDArray[Any] | None = None) -> dict[str, Any]:
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        classes = len(self.classes_)
-        if classes < 2:
+        self.classes_ = np.unique(y) if classes is None else classes
+        number = len(self.classes_)
+        if number < 2:
             raise ValueError("y has one class; a classifier needs at least two")
-        fitting = _TWO if classes == 2 else _MORE
+        fitting = _TWO if number == 2 else _MORE
         asked = None if callable(self.objective) else self.objective
         if asked is not None and asked not in fitting:
             raise ConfigError(
-                f"objective: {asked} is not for {classes} classes; leave it out, or take "
+                f"objective: {asked} is not for {number} classes; leave it out, or take "
                 f"{fitting[0]}"
             )
         # Probabilities give the likeliest class, but not the reverse.
-        return {"objective": fitting[0]} | ({"num_class": classes} if classes > 2 else {})
+        return {"objective": fitting[0]} | ({"num_class": number} if number > 2 else {})
 
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
         unknown = ~np.isin(y, self.classes_)
@@ -402,7 +485,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        found = self._scores(X, base_margin).predictions
+        found = self._predictions(X, base_margin)
         return found if found.ndim > 1 else np.stack((1 - found, found), axis=1)
 
     def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[Any]:
@@ -411,8 +494,15 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        likeliest = self.predict_proba(X, base_margin=base_margin).argmax(axis=1)
-        classes: NDArray[Any] = self.classes_[likeliest]
+        found = self.predict_proba(X, base_margin=base_margin)
+        unknown = np.flatnonzero(np.isnan(found).any(axis=1))
+        if len(unknown):
+            person = str(column_of_ids(X)[unknown[0]])
+            raise DataError(
+                f"X: {len(unknown)} of {len(found)} people have no score, such as {person!r}, whom "
+                "a party does not know; predict_proba has NaN for them"
+            )
+        classes: NDArray[Any] = self.classes_[found.argmax(axis=1)]
         return classes
 
 
@@ -424,7 +514,7 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
     of times.
     """
 
-    def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
+    def _learn_labels(self, y: NDArray[Any], classes: NDArray[Any] | None = None) -> dict[str, Any]:
         asked = None if callable(self.objective) else self.objective
         objective = _DEFAULT_OBJECTIVE if asked is None else asked
         if str(objective).startswith(("multi:", "rank:", "survival:aft")):
@@ -440,4 +530,4 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        return self._scores(X, base_margin).predictions
+        return self._predictions(X, base_margin)

@@ -119,6 +119,11 @@ class PartyModel:
         """Each metric of each set after each round; only the active party has them."""
         return evals_log(self._active("has metrics").history)
 
+    @property
+    def best_iteration(self) -> int | None:
+        """The last round that predictions use, from 0; None without early stopping."""
+        return self._active("has rounds").best_iteration
+
     def shown(self) -> dict[str, Any]:
         """What ``fedmq models show --json`` prints."""
         state, active = self._shares.state, self._shares.is_active

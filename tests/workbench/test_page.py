@@ -21,12 +21,14 @@ async def test_the_page_drives_daemons_from_tables_to_a_served_model(
 
     def typed() -> None:
         for fence in to_run("python", PAGE):
-            text = fence.text.replace("model=", 'engine="plain", model=')
+            text = fence.text
+            for word in ("model=", "federation="):  # where a training begins
+                text = text.replace(word, f'engine="plain", {word}')
             exec(compile(text, str(fence), "exec"), known)  # noqa: S102
         asyncio.run(known["train_again"]())
 
     await asyncio.to_thread(typed)
-    assert federation.models()["bank"] == ["again", "credit"]
+    assert federation.models()["bank"] == ["again", "by-estimator", "credit"]
     assert known["scores"].shape == (40,)
     served = await federation.ask("bank", "serving")
     assert served["models"]["production"]["model"] == "credit"
