@@ -147,10 +147,11 @@ class DaemonTraining:
         self, params: TrainParams, engine: str | None, engine_options: Mapping[str, Any] | None
     ) -> PartyModel:
         """The model, when all parties have it; errors are those of ``fedmq train``."""
-        keys: dict[str, Any] = dict(self._job)
-        for key, value in {"engine": engine, "engine_options": engine_options}.items():
-            if value is not None:
-                keys[key] = value
+        chosen = {"engine": engine, "engine_options": engine_options}
+        keys: dict[str, Any] = {
+            **self._job,
+            **{key: value for key, value in chosen.items() if value is not None},
+        }
         return connect(self._party_file).train(params, **keys).wait()
 
     def _number(self, name: str, text: str) -> float:
