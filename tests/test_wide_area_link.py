@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -9,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.wide_area_link import Link, linked
+from benchmarks.wide_area_link import Direction, Link, linked
+from tests.virtual_clock import in_virtual_time
 
 
 @pytest.fixture
@@ -41,6 +43,39 @@ def test_bytes_arrive_in_their_order_after_the_time_that_the_link_takes(echo: in
     assert got == sent
     # 256 kB take 0.128 s on a link of 2 MB a second, and both ways together 0.1 s.
     assert took >= 0.228
+
+
+class Arrivals:
+    """The far end of a link: when how many bytes came."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.last = 0.0
+
+    def write(self, data: bytes) -> None:
+        self.bytes += len(data)
+        self.last = asyncio.get_running_loop().time()
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("rate", [32_000, 1_250_000, 12_500_000])
+def test_a_link_carries_all_of_its_rate_though_its_relay_wakes_to_the_millisecond(
+    rate: int,
+) -> None:
+    arrivals, seconds, delay = Arrivals(), 4, 0.15
+
+    async def carry() -> None:
+        sender = asyncio.StreamReader()
+        sender.feed_data(bytes(rate * seconds))
+        sender.feed_eof()
+        await Direction(rate, delay).carry(sender, arrivals)  # type: ignore[arg-type]
+
+    in_virtual_time(carry(), tick=0.001)
+    assert arrivals.bytes == rate * seconds
+    assert seconds + delay <= arrivals.last <= seconds + delay + 0.002
 
 
 def test_no_link_is_the_port_itself() -> None:
