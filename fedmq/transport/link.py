@@ -158,6 +158,14 @@ class Link(ABC):
         """
 
     @abstractmethod
+    async def reach_broker(self) -> None:
+        """Return once the broker has answered a question that changes nothing.
+
+        Raises:
+            LinkError: the link is down, or the broker does not answer.
+        """
+
+    @abstractmethod
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         """Send ``body`` on the lane ``online`` without a confirmation: it may be lost unnoticed.
 

@@ -134,6 +134,10 @@ class MemoryLink(Link):
         queue = self._broker.queues.get((recipient, lane))
         return queue is not None and queue.consumer is not None
 
+    async def reach_broker(self) -> None:
+        if self._lane_workers is None:
+            raise LinkError(f"{self.party}: the link is closed; open it before asking")
+
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         if len(body) > MAX_MESSAGE_BYTES:
             raise self._oversized(recipient, body)

@@ -40,6 +40,14 @@ async def test_a_lane_is_read_while_its_party_is_there(federation: Federation) -
     assert not await bank.is_read("nobody", "bulk")
 
 
+async def test_the_broker_is_reached_while_the_link_is_open(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+    await bank.reach_broker()
+    await bank.close()
+    with pytest.raises(LinkError, match="bank"):
+        await bank.reach_broker()
+
+
 async def test_what_goes_in_bulk_comes_back_until_it_is_acknowledged(
     federation: Federation,
 ) -> None:

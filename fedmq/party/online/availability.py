@@ -1,19 +1,19 @@
 """Which parties answer questions about scores, and how are they found again?
 
 A party that is silent counts as away, and is pinged until it answers. While this party's own link
-is down, silence says nothing about the others.
+does not work, silence says nothing about the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fedmq.messages.body import Body
 from fedmq.messages.online import OnlinePing
+from fedmq.party.online.own_link import OwnLink
 from fedmq.transport.background_tasks import end
 
 __all__ = ["Asking", "CircuitBreaker", "PeerAvailability"]
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 _PROBE_SECONDS = 0.25
 """Between pings of a party that is away."""
 
-_LINK_SECONDS = 2.0
-"""So long after the link went down callers wait for it: most outages of a broker are shorter."""
+_OUTAGE_SECONDS = 2.0
+"""For so long callers wait for the own link: most outages of a broker are shorter."""
 
 
 class CircuitBreaker:
@@ -60,7 +60,7 @@ class Asking:
 
 
 class PeerAvailability:
-    """Knows which parties answer ``party``, and pings the others until they do.
+    """Knows which parties answer over ``own_link``, and pings the others until they do.
 
     ``send`` takes (recipient, body, seconds for which it is useful). ``heard``: by party, when a
     message of it came last, on any lane.
@@ -68,27 +68,17 @@ class PeerAvailability:
 
     def __init__(
         self,
-        party: str,
+        own_link: OwnLink,
         send: Callable[[str, Body, float], None],
         heard: Mapping[str, float] | None = None,
     ) -> None:
         self.breakers: dict[str, CircuitBreaker] = {}
         """By party that was ever asked."""
-        self._party = party
+        self._own_link = own_link
         self._send = send
         self._heard = heard if heard is not None else {}
         self._loop = asyncio.get_running_loop
-        self._link_since = -math.inf
-        self._cut_since: float | None = None
         self._probing: asyncio.Task[None] | None = None
-
-    def link_changed(self, connected: bool) -> None:
-        """Note that this party's own link is up, or down."""
-        now = self._loop().time()
-        if connected:
-            self._cut_since, self._link_since = None, now
-        elif self._cut_since is None:
-            self._cut_since = now
 
     def expect(self, parties: Iterable[str]) -> Asking:
         """Register parties that are about to be asked."""
@@ -101,18 +91,15 @@ class PeerAvailability:
         """The parties that do not answer."""
         return [party for party, breaker in self.breakers.items() if breaker.is_open]
 
-    @property
-    def cut_off(self) -> str:
-        """Why nobody can be asked now, in one line; empty while this party's own link is up."""
-        if self._cut_since is None:
-            return ""
-        return f"{self._party} has no connection to its broker; ask again in a moment"
+    def still_waits(self, asking: Asking) -> None:
+        """Note that a batch waits for long: if no party was heard, the own link may not work."""
+        if self._heard == asking.heard:
+            self._own_link.check(asking.at)
 
     def unreachable(self, parties: Iterable[str]) -> dict[str, str]:
         """Those of ``parties`` that nobody should wait for, and why."""
-        cut = self._cut_since
-        if cut is not None and self._loop().time() - cut > _LINK_SECONDS:
-            return dict.fromkeys(parties, self.cut_off)
+        if self._own_link.outage > _OUTAGE_SECONDS:
+            return dict.fromkeys(parties, self._own_link.trouble)
         away = self.away
         return {party: f"{party} is away" for party in parties if party in away}
 
@@ -127,9 +114,9 @@ class PeerAvailability:
     def record_miss(self, party: str, asking: Asking) -> None:
         """Note that a batch got no answer from the party, which was expected to answer.
 
-        It is no miss if the link was down meanwhile, or if the party was heard on any lane.
+        It is no miss if the own link did not work meanwhile, or the party was heard on any lane.
         """
-        if self._cut_since is not None or self._link_since > asking.at:
+        if not self._own_link.has_worked(asking.at):
             return
         if self._heard.get(party) != asking.heard.get(party):
             return

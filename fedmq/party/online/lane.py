@@ -76,6 +76,7 @@ class OnlineLane:
             config.party,
             section,
             self._sender.send,
+            link.reach_broker,
             self._report_not_served,
             spans,
             self._gate,

@@ -48,6 +48,7 @@ from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.availability import Asking, CircuitBreaker, PeerAvailability
 from fedmq.party.online.drift import DriftWatch
+from fedmq.party.online.own_link import OwnLink
 from fedmq.party.online.request_features import RequestRow, features_of_request
 from fedmq.party.online.rows import ServedRows
 from fedmq.protocol.events import (
@@ -184,7 +185,7 @@ class Scorer:
 
     ``send`` takes (recipient, body, session, seconds for which it is useful). ``on_not_served``
     takes a party and the model that the party should serve but does not. ``heard``: by party, when
-    a message of it came last, on any lane.
+    a message of it came last, on any lane. ``ask_broker`` returns once the broker has answered.
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class Scorer:
         party: str,
         section: OnlineSection,
         send: Callable[[str, Body, str, float], None],
+        ask_broker: Callable[[], Awaitable[None]],
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
         spans: OnlineSpans | None = None,
         priority_gate: PriorityGate | None = None,
@@ -212,8 +214,11 @@ class Scorer:
         self._send_in_session = send
         self.answer: Callable[[ServedModel, AskedScores], Awaitable[ScoredRequest]] = self.by
         """Makes the scores of a request: by the model alone, unless told otherwise."""
-        self._peers = PeerAvailability(party, self._send, heard)
-        self.batcher = Batcher(self.session, section, self._peers, self._send, on_not_served, spans)
+        self._own_link = OwnLink(party, ask_broker)
+        self._peers = PeerAvailability(self._own_link, self._send, heard)
+        self.batcher = Batcher(
+            self.session, section, self._peers, self._own_link, self._send, on_not_served, spans
+        )
 
     async def score(
         self,
@@ -368,7 +373,7 @@ class Scorer:
 
     def link_changed(self, connected: bool) -> None:
         """Note that this party's own link is up, or down: then nobody can be asked."""
-        self._peers.link_changed(connected)
+        self._own_link.changed(connected)
 
     @property
     def breakers(self) -> Mapping[str, CircuitBreaker]:
@@ -414,6 +419,7 @@ class Scorer:
                 break
             await asyncio.sleep(0.02)
         await self._peers.close()
+        await self._own_link.close()
 
     def _send(self, recipient: str, body: Body, seconds: float) -> None:
         self._send_in_session(recipient, body, self.session, seconds)
@@ -550,7 +556,7 @@ class BatchCounts:
 
 
 class Batcher:
-    """Runs batches of ``session``, asking the parties of ``peers`` through ``send``.
+    """Runs batches of ``session``, asking the parties of ``peers`` over ``own_link``, by ``send``.
 
     ``send`` takes (recipient, body, seconds for which it is useful). ``on_not_served`` takes a
     party and the model that the party should serve but does not.
@@ -561,6 +567,7 @@ class Batcher:
         session: str,
         section: OnlineSection,
         peers: PeerAvailability,
+        own_link: OwnLink,
         send: Callable[[str, Body, float], None],
         on_not_served: Callable[[str, str], None],
         spans: OnlineSpans | None = None,
@@ -569,6 +576,7 @@ class Batcher:
         self._session = session
         self._section = section
         self._peers = peers
+        self._own_link = own_link
         self._send = send
         self._on_not_served = on_not_served
         self._spans = spans
@@ -700,18 +708,27 @@ class Batcher:
             if outcome.done():
                 return
             if isinstance(result, Exception):
-                if isinstance(result, PeerSilent) and (cut_off := self._peers.cut_off):
-                    result = type(result)(cut_off)
+                if isinstance(result, PeerSilent) and (trouble := self._own_link.trouble):
+                    result = type(result)(trouble)
                 outcome.set_exception(result)
             else:
                 outcome.set_result(replace(result, waited=dict(runner.waited)))
 
+        seconds = max(rows_of_piece.seconds for rows_of_piece in asked)
+        # Early enough to know, when a party is given up, whether the own link is to blame.
+        patience = min(seconds, away or seconds) / 4
+        waiting = asyncio.get_running_loop().call_later(patience, self._peers.still_waits, asking)
+
+        def on_end(runner: BatchRunner) -> None:
+            waiting.cancel()
+            self._on_end(number, runner, asking)
+
         runner = self._runners[number] = BatchRunner(
             machine,
             self._send,
-            max(rows_of_piece.seconds for rows_of_piece in asked),
+            seconds,
             on_answer,
-            lambda runner: self._on_end(number, runner, asking),
+            on_end,
             None if self._spans is None else self._spans_of(self._spans, number, pieces),
         )
         runner.start()

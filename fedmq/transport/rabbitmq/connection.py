@@ -387,21 +387,26 @@ class BrokerConnection:
             await channel.close()
         return bool(seen.declaration_result.consumer_count)
 
+    async def reach_broker(self) -> None:
+        """Return once the broker has answered about a consumed queue; LinkError without that."""
+        if not self._queues:
+            raise LinkError(f"broker {self.address}: no queue is read yet")
+        await self._count_of(self._queues[0])
+
     async def _count(self) -> list[tuple[int, int]]:
-        """How many consumers each consumed queue has, and how many messages wait in it.
+        """How many consumers each consumed queue has, and how many messages wait in it."""
+        return [await self._count_of(queue) for queue in self._queues]
+
+    async def _count_of(self, queue: str) -> tuple[int, int]:
+        """The same of one queue.
 
         The query avoids the channel of long messages: on a slow link the answer would wait behind
         them.
         """
-        counts = []
-        for queue in self._queues:
-            with link_errors(f"broker {self.address}: cannot see queue {queue}"):
-                seen = await self._posting.declare_queue(
-                    queue, passive=True, timeout=TIMEOUT_SECONDS
-                )
-            found = seen.declaration_result
-            counts.append((found.consumer_count or 0, found.message_count or 0))
-        return counts
+        with link_errors(f"broker {self.address}: cannot see queue {queue}"):
+            seen = await self._posting.declare_queue(queue, passive=True, timeout=TIMEOUT_SECONDS)
+        found = seen.declaration_result
+        return found.consumer_count or 0, found.message_count or 0
 
     def _count_settled(self) -> None:
         self._unsettled -= 1

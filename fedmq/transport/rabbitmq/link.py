@@ -117,9 +117,7 @@ class RabbitMQLink(Link):
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
         if len(body) > MAX_MESSAGE_BYTES:
             raise self._oversized(recipient, body)
-        connection = self._connection
-        if connection is None or connection.lost.done():
-            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        connection = self._current()
         # A dot in the recipient's name would change the routing key's structure.
         if not is_name(recipient) or not await connection.publish(
             exchange_name(self.federation),
@@ -134,17 +132,15 @@ class RabbitMQLink(Link):
             )
 
     async def is_read(self, recipient: str, lane: Lane) -> bool:
-        connection = self._connection
-        if connection is None or connection.lost.done():
-            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
-        return await connection.is_read(queue_name(self.federation, recipient, lane))
+        return await self._current().is_read(queue_name(self.federation, recipient, lane))
+
+    async def reach_broker(self) -> None:
+        await self._current().reach_broker()
 
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         if len(body) > MAX_MESSAGE_BYTES:
             raise self._oversized(recipient, body)
-        connection = self._connection
-        if connection is None or connection.lost.done():
-            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        connection = self._current()
         if not is_name(recipient):
             raise Unroutable(f"{self.party}: {recipient!r} is no party of {self.federation!r}")
         key = routing_key(self.party, recipient, "online")
@@ -161,6 +157,12 @@ class RabbitMQLink(Link):
             self._closing.spawn(connection.close())
         await asyncio.gather(*self._closing, return_exceptions=True)
         self._report(False, "closed")
+
+    def _current(self) -> BrokerConnection:
+        connection = self._connection
+        if connection is None or connection.lost.done():
+            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        return connection
 
     async def _connect(self, workers: LaneWorkers, *, alone: bool) -> BrokerConnection:
         """Connect and consume; with ``alone``, refuse to share the queues with another reader.

@@ -34,7 +34,8 @@ class ServingHarness:
     Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
     rest comes after ``delay`` seconds at most. Reasons are as the other parties ``agreed``;
     ``reasons`` are the active party's own. ``drift``: what watches at each party. ``heard``: when
-    the active party heard another on any lane.
+    the active party heard another on any lane. While the active party's link is not ``thawed``,
+    nothing leaves or reaches it.
     """
 
     def __init__(
@@ -55,6 +56,9 @@ class ServingHarness:
         self.world = world
         self.away: set[str] = set()
         self.heard: dict[str, float] = {}
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+        self.asked_broker = 0
         self.not_served: list[tuple[str, str]] = []
         self.sent: list[tuple[str, Body]] = []
         self._agreed = agreed or Agreed()
@@ -79,6 +83,7 @@ class ServingHarness:
             ACTIVE,
             settings,
             self._send,
+            self._ask_broker,
             lambda peer, model: self.not_served.append((peer, model)),
             self._spans.get(ACTIVE),
             drift=watches.get(ACTIVE),
@@ -96,12 +101,18 @@ class ServingHarness:
     async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
         return (await self.scorer.score("production", ids, **options)).scores.margins
 
+    async def _ask_broker(self) -> None:
+        self.asked_broker += 1
+        await self.thawed.wait()
+
     def _send(self, recipient: str, body: Body, session: str, _: float) -> None:
         self.sent.append((recipient, body))
         self._carry(ACTIVE, recipient, body, session)
 
     def _carry(self, sender: str, recipient: str, body: Body, session: str) -> None:
         if {sender, recipient} & self.away or self._random.random() < self._drop:
+            return
+        if not self.thawed.is_set():  # whoever is here talks to the active party
             return
         header = Header(
             id="x", federation="demo", session=session, attempt=1, sender=sender,

@@ -343,6 +343,20 @@ class TestOutages:
         finally:
             node.thaw()
 
+    async def test_a_frozen_broker_is_reached_once_it_is_thawed(
+        self, node: RabbitNode, rabbit: RabbitFederation
+    ) -> None:
+        bank, _ = await rabbit.opened("bank")
+        node.freeze()
+        try:
+            await asyncio.sleep(0.1)  # until all of its threads stand still
+            asking = asyncio.create_task(bank.reach_broker())
+            await asyncio.wait([asking], timeout=0.1)
+            assert not asking.done()
+        finally:
+            node.thaw()
+        await asking
+
     async def test_a_slow_link_is_no_broken_one(
         self, node: RabbitNode, rabbit: RabbitFederation, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +165,60 @@ def test_while_the_own_link_is_down_no_other_party_is_blamed_and_scores_are_back
         harness.away = set()
         np.testing.assert_array_equal(await harness.margins(world.ids[:3]), world.margins[:3])
         assert clock() - start < 0.01
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("options", [{}, {"degrade": "partial", "away": 0.8}])
+def test_while_the_own_link_is_frozen_no_other_party_is_blamed(
+    world: World, options: dict[str, Any]
+) -> None:
+    async def scenario() -> None:
+        harness, clock = ServingHarness(world, **options), asyncio.get_running_loop().time
+        harness.thawed.clear()
+        for _ in range(3):
+            with contextlib.suppress(PeerSilent):
+                await harness.margins(world.ids[:3], seconds=1.0)
+        assert harness.scorer.away == []
+        start = clock()
+        if not options:
+            with pytest.raises(PeerAway, match=r"^active gets no answer from its broker; ask"):
+                await harness.margins(world.ids[:3])
+        else:
+            await harness.margins(world.ids[:3])
+        assert clock() == start
+
+        harness.thawed.set()
+        np.testing.assert_array_equal(await harness.margins(world.ids[:3]), world.margins[:3])
+        assert clock() - start < 0.3
+        await harness.scorer.close()
+
+    in_virtual_time(scenario())
+
+
+def test_a_request_over_a_frozen_link_names_this_party_and_not_the_other(world: World) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world)
+        harness.thawed.clear()
+        with pytest.raises(PeerSilent, match=r"^active gets no answer from its broker"):
+            await harness.margins(world.ids[:3], seconds=1.0)
+        await harness.scorer.close()
+
+    in_virtual_time(scenario())
+
+
+def test_a_broker_that_answers_is_asked_once_a_batch_and_the_silent_party_is_named(
+    world: World,
+) -> None:
+    async def scenario() -> None:
+        harness = ServingHarness(world)
+        harness.away = {"telco"}
+        for _ in range(2):
+            with pytest.raises(PeerSilent, match="telco"):
+                await harness.margins(world.ids[:3], seconds=1.0)
+        assert harness.asked_broker == 2
+        assert harness.scorer.away == ["telco"]
+        await harness.scorer.close()
 
     in_virtual_time(scenario())
 
