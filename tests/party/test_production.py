@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent
+from fedmq.party.services import deployment
 from fedmq.party.store.documents import Deployment, Deployments, chosen_model
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -82,6 +84,46 @@ async def test_a_switch_that_waits_for_a_party_ends_and_never_completes_later(
     assert (await predicted(federation))[0] == "old"
     await federation.ask("bank", "activate", model="new", seconds=30)
     assert (await federation.ask("bank", "rollback", seconds=30))["model"] == "old"
+
+
+async def test_a_reminder_to_serve_a_model_ends_at_the_usual_limit_and_another_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch, "[online]\ndeadline = 0.3\n")
+    heard = asyncio.Event()
+
+    async def hold(_: str, recipient: str, message: str) -> bool:
+        if recipient == "telco" and "model deploy" in message:
+            await heard.wait()
+        return False
+
+    async def score() -> Any:
+        return await demo.ask("bank", "score", ids=["p00"])
+
+    async def late() -> bool:
+        ended = (await demo.ask("bank", "status"))["ended"]
+        return any(one["reason"] == "it was not done within 0.3 s" for one in ended)
+
+    async def served() -> bool:
+        with contextlib.suppress(DaemonError):
+            return "degraded" not in await score()
+        return False
+
+    async with demo:
+        await demo.train("m", 1)
+        await demo.ask("bank", "activate", model="m")
+        await demo.stop("telco")
+        (tmp_path / "telco" / "state" / "deployments.json").unlink()
+        await demo.start("telco")
+        demo.hold = hold
+        usual = deployment.LONGEST_WAIT
+        monkeypatch.setattr(deployment, "LONGEST_WAIT", 0.3)
+        with pytest.raises(DaemonError, match="waited for telco"):
+            await score()
+        await demo.until(late)
+        monkeypatch.setattr(deployment, "LONGEST_WAIT", usual)
+        heard.set()
+        await demo.until(served)
 
 
 def test_a_name_is_chosen_from_the_files_alone(tmp_path: Path) -> None:
