@@ -1,9 +1,7 @@
-"""``fedmq inbox``, ``approve`` and ``refuse``: sessions that wait for the owner's consent."""
+"""``fedmq inbox``, ``approve`` and ``refuse``: what waits for the owner's consent."""
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,10 @@ def inbox(party: Path, every: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Change the party file without asking.")
 @json_option
 def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) -> None:
-    """Approve REQUEST in the inbox of PARTY: its session continues."""
+    """Approve REQUEST in the inbox of PARTY: its session continues.
+
+    An activation is approved by another person than the one who asked for it.
+    """
     state = state_folder(party)
     diff = ""
     if alike:
@@ -54,7 +55,7 @@ def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) ->
         click.echo(diff, err=True, nl=False)
         if not yes:
             click.confirm("Apply this change?", abort=True, err=True)
-    answer = {"do": "approve", "request": request, "by": _user(), "diff": diff}
+    answer = {"do": "approve", "request": request, "diff": diff}
     done = request_daemon(state, answer)
     print_result(done, as_json, lambda _: f"request {request} is approved")
     print_next_step(as_json, "status", party)
@@ -69,18 +70,10 @@ def refuse(party: Path, request: str, reason: str, as_json: bool) -> None:
     """Refuse REQUEST in the inbox of PARTY: its session ends."""
     if len(reason) > _REASON:
         raise click.BadParameter(f"at most {_REASON:,} characters", param_hint="--reason")
-    answer = {"do": "refuse", "request": request, "reason": reason, "by": _user()}
+    answer = {"do": "refuse", "request": request, "reason": reason}
     done = request_daemon(state_folder(party), answer)
     print_result(done, as_json, lambda _: f"request {request} is refused")
     print_next_step(as_json, "status", party)
-
-
-def _user() -> str:
-    """The operating system's user, for the audit log."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # containers may have users without a name
-        return f"user {os.getuid()}"
 
 
 def _lines(requests: Sequence[Any]) -> list[str | Text]:

@@ -63,7 +63,8 @@ _longest = click.option(
     default=600.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="Seconds to wait for the parties; after them the name keeps its meaning.",
+    help="Seconds to wait for the parties, and before them for another person where the policy "
+    "wants one; after them the name keeps its meaning.",
 )
 
 
@@ -289,7 +290,13 @@ def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
     with ProgressBar("activating, parties", "party", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
-            if event["waiting"]:
+            if event["event"] == "asked":
+                until = event["until"].replace("T", " ")[:16]
+                bar.note(
+                    f"another person has to say yes until {until}: "
+                    f"fedmq approve {party} {event['request']}"
+                )
+            elif event["waiting"]:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
         return request_daemon(state_folder(party), request, show)

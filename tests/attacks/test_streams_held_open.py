@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import Overloaded
+from fedmq.party.consent.person import Person
 from fedmq.party.console.live import Live
 from fedmq.party.console.sign_in import Grant, SignIn, SignIns
 from tests.party.console.test_live import SECONDS, Daemon, events, following
@@ -27,7 +28,7 @@ async def live() -> AsyncIterator[Live]:
 @pytest.fixture
 def people() -> list[SignIn]:
     sign_ins = SignIns(lambda: 0.0)
-    return [sign_ins.begin(Grant(f"person {number}", ()))[0] for number in range(6)]
+    return [sign_ins.begin(Grant(Person.proven(f"person {number}"), ()))[0] for number in range(6)]
 
 
 async def begun(streams: list[Any]) -> list[Any]:

@@ -37,7 +37,7 @@ columns, by number and without names."""
 # Both follow from `fedmq.protocol.kinds`, which no command needs to import; a test compares them.
 AllowedSession = Literal["alignment", "training", "inference"]
 """What ``sessions`` may hold: the word with which a kind of session is allowed."""
-AskedSession = Literal["alignment", "training"]
+AskedSession = Literal["alignment", "training", "activation"]
 """The kinds of session about which an owner may be asked."""
 
 
@@ -50,7 +50,7 @@ class StandingConsent(Section):
 
     peer: PartyName
     """Who may ask."""
-    session: AskedSession
+    session: Literal["alignment", "training"]
     """For what."""
     alignment: str = ""
     """The alignment that is made, or that selects the rows; empty where rows are matched without
@@ -137,6 +137,9 @@ class PolicySection(Section):
     ``fedmq refuse``. Predictions and online scores follow the policy alone."""
     consent_within: Annotated[float, Field(gt=0, le=LONGEST_CONSENT / 3600)] = 24
     """Hours within which the owner answers; a session that waits for longer is refused."""
+    activate: Literal["one", "two"] = "one"
+    """How many people say yes to an activation or a rollback: who asks for it (``one``), or another
+    person of this party as well (``two``). At a passive party who asks is the active party's."""
     approved: tuple[StandingConsent, ...] = ()
     """To what the owner has said yes for all times: about these it is not asked."""
     features: tuple[str, ...] | None = None

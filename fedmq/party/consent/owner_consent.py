@@ -19,6 +19,7 @@ from fedmq.errors import DaemonError, FedmqError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.configuration.policy import PolicySection, StandingConsent
 from fedmq.party.consent.audit_log import AuditLog, audited
+from fedmq.party.consent.person import Person
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.store.journal import ConsentRequest, ConsentRequestStore, RequestState
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -27,6 +28,7 @@ __all__ = ["OwnerConsent", "SessionOwner", "covers", "standing_consent", "terms_
 
 _BY_POLICY = "the policy"
 _BY_TIME = "consent_within"
+_BY_RESTART = "a restart"
 _SHORTEST_WAIT = 0.1
 
 _LONGEST_WAIT = 60.0
@@ -118,7 +120,8 @@ class OwnerConsent:
             if request is None:
                 if not self._has_to_be_asked(terms):
                     return 0
-                request = await self._ask(header, terms)
+                hours = self._policy().consent_within
+                request = await self._ask(header.session, terms, 3600 * hours)
             elif request.session != header.session:
                 await self._store.belongs_to(request.id, header.session)
             if request.state == "waiting":
@@ -174,6 +177,8 @@ class OwnerConsent:
 
     def _has_to_be_asked(self, terms: RequestedTerms) -> bool:
         policy = self._policy()
+        if terms.kind == "activation":
+            return policy.activate == "two"
         return policy.consent == "ask" and not any(
             covers(standing, terms) for standing in policy.approved
         )
@@ -191,23 +196,45 @@ class OwnerConsent:
         same = (request.peer, request.digest) == (terms.peer, terms.digest)
         return request if same else None
 
-    async def _ask(self, header: Header, terms: RequestedTerms) -> ConsentRequest:
+    async def _ask(self, session: str, terms: RequestedTerms, seconds: float) -> ConsentRequest:
         asked = self._clock()
         request = ConsentRequest(
             secrets.token_hex(4),
-            header.session,
+            session,
             terms.kind,
             terms.peer,
             terms.name,
             terms.digest,
             {**terms.details, "spent": dict(await self._spent())},
             asked,
-            asked + 3600 * self._policy().consent_within,
+            asked + seconds,
         )
         await self._record("owner asked", request)
         await self._store.add(request)
         await self._tell()
         return request
+
+    async def another_agrees(
+        self,
+        terms: RequestedTerms,
+        seconds: float,
+        on_asked: Callable[[ConsentRequest], Awaitable[None]],
+    ) -> None:
+        """Wait until another person of this party than the one who asks says yes to ``terms``.
+
+        Returns at once where the policy does not want that. ``on_asked`` gets the request.
+
+        Raises:
+            Refused: somebody says no, or nobody anything within ``seconds``.
+        """
+        if not self._has_to_be_asked(terms):
+            return
+        async with self._deciding:
+            request = await self._ask(secrets.token_hex(8), terms, seconds)
+        await on_asked(request)
+        if reason := await self.answer(request.session):
+            raise Refused(reason)
+        await self._store.use(request.id)
 
     # The owner decides
 
@@ -223,17 +250,28 @@ class OwnerConsent:
             raise DaemonError(f"request {request} no longer waits: {found.state}{by}")
         return found
 
-    async def approve(self, request: str, by: str) -> None:
-        """Approve the request; DaemonError unless it waits."""
-        async with self._deciding:
-            await self._decide(await self.waiting(request), "approved", "", by)
+    async def approve(self, request: str, by: Person) -> None:
+        """Approve the request.
 
-    async def refuse(self, request: str, reason: str, by: str) -> None:
-        """Refuse the request, and send the other party the reason; DaemonError unless it waits."""
+        Raises:
+            DaemonError: it does not wait, or the person has asked for it.
+        """
+        async with self._deciding:
+            found = await self.waiting(request)
+            asker = terms_of(found).asked_by
+            if asker is not None and by.may_be(asker):
+                raise DaemonError(
+                    f"request {request} takes another person than who asked for it: that was "
+                    f"{asker}, and you are {by}"
+                )
+            await self._decide(found, "approved", "", str(by))
+
+    async def refuse(self, request: str, reason: str, by: Person) -> None:
+        """Refuse the request, and tell who asked the reason; DaemonError unless it waits."""
         async with self._deciding:
             found = await self.waiting(request)
             words = f"{self._party} refused: {reason}" if reason else f"{self._party} refused"
-            await self._decide(found, "refused", words[:2000], by)
+            await self._decide(found, "refused", words[:2000], str(by))
 
     async def reconsider(self) -> None:
         """Approve requests that the policy now approves, and refuse late ones."""
@@ -243,8 +281,10 @@ class OwnerConsent:
 
     async def _decide_by_itself(self, request: ConsentRequest) -> None:
         if request.until <= self._clock():
-            hours = (request.until - request.asked) / 3600
-            reason = f"{self._party} did not answer within {hours:g} hours"
+            seconds = request.until - request.asked
+            reason = f"{self._party} did not answer within {seconds / 3600:g} hours"
+            if terms_of(request).asked_by is not None:
+                reason = f"nobody else of {self._party} said yes within {seconds:.6g} s"
             await self._decide(request, "refused", reason, _BY_TIME)
         elif not self._has_to_be_asked(terms_of(request)):
             await self._decide(request, "approved", "", _BY_POLICY)
@@ -272,6 +312,7 @@ class OwnerConsent:
             session=request.session,
             request=request.id,
             **{request.kind: request.name},
+            **({"asked_by": str(asker)} if (asker := terms_of(request).asked_by) else {}),
             **details,
         )
 
@@ -279,7 +320,16 @@ class OwnerConsent:
         async with self._news:
             self._news.notify_all()
 
+    async def _forget_activations(self) -> None:
+        """Withdraw those that waited when this daemon ended: who asked for them has gone."""
+        async with self._deciding:
+            for request in await self._store.waiting():
+                if request.kind == "activation":
+                    await self._decide(request, "withdrawn", "", _BY_RESTART)
+
     async def _expire(self) -> None:
+        with contextlib.suppress(FedmqError):
+            await self._forget_activations()
         while True:
             with contextlib.suppress(FedmqError):  # it is in the log, and tried again
                 await self.reconsider()
@@ -348,6 +398,8 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             normalise=tuple(terms["normalise"]),
             known_to=tuple(terms["known_to"]) if "known_to" in terms else None,
         )
+    if asked.kind == "activation":
+        raise DaemonError("each activation is asked about: approve it without --alike")
     if not asked.says_all:
         raise DaemonError(
             "an earlier version of fedmq took down this request, without all of its terms: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,12 +13,15 @@ from typing import Any
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
+from fedmq.messages.online import ModelDeploy
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
 from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
+from fedmq.party.consent.person import Person
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.privacy.engine import Engine
+from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session_records import EarlierSums
 from fedmq.protocol.training.terms import terms_digest
 
@@ -95,6 +99,32 @@ class RequestedTerms:
             digest = hashlib.blake2b(named, digest_size=16).hexdigest()
         return cls(peer, "training", opening.model, digest, details)
 
+    @classmethod
+    def of_serving(cls, peer: str, deploy: ModelDeploy) -> RequestedTerms:
+        """The terms on which ``peer`` asks this party to serve a model."""
+        return cls._of_activation(peer, deploy.model, {"name": deploy.alias, "mode": deploy.mode})
+
+    @classmethod
+    def of_switch(
+        cls, party: str, person: Person, name: str, model: str, mode: Mode, before: str
+    ) -> RequestedTerms:
+        """The terms of a ``person`` of this ``party`` who gives ``name`` another model."""
+        asked_by = {"name": person.name, "behind": person.behind}
+        details = {"name": name, "mode": mode, "before": before, "asked_by": asked_by}
+        return cls._of_activation(party, model, details)
+
+    @classmethod
+    def _of_activation(cls, peer: str, model: str, details: Mapping[str, Any]) -> RequestedTerms:
+        named = json.dumps([model, details["name"], details["mode"]]).encode()
+        digest = hashlib.blake2b(named, digest_size=16).hexdigest()
+        return cls(peer, "activation", model, digest, details)
+
+    @property
+    def asked_by(self) -> Person | None:
+        """The person of this party who asks; None where another party does."""
+        found = self.details.get("asked_by")
+        return None if found is None else Person(**found)
+
 
 def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
     if opening.earlier_model:
@@ -130,6 +160,9 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
             return f"{request['peer']} asks to find which of its people each party holds"
         return f"{request['peer']} asks to find the people that all parties share"
     terms = request["terms"]
+    if request["kind"] == "activation":
+        who = Person(**terms["asked_by"]) if "asked_by" in terms else request["peer"]
+        return f"{who} asks to serve model {request['name']} as {terms['name']}"
     what = f"train model {request['name']}"
     if terms["folds"] > 1:
         what = "cross-validate a model"
@@ -139,6 +172,8 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
 def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The request's terms as pairs: a heading, and the value in words."""
     terms = request["terms"]
+    if request["kind"] == "activation":
+        return [*_of_activation(request, terms)]
     about = _of_alignment if request["kind"] == "alignment" else _of_training
     return [*about(request, terms), *_spent(request["kind"], terms["spent"])]
 
@@ -164,6 +199,21 @@ def _of_alignment(
     yield (
         "every party learns",
         "which of its own people all parties share, and the number of ids of each other party",
+    )
+
+
+def _of_activation(
+    request: Mapping[str, Any], terms: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    yield "mode", terms["mode"]
+    if "asked_by" in terms:
+        yield "served until now", terms["before"] or "no model"
+        yield "who may say yes", f"anybody but {Person(**terms['asked_by'])}"
+        return
+    on_the_way = " on its way through a tree" if terms["mode"] == "hop" else ""
+    yield (
+        "active party learns",
+        f"of each person whom it scores, the directions at your splits{on_the_way}",
     )
 
 

@@ -13,12 +13,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.http import ConsoleRole, HttpSection
+from fedmq.party.consent.person import Person
 from fedmq.party.console.live import Live
 from fedmq.party.console.page_request import Changes, OwnerActions, Rendering, Route, StaticFiles
 from fedmq.party.console.pages import data, inbox, models, now, people, records, score
 from fedmq.party.console.request_guard import RequestGuard
 from fedmq.party.console.sign_in import TOKEN_SECONDS, Grant, OneTimeTokens, SignIns
-from fedmq.party.services.service import Command, PartyContext
+from fedmq.party.services.service import Command, PartyContext, person_of
 from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = ["Console"]
@@ -106,7 +107,8 @@ class Console:
             raise ConfigError(f"--who {who!r}: write a name of up to {_LONGEST_NAME} letters")
         if not set(roles) <= set(_ROLES):
             raise ConfigError(f"--role {', '.join(roles)}: choose from {', '.join(_ROLES)}")
-        token = self._tokens.issue(Grant(who, tuple(role for role in _ROLES if role in roles)))
+        person = Person(who, behind=person_of(request).behind)
+        token = self._tokens.issue(Grant(person, tuple(role for role in _ROLES if role in roles)))
         place = self._section.console_behind_proxy or self._url()
         return {
             "address": f"{place}/console/sign-in?token={token}",

@@ -40,6 +40,7 @@ __all__ = [
     "StaticFile",
     "StaticFiles",
     "byte_count",
+    "clock",
     "duration",
 ]
 
@@ -156,7 +157,7 @@ class OwnerActions:
             )
         await self.record(grant, command, **request)
         try:
-            return await self._do(command, request)
+            return await self._do(command, {**request, "person": grant.person})
         except FedmqError as error:
             await self.record(grant, "failed", what=command, why=str(error))
             raise

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.consent.person import Person
 from fedmq.party.console.live import Live
 from fedmq.party.console.page_request import (
     Change,
@@ -120,7 +121,7 @@ class RequestGuard:
         """The grant of the party's file to the name in the caller's certificate."""
         name = certificate_name(request)
         roles = self._section.console_certificates.get(name or "")
-        return None if name is None or roles is None else Grant(name, roles)
+        return None if name is None or roles is None else Grant(Person.proven(name), roles)
 
     async def _begin(self, grant: Grant) -> Response:
         try:

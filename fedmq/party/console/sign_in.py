@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from fedmq.party.configuration.http import ConsoleRole
+from fedmq.party.consent.person import Person
 
 __all__ = [
     "CHANGES",
@@ -61,8 +62,13 @@ def is_allowed(command: str, roles: Collection[ConsoleRole]) -> bool:
 class Grant:
     """A person and the roles of the sign-in."""
 
-    who: str
+    person: Person
     roles: tuple[ConsoleRole, ...]
+
+    @property
+    def who(self) -> str:
+        """The person's name."""
+        return self.person.name
 
 
 class OneTimeTokens:

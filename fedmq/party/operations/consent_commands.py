@@ -1,4 +1,4 @@
-"""The owner's commands about sessions that wait for consent.
+"""The owner's commands about sessions and activations that wait for consent.
 
 A standing consent is written into the party file.
 """
@@ -21,7 +21,7 @@ from fedmq.party.configuration.policy import StandingConsent
 from fedmq.party.configuration.toml_file import parse_toml
 from fedmq.party.consent.owner_consent import standing_consent, terms_of, toml_of
 from fedmq.party.operations.reload import FileReload
-from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service, person_of
 from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.journal import ConsentRequest
 
@@ -29,7 +29,7 @@ __all__ = ["ConsentCommands", "PolicyChange"]
 
 
 class ConsentCommands(Service):
-    """Lists requests, and takes the owner's answers; ``by`` names the person who answers."""
+    """Lists requests, and takes the answers; ``person`` of a command is the one who answers."""
 
     def __init__(self, context: PartyContext, reload: FileReload) -> None:
         super().__init__(context)
@@ -56,7 +56,7 @@ class ConsentCommands(Service):
 
     async def _approve(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """Approve; with the ``diff`` of ``alike`` also all similar requests."""
-        asked, by = str(request["request"]), str(request["by"])
+        asked, by = str(request["request"]), person_of(request)
         consent = self.context.owner_consent
         if diff := request.get("diff"):
             async with self._changing:
@@ -76,7 +76,7 @@ class ConsentCommands(Service):
         return {"request": asked, "state": "approved"}
 
     async def _refuse(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        asked, by = str(request["request"]), str(request["by"])
+        asked, by = str(request["request"]), person_of(request)
         await self.context.owner_consent.refuse(asked, str(request.get("reason") or ""), by)
         return {"request": asked, "state": "refused"}
 

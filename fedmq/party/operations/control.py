@@ -157,6 +157,8 @@ class ControlServer:
             writer.close()
 
     async def _answer(self, line: bytes, on_progress: OnProgress, user: str) -> dict[str, Any]:
+        from fedmq.party.consent.person import Person  # the command line needs none
+
         try:
             request = json.loads(line)
             command = self._commands.get(request.get("do"))
@@ -164,7 +166,8 @@ class ControlServer:
                 raise DaemonError(f"this daemon does not know the command {request.get('do')!r}")
             if self._record is not None and request["do"] in _CHANGES:
                 command = _audited(command, self._record, user)
-            return {"event": "done", "result": await command(request, on_progress)}
+            given = {**request, "person": Person.proven(user)}
+            return {"event": "done", "result": await command(given, on_progress)}
         except FedmqError as error:
             return {"event": "error", "message": str(error), "exit_code": error.exit_code}
         except ConnectionError:

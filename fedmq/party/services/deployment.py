@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
@@ -29,15 +30,17 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.messages.online import ModelDeploy, ModelReady
+from fedmq.party.consent.owner_consent import SessionOwner
+from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.online.answering import LoadedShare
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.online.requests import PredictRequest, RequestError
-from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service, person_of
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.database import until_taken
 from fedmq.party.store.documents import Deployment, only_name
-from fedmq.party.store.journal import NullJournal
+from fedmq.party.store.journal import ConsentRequest, NullJournal
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode
@@ -108,6 +111,8 @@ class DeploymentService(Service):
         self._deployments = online.deployments
         self._switching = asyncio.Lock()
         self._reminders = BackgroundTasks()
+        self._unwatched = BackgroundTasks()
+        """Switches that wait for another person, and whose command has its answer already."""
         self._reminded: set[str] = set()
         """Models that a party is currently asked to serve again."""
         online.on_not_served = self._on_not_served
@@ -127,7 +132,8 @@ class DeploymentService(Service):
         }
 
     async def close(self) -> None:
-        """Stop reminding other parties."""
+        """Stop reminding other parties, and waiting for people."""
+        await self._unwatched.close()
         await self._reminders.close()
 
     # The active party's side
@@ -139,7 +145,7 @@ class DeploymentService(Service):
         model = request.get("model") or self.context.model_store.newest()
         mode: Mode = request.get("mode") or self.context.config.online.mode
         name = request.get("name") or PRODUCTION
-        return await self._switch(name, lambda: (model, mode), _Limit.of(request), on_progress)
+        return await self._switch(request, name, lambda: (model, mode), on_progress)
 
     async def _rollback(
         self, request: Mapping[str, Any], on_progress: OnProgress
@@ -151,13 +157,79 @@ class DeploymentService(Service):
             before = self._deployments.before(name)
             return before.model, before.mode
 
-        return await self._switch(name, former, _Limit.of(request), on_progress)
+        return await self._switch(request, name, former, on_progress)
 
     async def _switch(
         self,
+        request: Mapping[str, Any],
         name: str,
         wanted: Callable[[], tuple[str, Mode]],
-        limit: _Limit,
+        on_progress: OnProgress,
+    ) -> dict[str, Any]:
+        """Switch, once another person agrees where the policy wants that.
+
+        A command that does not ``watch`` has its answer as soon as that person is asked.
+        """
+        if request.get("watch", True):
+            return await self._switch_together(request, name, wanted, on_progress)
+        asked: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        async def tell(event: Mapping[str, Any]) -> None:
+            if event["event"] == "asked" and not asked.done():
+                asked.set_result({"name": name, "waits": dict(event)})
+
+        async def switch() -> None:
+            try:
+                done = await self._switch_together(request, name, wanted, tell)
+            except FedmqError as error:
+                if not asked.done():
+                    asked.set_exception(error)
+                log.warning("%s keeps its meaning: %s", name, error)
+            else:
+                if not asked.done():
+                    asked.set_result(done)
+
+        self._unwatched.spawn(switch())
+        return await asked
+
+    async def _agreed(
+        self,
+        request: Mapping[str, Any],
+        name: str,
+        wanted: tuple[str, Mode],
+        on_progress: OnProgress,
+    ) -> None:
+        """Wait until another person agrees that ``name`` stands for what is ``wanted``.
+
+        Raises:
+            Refused: somebody declines, or nobody agrees in time; it says how things are.
+        """
+        (model, mode), context = wanted, self.context
+        now = self._deployments.names().get(name)
+        terms = RequestedTerms.of_switch(
+            context.party, person_of(request), name, model, mode, now.model if now else ""
+        )
+
+        async def tell(asked: ConsentRequest) -> None:
+            until = datetime.fromtimestamp(asked.until).astimezone().isoformat(timespec="seconds")
+            with contextlib.suppress(ConnectionError):  # it waits on without its watcher
+                await on_progress({"event": "asked", "request": asked.id, "until": until})
+
+        seconds = float(request.get("seconds") or LONGEST_WAIT)
+        try:
+            await context.owner_consent.another_agrees(terms, seconds, tell)
+        except Refused as error:
+            raise Refused(f"{error}; {self._as_it_is(name)}") from None
+
+    def _as_it_is(self, name: str) -> str:
+        now = self._deployments.names().get(name)
+        return f"{name} is still {now.model}" if now else f"{name} stands for no model yet"
+
+    async def _switch_together(
+        self,
+        request: Mapping[str, Any],
+        name: str,
+        wanted: Callable[[], tuple[str, Mode]],
         on_progress: OnProgress,
     ) -> dict[str, Any]:
         if name in self.context.model_store.ids():
@@ -167,6 +239,10 @@ class DeploymentService(Service):
                 f"--name {name!r}: write up to 64 letters, digits, '.', '_' or '-', the first a "
                 "letter or digit"
             )
+        agreed_to = wanted()
+        self.context.model_store.active(agreed_to[0])  # nobody is asked about a model that is none
+        await self._agreed(request, name, agreed_to, on_progress)
+        limit = _Limit.of(request)
         if self._switching.locked():
             raise DaemonError(
                 "another activation is under way and waits for a party; see: fedmq status; end it "
@@ -174,16 +250,17 @@ class DeploymentService(Service):
             )
         async with self._switching:
             model, mode = wanted()
+            if (model, mode) != agreed_to:
+                raise DaemonError(f"{name} has changed meanwhile; give the command again")
             store = self.context.model_store
             share = store.active(model)
             fallbacks = await asyncio.to_thread(store.fallbacks, share)
             gone = self._gone(share, fallbacks)
             before = self._deployments.names().get(name)
-            now = f"{name} is still {before.model}" if before else f"{name} stands for no model yet"
             serve = partial(
                 self._serve,
                 mode=mode,
-                now=now,
+                now=self._as_it_is(name),
                 limit=limit,
                 on_progress=on_progress,
             )
@@ -354,8 +431,8 @@ class DeploymentService(Service):
     async def _host(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, ModelDeploy)
-        left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
-        load = self._loader.computation(terms.model, left, right)
+        asked = _asked(terms)
+        load = self._loader.computation(asked.model, asked.left, asked.right)
         stamp = await self._loader.stamp()
         explain = self.context.consent.policy.explain
 
@@ -365,23 +442,13 @@ class DeploymentService(Service):
             columns = loaded.columns(self.context.config.data.reasons)
             return ModelReady(columns=record_columns(columns))
 
-        refusal = await self._refusal(header, terms)
-        machine = PassiveDeployment(header.sender, load, refusal, ready)
+        refusal, within = await self._consent(header, terms)
+        machine = PassiveDeployment(header.sender, load, refusal, ready, within)
 
         async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:
                 return
-            chains = loaded.chains
-            deployment = Deployment(
-                model=terms.model,
-                mode=terms.mode,
-                left=tuple(chains.left.tolist()),
-                right=tuple(chains.right.tolist()),
-            )
-
-            await until_taken(
-                lambda: asyncio.to_thread(self._deployments.put, terms.alias, deployment)
-            )
+            await until_taken(lambda: asyncio.to_thread(self._deployments.put, terms.alias, asked))
             self._loader.host(terms.model, loaded, stamp)
 
         running = self.context.sessions.open(
@@ -391,9 +458,23 @@ class DeploymentService(Service):
             terms.model,
             machine,
             journal=_Hosting(keep),
+            owner=SessionOwner(self.context.owner_consent, header.session),
         )
         self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        self.context.owner_consent.follow(header.session, running.runner.outcome)
         return running
+
+    async def _consent(self, header: Header, terms: ModelDeploy) -> tuple[str, int]:
+        """The refusal, or empty; and the seconds that the owner has to agree, 0 if not asked."""
+        if refusal := await self._refusal(header, terms):
+            return refusal, 0
+        if self._deployments.names().get(terms.alias) == _asked(terms):
+            return "", 0  # it is served so already
+        requested = RequestedTerms.of_serving(header.sender, terms)
+        try:
+            return "", await self.context.owner_consent.seconds_left(header, requested)
+        except Refused as error:
+            return str(error), 0
 
     async def _refusal(self, header: Header, terms: ModelDeploy) -> str:
         try:
@@ -433,3 +514,9 @@ class DeploymentService(Service):
             "questions": online.answering.questions,
             "turned_away": online.answering.rate_limits.turned_away,
         }
+
+
+def _asked(terms: ModelDeploy) -> Deployment:
+    """How the active party asks this party to serve a model."""
+    left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
+    return Deployment(model=terms.model, mode=terms.mode, left=left, right=right)

@@ -17,6 +17,7 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.consent.person import Person
 from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.descriptions import (
     compare_models,
@@ -30,12 +31,22 @@ from fedmq.party.sessions.sessions import OnProgress, Sessions
 from fedmq.party.store.documents import ModelStore
 from fedmq.party.store.journal import SessionStore
 
-__all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered"]
+__all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered", "person_of"]
 
 T = TypeVar("T")
 
 Command = Callable[[Mapping[str, Any], OnProgress], Awaitable[Any]]
-"""Carries out a request and reports progress; its value is the result."""
+"""Carries out a request and reports progress; its value is the result.
+
+``person`` of the request is who gives it: set by what took it, never by the request itself.
+"""
+
+
+def person_of(request: Mapping[str, Any]) -> Person:
+    """The person who gives the command ``request``."""
+    person = request["person"]
+    assert isinstance(person, Person)
+    return person
 
 
 @dataclass(slots=True)

@@ -591,7 +591,7 @@ _KEPT_REQUESTS = 200
 
 @dataclass(frozen=True, slots=True)
 class ConsentRequest:
-    """An alignment or training that waits, or waited, for the owner's answer.
+    """An alignment, training or activation that waits, or waited, for the owner's answer.
 
     ``name``: of the model or alignment. ``digest``: identifies the terms. ``terms``: plain data
     for people. ``asked``, ``until`` and ``decided`` in seconds since the epoch; after ``until`` the

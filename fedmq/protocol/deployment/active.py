@@ -15,7 +15,7 @@ from fedmq.protocol.deployment.states import (
     ActiveDeploymentState,
 )
 from fedmq.protocol.events import Finish, Start
-from fedmq.protocol.machine import Machine, on, on_message
+from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.record_columns import columns_of
 
@@ -30,6 +30,7 @@ class ActiveDeployment(Machine):
     """
 
     TABLE = ACTIVE_DEPLOYMENT
+    PARTS = (PeerConsents,)
     failed_state = ActiveDeploymentState.FAILED
 
     def __init__(
@@ -43,6 +44,12 @@ class ActiveDeployment(Machine):
         self._waiting: set[str] = set()
         self._columns: dict[str, DisclosedColumns] = {}
         self._refusing: list[str] = []
+        self._consents = PeerConsents(self)
+        self._attach(self._consents)
+
+    @property
+    def rests(self) -> bool:
+        return super().rests or bool(self._consents)
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -71,6 +78,7 @@ class ActiveDeployment(Machine):
     def _on_ready(self, peer: str, body: online.ModelReady) -> None:
         owner = self._served.share.parties.index(peer)
         shown = columns_of(peer, body.columns, len(self._served.node_of[owner]))
+        self._consents.answered(peer)
         self._discard(peer, self._waiting)
         if shown is not None:
             self._columns[peer] = shown

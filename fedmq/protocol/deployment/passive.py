@@ -12,7 +12,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.machine import REFUSES, Machine, on_message
+from fedmq.protocol.machine import REFUSES, Machine, OwnConsent, on_message
 
 __all__ = ["PassiveDeployment"]
 
@@ -21,10 +21,12 @@ class PassiveDeployment(Machine):
     """A passive party's side; finishes with the share to serve, or with None.
 
     ``load`` computes the share. ``refusal``: the owner's reason against it, or empty. ``ready``
-    makes the message to the active party from the loaded share.
+    makes the message to the active party from the loaded share. ``consent_within``: seconds that
+    this party's owner has to answer, before anything is loaded; 0: the owner is not asked.
     """
 
     TABLE = PASSIVE_DEPLOYMENT
+    PARTS = (OwnConsent,)
     failed_state = PassiveDeploymentState.FAILED
 
     def __init__(
@@ -33,19 +35,31 @@ class PassiveDeployment(Machine):
         load: Computation,
         refusal: str,
         ready: Callable[[Any], online.ModelReady] = lambda _: online.ModelReady(),
+        consent_within: int = 0,
     ) -> None:
         super().__init__(PassiveDeploymentState.READY, (peer,))
         self._load = load
         self._refusal = refusal
         self._ready = ready
+        self._consent = OwnConsent(
+            self, consent_within, self._prepare, lambda error: self._refuse(error, str(error))
+        )
+        self._attach(self._consent)
         self._loaded: Any
+
+    @property
+    def rests(self) -> bool:
+        return super().rests or self.state is PassiveDeploymentState.ASKING
 
     @on_message(online.ModelDeploy)
     def _on_deploy(self, _: str, __: online.ModelDeploy) -> None:
         if self._refusal:
             self._refuse(Refused(self._refusal), self._refusal)
         else:
-            self._run(SHARE, single(self._load), self._with_share)
+            self._consent.begin(self.peers[0])
+
+    def _prepare(self) -> None:
+        self._run(SHARE, single(self._load), self._with_share)
 
     def _with_share(self, loaded: Any) -> None:
         self._loaded = loaded

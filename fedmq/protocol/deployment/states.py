@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import online
-from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Start
-from fedmq.protocol.machine import REFUSES, Done, When, session_table
+from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
+from fedmq.protocol.events import ComputationFailed, ConsentDecided, Start
+from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, session_table
 
 __all__ = [
     "ACTIVE_DEPLOYMENT",
@@ -31,6 +31,7 @@ class PassiveDeploymentState(Enum):
     """Where a passive party stands in making a model ready to serve."""
 
     READY = "not begun"
+    ASKING = "its owner is asked, nothing is loaded"
     LOADING = "share and rows are loaded"
     LOADED = "ready, waiting for the others"
     FINISHED = "the model is served, or it was only asked if it could be"
@@ -47,6 +48,7 @@ ACTIVE_DEPLOYMENT = session_table(
     {
         _D.READY: {Start: _D.PREPARING},
         _D.PREPARING: {
+            ConsentPendingMessage: _D.PREPARING,
             online.ModelReady: _D.PREPARING,
             ALL_READY: _D.SWITCHING,
             ALL_COULD: _D.FINISHED,
@@ -69,7 +71,9 @@ SHARE = Done("share and rows")
 PASSIVE_DEPLOYMENT = session_table(
     {
         _H.READY: {online.ModelDeploy: _H.LOADING},
+        _H.ASKING: {ConsentDecided: _H.LOADING},
         _H.LOADING: {
+            ASKS_OWNER: _H.ASKING,
             SHARE: _H.LOADED,
             ComputationFailed: _H.LOADING,
             REFUSES: _H.FAILED,

@@ -116,3 +116,43 @@ def test_alike_shows_what_changes_in_the_file_and_keeps_the_rest(
     with training(asking, "again") as trained:
         assert fedmq("approve", asking.config("retail"), waiting(asking, "retail")).code == 0
         assert trained.wait(60) == 0
+
+
+def test_an_activation_takes_a_second_person_here_and_another_one_there(
+    asking: ExampleFederation,
+) -> None:
+    for party in (ACTIVE, "retail"):
+        path = asking.config(party)
+        path.write_text(path.read_text().replace("[policy]\n", '[policy]\nactivate = "two"\n', 1))
+        request_daemon(asking.state(party), {"do": "reload"})
+    command = [FEDMQ, "activate", str(asking.config(ACTIVE)), "agreed", "--for", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        try:
+            request = waiting(asking, ACTIVE)
+            assert " asks to serve model agreed as production" in (
+                fedmq("inbox", asking.config(ACTIVE)).out
+            )
+            alone = fedmq("approve", asking.config(ACTIVE), request)
+            assert alone.code == 7
+            assert f"request {request} takes another person than who asked" in alone.error
+            assert fedmq("refuse", asking.config(ACTIVE), request, "--reason", "no").code == 0
+            _, err = it.communicate(timeout=60)
+            assert it.returncode == 6
+            assert f"fedmq approve {asking.config(ACTIVE)} {request}" in err
+            assert "bank refused: no; production stands for no model yet" in err
+        finally:
+            it.kill()
+    path = asking.config(ACTIVE)
+    path.write_text(path.read_text().replace('activate = "two"\n', ""))
+    request_daemon(asking.state(ACTIVE), {"do": "reload"})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        try:
+            request = waiting(asking, "retail")
+            read = fedmq("inbox", asking.config("retail")).out
+            assert "bank asks to serve model agreed as production" in read
+            assert "active party learns: of each person whom it scores, the directions" in read
+            assert fedmq("approve", asking.config("retail"), request).code == 0
+            _, err = it.communicate(timeout=60)
+            assert it.returncode == 0, err
+        finally:
+            it.kill()

@@ -15,12 +15,13 @@ import httpx
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.person import Person
 from fedmq.party.console.console import Console
 from fedmq.party.http.server import HttpServer
 from fedmq.party.services.service import PartyContext
 from fedmq.party.sessions.sessions import OnProgress
 
-__all__ = ["ServedConsole", "serve"]
+__all__ = ["ANNA", "ServedConsole", "serve"]
 
 STATUS: dict[str, Any] = {
     "broker": "connected",
@@ -35,6 +36,10 @@ STATUS: dict[str, Any] = {
 }
 
 
+ANNA = Person("anna", behind="the daemon's user")
+"""Whom `ServedConsole.sign_in` signs in."""
+
+
 @dataclass
 class ServedConsole:
     """What a test asks, and what the daemon was asked then."""
@@ -46,7 +51,7 @@ class ServedConsole:
 
     async def address(self, *roles: str) -> str:
         """An address that signs in."""
-        request = {"who": "anna", "roles": roles}
+        request = {"who": "anna", "roles": roles, "person": Person.proven(ANNA.behind)}
         opened = await self.console.invite(request, _unwatched)
         return str(opened["address"])
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.console.console import ROUTES
 from fedmq.party.console.page_request import Changes, Shows
-from tests.party.console.served_console import ServedConsole, serve
+from tests.party.console.served_console import ANNA, ServedConsole, serve
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_an_operator_changes_and_the_audit_log_says_so(served: ServedConso
     csrf = await served.sign_in("operator")
     answer = await served.send("/now/12ab/cancel", csrf)
     assert answer.headers["location"] == "/console/now"
-    assert served.asked[-1] == {"do": "cancel", "session": "12ab"}
+    assert served.asked[-1] == {"do": "cancel", "session": "12ab", "person": ANNA}
     assert served.audited() == ["sign in", "cancel"]
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from fedmq.party.configuration.party import PartyFile
 from tests.cli.command import fedmq
 from tests.party.console.chromium import Visitor
-from tests.party.console.served_console import serve
+from tests.party.console.served_console import ANNA, serve
 from tests.party.console.shown_federation import ASKS, add_to_policy
 from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 
@@ -123,12 +123,12 @@ async def test_an_approver_answers_in_the_own_name(tmp_path: Path) -> None:
         csrf = await served.sign_in("approver")
         diff = ANSWERS["alike"]["diff"]
         await served.send(
-            "/inbox/9f3c01ab/approve", csrf, by="mallory", diff=diff.replace("\n", "\r\n")
+            "/inbox/9f3c01ab/approve", csrf, person="mallory", diff=diff.replace("\n", "\r\n")
         )
         assert served.asked[-1] == {
             "do": "approve",
             "request": "9f3c01ab",
-            "by": "anna",
+            "person": ANNA,
             "diff": diff,
         }
         await served.send("/inbox/9f3c01ab/refuse", csrf, reason=" in May ")

@@ -11,6 +11,7 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from fedmq.errors import Overloaded
+from fedmq.party.consent.person import Person
 from fedmq.party.console.live import Live
 from fedmq.party.console.sign_in import Grant, SignIn, SignIns
 
@@ -43,7 +44,7 @@ async def live(daemon: Daemon) -> AsyncIterator[Live]:
 
 @pytest.fixture
 def sign_in() -> SignIn:
-    return SignIns(lambda: 0.0).begin(Grant("anna", ()))[0]
+    return SignIns(lambda: 0.0).begin(Grant(Person.proven("anna"), ()))[0]
 
 
 def events(live: Live, sign_in: SignIn) -> Any:
@@ -131,7 +132,8 @@ async def test_a_daemon_that_stops_ends_all_streams(live: Live, sign_in: SignIn)
 
 async def test_too_many_pages_at_once_are_refused(live: Live, sign_in: SignIn) -> None:
     people = SignIns(lambda: 0.0)
-    several = [people.begin(Grant(name, ()))[0] for name in ("olga", "bob", "eva", "tim")]
+    names = ("olga", "bob", "eva", "tim")
+    several = [people.begin(Grant(Person.proven(name), ()))[0] for name in names]
     streams = [events(live, one) for one in several for _ in range(8)]
     for stream in streams:
         await following(stream)

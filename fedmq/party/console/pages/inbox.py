@@ -56,7 +56,7 @@ async def approve(change: Change) -> Response:
     """Approve; with a ``diff`` also all similar requests."""
     request = change.parameter("request")
     diff = change.form.get("diff", "").replace("\r\n", "\n")  # as a browser sends lines
-    await change.ask("approve", request=request, by=change.grant.who, diff=diff)
+    await change.ask("approve", request=request, diff=diff)
     more = " The daemon approves similar requests from now on." if diff else ""
     return change.done("/inbox", f"Request {request} is approved.{more}")
 
@@ -66,7 +66,7 @@ async def refuse(change: Change) -> Response:
     request, reason = change.parameter("request"), change.form.get("reason", "").strip()
     if len(reason) > _LONGEST_REASON:
         raise ConfigError(f"reason: at most {_LONGEST_REASON:,} characters")
-    await change.ask("refuse", request=request, by=change.grant.who, reason=reason)
+    await change.ask("refuse", request=request, reason=reason)
     return change.done("/inbox", f"Request {request} is refused.")
 
 

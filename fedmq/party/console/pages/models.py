@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.console.drawings import charts_of_report, curves, outline
-from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
+from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows, clock
 
 __all__ = ["ROUTES"]
 
@@ -66,14 +66,22 @@ async def activate(change: Change) -> Response:
     under = change.form.get("name", "").strip() or "production"
     if mode not in (None, "hop", "bitmap"):
         raise ConfigError("mode: write hop or bitmap")
-    done = await change.ask("activate", model=name, name=under, mode=mode)
-    return change.done("/models", f"{done['name']} is model {done['model']} from now on.")
+    done = await change.ask("activate", model=name, name=under, mode=mode, watch=False)
+    return _switched(change, done, "from now on")
 
 
 async def roll_back(change: Change) -> Response:
     """Return a name to its previous model."""
-    done = await change.ask("rollback", name=change.parameter("name"))
-    return change.done("/models", f"{done['name']} is model {done['model']} again.")
+    done = await change.ask("rollback", name=change.parameter("name"), watch=False)
+    return _switched(change, done, "again")
+
+
+def _switched(change: Change, done: Mapping[str, Any], since: str) -> Response:
+    if waits := done.get("waits"):
+        until = clock(waits["until"])
+        text = f"Another person has to say yes in the Inbox until {until}: {waits['request']}."
+        return change.done("/models", text)
+    return change.done("/models", f"{done['name']} is model {done['model']} {since}.")
 
 
 ROUTES = (
