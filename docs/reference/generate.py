@@ -29,7 +29,7 @@ from fedmq import errors
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import alignment, body, inference, model_request, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -373,6 +373,7 @@ def messages() -> str:
     rooms: tuple[tuple[str, ModuleType], ...] = (
         ("Any session", body),
         ("Alignment", alignment),
+        ("Count of shared people", overlap),
         ("Training", training),
         ("Inference", inference),
         ("Online scores", online),

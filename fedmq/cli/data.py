@@ -174,24 +174,45 @@ def _check_in_words(found: Any) -> Text:
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--count",
+    is_flag=True,
+    help="Only count the people whom all parties share, as the owners' policies allow: nobody "
+    "learns which, and nothing is stored.",
+)
 @json_option
-def align(job: Path, as_json: bool) -> None:
+def align(job: Path, count: bool, as_json: bool) -> None:
     """Find the ids that all parties share, as described in JOB, without showing other ids.
 
     Every party stores the result under its name; trainings refer to it. The alignment belongs to
     the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).
     """
     description = AlignmentJob.read(job)
-    request = {"do": "align", "job": description.model_dump(mode="json")}
-    with ProgressBar("aligning, ids", "id", quiet=as_json) as bar:
+    what = "overlap" if count else "align"
+    request = {"do": what, "job": description.model_dump(mode="json")}
+    with ProgressBar("counting, ids" if count else "aligning, ids", "id", quiet=as_json) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "progress":
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
         result = request_daemon(state_folder(description.party), request, show)
-    print_result(result, as_json, _alignment_in_words)
-    print_next_step(as_json, "train", job.with_name("train.toml"))
+    print_result(result, as_json, _overlap_in_words if count else _alignment_in_words)
+    if count:
+        print_next_step(as_json, "align", job)
+    else:
+        print_next_step(as_json, "train", job.with_name("train.toml"))
+
+
+def _overlap_in_words(result: Any) -> Text:
+    about, people = "" if result["exact"] else "about ", result["people"]
+    number = f"fewer than {result['fewest']:,}" if people is None else f"{about}{people:,}"
+    return joined(
+        f"{number} people are shared by {', '.join(result['parties'])}; "
+        f"{result['own_ids']:,} are here; {result['seconds']:.1f} s, "
+        f"{result['bytes_sent'] / 1e6:.1f} MB sent",
+        *(() if result["exact"] else ("noise was added to the number, and it was rounded",)),
+    )
 
 
 def _alignment_in_words(result: Any) -> Text:

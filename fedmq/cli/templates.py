@@ -72,6 +72,9 @@ engine_options.paillier = { sums = "hidden" }
 # With fewer common people, or shorter lists, no alignment: a list of one id would
 # ask whether this person is known here.
 smallest_alignment = 100
+# The active party may have shared people counted before anybody aligns: it reads a
+# number with noise, rounded; nobody learns which people. "exact", "refuse".
+overlap = "rounded"
 # The largest training it joins, and how many a day.
 most_trees = 1000
 most_depth = 10

@@ -23,14 +23,18 @@ __all__ = [
     "AlignmentStored",
     "BlindedIds",
     "CommonRows",
+    "Owner",
+    "Rows",
     "StoreAlignment",
+    "checked_points",
 ]
 
 Owner = PartyName
 Rows = Annotated[int, Field(ge=1, lt=2**28)]
 
 
-def _points(array: Array) -> Array:
+def checked_points(array: Array) -> Array:
+    """The ``array``, if it holds points; ValueError otherwise."""
     if array.dtype != "|u1" or len(array.shape) != 2 or array.shape[1] != 32:
         raise ValueError(f"expected points of 32 bytes, not {array.dtype} {array.shape}")
     return array
@@ -79,7 +83,7 @@ class BlindedIds(Body):
     """The position in the list at which this piece begins."""
     rows: Rows
     """The length of the whole list."""
-    points: Annotated[Array, AfterValidator(_points)]
+    points: Annotated[Array, AfterValidator(checked_points)]
 
 
 class CommonRows(Body):

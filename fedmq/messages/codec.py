@@ -13,7 +13,7 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError, Unreadable
-from fedmq.messages import alignment, body, inference, model_request, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -47,6 +47,7 @@ KINDS: dict[str, type[Body]] = {
     for model in (
         *body.BODIES,
         *alignment.BODIES,
+        *overlap.BODIES,
         *training.BODIES,
         *inference.BODIES,
         *online.BODIES,

@@ -9,6 +9,7 @@ The files hold what all kinds of session share; each kind has a folder.
 ``events``           what happens to a session, and what it asks for
 ``session_records``  what a session must not forget
 ``retry_policy``     when a message is sent again, and when a peer counts as lost
+``travelling_list``  how a list of blinded ids travels
 ``tree_walk``        how rows walk down trees of several owners
 ``record_columns``   how an owner shows which of its records share a column
 ``diagram``          the state tables as pictures
@@ -16,6 +17,7 @@ The files hold what all kinds of session share; each kind has a folder.
 ``inference``        how a file of ids is scored
 ``online``           how one batch is scored while somebody waits
 ``alignment``        how common ids are found
+``overlap``          how is counted whom all parties share
 ``deployment``       how all parties begin to serve a model together
 ``model_request``    what the active party asks of another party about a model
 ===================  ==================================================================

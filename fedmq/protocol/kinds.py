@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Literal
 
 from fedmq.errors import ConfigError
-from fedmq.messages import alignment, codec, inference, model_request, online, training
+from fedmq.messages import alignment, codec, inference, model_request, online, overlap, training
 from fedmq.messages.body import Body
 from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
@@ -40,6 +40,12 @@ from fedmq.protocol.model_request.states import (
     PassiveModelRequestState,
 )
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
+from fedmq.protocol.overlap.states import (
+    ACTIVE_OVERLAP,
+    PASSIVE_OVERLAP,
+    ActiveOverlapState,
+    PassiveOverlapState,
+)
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     PASSIVE_TRAINING,
@@ -89,6 +95,17 @@ SESSION_KINDS: dict[str, SessionKind] = {
             sides=(
                 Side("Alignment: the active party", ACTIVE_ALIGNMENT, ActiveAlignmentState),
                 Side("Alignment: a passive party", PASSIVE_ALIGNMENT, PassiveAlignmentState),
+            ),
+        ),
+        SessionKind(
+            name="overlap",
+            bodies=overlap.BODIES,
+            lane="training",
+            policy="alignment",
+            outlives_crash=False,
+            sides=(
+                Side("Overlap: the active party", ACTIVE_OVERLAP, ActiveOverlapState),
+                Side("Overlap: a passive party", PASSIVE_OVERLAP, PassiveOverlapState),
             ),
         ),
         SessionKind(

@@ -115,6 +115,21 @@ class Party:
         found: dict[str, Any] = self.ask("align", on_progress, job=job.model_dump(mode="json"))
         return found
 
+    def count_shared(
+        self,
+        name: str,
+        *,
+        parties: Sequence[str] | None = None,
+        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Count the people whom all ``parties`` hold, as ``fedmq align --count``; its JSON."""
+        keys: dict[str, Any] = {"name": name}
+        if parties is not None:
+            keys["parties"] = tuple(parties)
+        job = AlignmentJob.of(keys, "count_shared")
+        found: dict[str, Any] = self.ask("overlap", on_progress, job=job.model_dump(mode="json"))
+        return found
+
     def train(
         self,
         params: TrainParams | Mapping[str, Any] | None = None,
@@ -259,6 +274,12 @@ class AsyncParty:
         return await asyncio.to_thread(
             self._party.align, name, parties=parties, join=join, at_least=at_least
         )
+
+    async def count_shared(
+        self, name: str, *, parties: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """As `Party.count_shared`."""
+        return await asyncio.to_thread(self._party.count_shared, name, parties=parties)
 
     async def train(
         self,

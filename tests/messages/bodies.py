@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedmq.messages import alignment, body, inference, model_request, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.codec import KINDS
@@ -389,6 +389,25 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     alignment.AlignmentReady: st.builds(alignment.AlignmentReady),
     alignment.StoreAlignment: st.builds(alignment.StoreAlignment),
     alignment.AlignmentStored: st.builds(alignment.AlignmentStored),
+    overlap.OverlapOpen: st.builds(
+        overlap.OverlapOpen,
+        name=models,
+        parties=st.lists(names, min_size=2, max_size=4).map(tuple),
+        normalise=st.lists(text, max_size=3).map(tuple),
+    ),
+    overlap.OverlapAccept: st.builds(overlap.OverlapAccept, rows=st.integers(1, 2**28 - 1)),
+    overlap.OverlapBegin: st.builds(overlap.OverlapBegin),
+    overlap.OverlapLimits: st.builds(overlap.OverlapLimits, exact=st.booleans(), fewest=naturals),
+    overlap.ShuffledIds: st.builds(
+        overlap.ShuffledIds,
+        owner=names,
+        start=naturals,
+        rows=st.integers(1, 2**28 - 1),
+        points=points(),
+    ),
+    overlap.OverlapCount: st.builds(
+        overlap.OverlapCount, people=st.none() | naturals, exact=st.booleans(), fewest=naturals
+    ),
 }
 
 bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[model])
@@ -425,6 +444,7 @@ _FIELDS: dict[str, Any] = {
     "normalise": ("trim",),
     "known_to": None,
     "fewest": 1,
+    "exact": True,
     "owner": "telco",
     "points": Array.of(np.ones((1, 32), np.uint8)),
     "places": Array.of(np.zeros(1, np.uint32)),

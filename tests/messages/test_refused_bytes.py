@@ -151,9 +151,12 @@ _LISTS = (
     "taken",
 )
 """Fields that may be empty."""
-_NONE = ("rising", "falling", "columns", "known_to", "sealed", "fallback_of")
+_NONE = ("rising", "falling", "columns", "known_to", "sealed", "fallback_of", "people")
 """Fields that may be left out."""
-_FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits")
+_FLAGS = (
+    *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),
+    "exact",
+)
 """Fields that are true or false."""
 
 

@@ -42,6 +42,9 @@ from fedmq.protocol.machine import REFUSES, Done, Key, Machine, Transition, When
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.overlap import passing_lists as passing_lists
+from fedmq.protocol.overlap.active import ActiveOverlap
+from fedmq.protocol.overlap.passive import PassiveOverlap
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.messages.bodies import example
@@ -50,11 +53,14 @@ from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows
 from tests.protocol.inference.test_explained import IDS, explaining
+from tests.protocol.overlap import counts
 from tests.simulator import Link, Simulation
 
 MACHINES: list[type[Machine]] = [
     ActiveAlignment,
     PassiveAlignment,
+    ActiveOverlap,
+    PassiveOverlap,
     ActiveTraining,
     PassiveTraining,
     ActiveInference,
@@ -285,9 +291,13 @@ def aligned(watch: Watch) -> Iterator[None]:
     for seed in (3, 6):  # here a party hears of the list of the active one before it may begin
         parties = alignments.machines(alignments.people(3, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.4, repeat=0.2, delay=0.2))
+        parties = counts.machines(alignments.people(4, seed))
+        ran(watch(parties), seed=seed, link=Link(drop=0.4, repeat=0.2, delay=0.2))
         yield
     for seed, count in itertools.product(range(6), (2, 3, 4)):
         parties = alignments.machines(alignments.people(count, seed))
+        ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
+        parties = counts.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         yield
 
@@ -300,6 +310,7 @@ def disturbed(watch: Watch) -> Iterator[None]:
         federation.training(),
         federation.scoring(simulation.results),
         alignments.machines(alignments.people(3)),
+        counts.machines(alignments.people(3)),
     ):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
@@ -312,6 +323,7 @@ def asked(watch: Watch) -> Iterator[None]:
     owners = {"telco": (30.0, "")}
     ran(watch(small().having(asked={"telco": 60}).training()), owners=owners)
     ran(watch(alignments.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
+    ran(watch(counts.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
     yield
 
 
@@ -336,9 +348,11 @@ def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedmq.protocol.inference.active._IDS_PER_PIECE", 30)
-    monkeypatch.setattr(blinded_lists, "_POINTS", 7)
+    monkeypatch.setattr(blinded_lists, "POINTS", 7)
     monkeypatch.setattr(blinded_lists, "_PLACES", 5)
-    monkeypatch.setattr(blinded_lists, "_BURST", 1)
+    monkeypatch.setattr(blinded_lists, "IN_ONE_GO", 1)
+    monkeypatch.setattr(passing_lists, "POINTS", 7)
+    monkeypatch.setattr(passing_lists, "IN_ONE_GO", 1)
     monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 1)
     monkeypatch.setattr("fedmq.privacy.lattice.passive._PIECES_AT_ONCE", 1)
     taken: set[tuple[type, Enum, Key]] = set()
@@ -414,12 +428,21 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     ran(scoring)
     aligning = alignments.machines(alignments.people(3))
     ran(aligning)
-    for ended_machine in (*aligning.values(), *training.values(), *scoring.values()):
+    counting = counts.machines(alignments.people(3))
+    ran(counting)
+    for ended_machine in (
+        *counting.values(),
+        *aligning.values(),
+        *training.values(),
+        *scoring.values(),
+    ):
         ended[type(ended_machine)].append(ended_machine)
     failing = federation.training() | {
         f"scoring {k}": v for k, v in federation.scoring(simulation.results).items()
     }
-    for ended_machine in (*alignments.machines(alignments.people(3)).values(), *failing.values()):
+    failing |= {f"aligning {k}": v for k, v in alignments.machines(alignments.people(3)).items()}
+    failing |= {f"counting {k}": v for k, v in counts.machines(alignments.people(3)).items()}
+    for ended_machine in failing.values():
         ended_machine.handle(Cancelled("enough"))
         ended[type(ended_machine)].append(ended_machine)
     for ended_machine in ended[machine]:

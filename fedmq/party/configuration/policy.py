@@ -37,7 +37,7 @@ columns, by number and without names."""
 # Both follow from `fedmq.protocol.kinds`, which no command needs to import; a test compares them.
 AllowedSession = Literal["alignment", "training", "inference"]
 """What ``sessions`` may hold: the word with which a kind of session is allowed."""
-AskedSession = Literal["alignment", "training", "activation"]
+AskedSession = Literal["alignment", "overlap", "training", "activation"]
 """The kinds of session about which an owner may be asked."""
 
 
@@ -170,7 +170,11 @@ class PolicySection(Section):
     most_alignment_ids: Annotated[int, Field(ge=1)] = 10_000_000
     """Ids of the longest list that this party aligns with."""
     most_alignments_per_day: Annotated[int, Field(ge=0)] = 50
-    """Alignments within any day, each attempt counted."""
+    """Alignments and counts of shared people within any day, each attempt counted."""
+    overlap: Literal["exact", "rounded", "refuse"] = "refuse"
+    """Whether the active party may have the people counted whom all parties share, without a list
+    for anybody: it reads the number (``exact``), or one with noise, rounded to tens (``rounded``).
+    The limits on alignments hold for counts, too."""
     smallest_node: Annotated[int, Field(ge=0)] = 0
     """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer
     the one that all the data would give."""

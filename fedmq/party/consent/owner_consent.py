@@ -186,7 +186,7 @@ class OwnerConsent:
     async def _known(self, header: Header, terms: RequestedTerms) -> ConsentRequest | None:
         """The request that ``header`` continues."""
         request = await self._store.of_session(header.session)
-        if request is None and terms.kind == "alignment":
+        if request is None and terms.kind != "training":
             # The active party asks again, as another session, for one that its restart ended.
             request = await self._store.unused(terms.peer, terms.digest)
             if request is not None and request.until <= self._clock():
@@ -367,7 +367,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
     if (standing.peer, standing.session) != (asked.peer, asked.kind):
         return False
     terms = asked.details
-    if asked.kind == "alignment":
+    if asked.kind != "training":
         known_to = None if standing.known_to is None else list(standing.known_to)
         named = (standing.alignment, list(standing.parties), list(standing.normalise), known_to)
         return named == (asked.name, terms["parties"], terms["normalise"], terms.get("known_to"))
@@ -389,10 +389,10 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
         DaemonError: an earlier version of fedmq took down the request, and left terms out.
     """
     terms = asked.details
-    if asked.kind == "alignment":
+    if asked.kind != "training":
         return StandingConsent(
             peer=asked.peer,
-            session="alignment",
+            session=asked.kind,
             alignment=asked.name,
             parties=tuple(terms["parties"]),
             normalise=tuple(terms["normalise"]),

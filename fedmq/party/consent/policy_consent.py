@@ -19,6 +19,7 @@ from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.overlap import OverlapOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog, audited
@@ -182,6 +183,21 @@ class PolicyConsent:
         await self._remember_days()
         self._alignments.take()
         await self.audit.record("agreed", header, name=terms.name)
+
+    async def overlap(self, header: Header, terms: OverlapOpen) -> None:
+        """Raise Refused if this party does not help to count shared people.
+
+        A count is one of the day's alignments: in the hands of a liar it tells as much.
+        """
+        await self._ask(header, name=terms.name, parties=list(terms.parties))
+        self._check_peer(header, "overlap")
+        if self._policy.overlap == "refuse":
+            raise self._refusal(
+                'count shared people; overlap = "rounded" in its [policy] would allow it'
+            )
+        await self._remember_days()
+        self._alignments.take()
+        await self.audit.record("agreed", header, name=terms.name, told=self._policy.overlap)
 
     async def inference(
         self,

@@ -14,6 +14,7 @@ from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.online import ModelDeploy
+from fedmq.messages.overlap import OverlapOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
 from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
@@ -50,6 +51,13 @@ class RequestedTerms:
         known = {} if opening.known_to is None else {"known_to": list(opening.known_to)}
         details = {"parties": list(opening.parties), "normalise": list(opening.normalise), **known}
         return cls(peer, "alignment", opening.name, digest, details)
+
+    @classmethod
+    def of_overlap(cls, peer: str, opening: OverlapOpen) -> RequestedTerms:
+        """The terms of a count of shared people that ``peer`` opens."""
+        digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
+        details = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
+        return cls(peer, "overlap", opening.name, digest, details)
 
     @classmethod
     def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
@@ -159,6 +167,8 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
         if "known_to" in request["terms"]:
             return f"{request['peer']} asks to find which of its people each party holds"
         return f"{request['peer']} asks to find the people that all parties share"
+    if request["kind"] == "overlap":
+        return f"{request['peer']} asks how many people all parties share"
     terms = request["terms"]
     if request["kind"] == "activation":
         who = Person(**terms["asked_by"]) if "asked_by" in terms else request["peer"]
@@ -174,8 +184,8 @@ def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     terms = request["terms"]
     if request["kind"] == "activation":
         return [*_of_activation(request, terms)]
-    about = _of_alignment if request["kind"] == "alignment" else _of_training
-    return [*about(request, terms), *_spent(request["kind"], terms["spent"])]
+    about = {"alignment": _of_alignment, "overlap": _of_overlap, "training": _of_training}
+    return [*about[request["kind"]](request, terms), *_spent(request["kind"], terms["spent"])]
 
 
 def _of_alignment(
@@ -200,6 +210,20 @@ def _of_alignment(
         "every party learns",
         "which of its own people all parties share, and the number of ids of each other party",
     )
+
+
+def _of_overlap(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    *_, counting = terms["parties"]
+    yield "before alignment", request["name"]
+    yield "parties", ", ".join(terms["parties"])
+    yield "ids", ", ".join(terms["normalise"]) or "unchanged, as in the table"
+    yield (
+        "active party learns",
+        "how many people all parties share, as `overlap` of your policy lets it be told, and the "
+        "number of ids of each other party; nobody learns which people",
+    )
+    among = " and by any of them" if len(terms["parties"]) > 2 else ""
+    yield f"{counting} learns", f"the exact number of ids shared by all{among}"
 
 
 def _of_activation(
@@ -270,7 +294,7 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
 
 
 def _spent(kind: str, spent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    plural = f"{kind}s"
+    plural = "trainings" if kind == "training" else "alignments"
     yield (
         "spent today",
         f"{spent[plural]:,} of {spent[f'most_{plural}_per_day']:,} {plural}, this one included",

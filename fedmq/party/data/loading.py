@@ -45,8 +45,10 @@ __all__ = [
     "margins_of",
     "model_columns",
     "raw_label",
+    "read_id_list",
     "read_ids",
     "read_margins",
+    "require_same_steps",
     "rows_in_order",
     "served_columns",
 ]
@@ -86,6 +88,24 @@ def read_ids(
         terms,
         store,
     )
+
+
+@computation("ReadIdList")
+def read_id_list(party: str, data: DataSection, labelled: bool) -> IdList:
+    """The ids of ``party``, normalised, each once; it refuses an unusable table as `read_ids`."""
+    return IdList.of(read_table(party, data, raw_label if labelled else None).ids)
+
+
+def require_same_steps(
+    party: str, own: tuple[str, ...], active: str, others: tuple[str, ...]
+) -> None:
+    """Raise Refused unless ``party`` and the ``active`` one normalise ids by the same steps."""
+    if own != others:
+        raise Refused(
+            f"{party} normalises ids by {', '.join(own) or 'nothing'}, "
+            f"{active} by {', '.join(others) or 'nothing'}; "
+            "agree on data.normalise in all party files"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from fedmq.computation import Computation
-from fedmq.errors import ConfigError, Refused
+from fedmq.errors import ConfigError
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, read_ids
+from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, read_ids, require_same_steps
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
@@ -96,13 +96,12 @@ class AlignmentService(Service):
             Refused: policy or owner refuse it, or the parties normalise ids differently.
         """
         await self.context.consent.alignment(header, opening)
-        own = self.context.config.data.normalise
-        if opening.normalise != own:
-            raise Refused(
-                f"{self.context.party} normalises ids by {_words(own)}, "
-                f"{self.context.federation.active} by {_words(opening.normalise)}; "
-                "agree on data.normalise in all party files"
-            )
+        require_same_steps(
+            self.context.party,
+            self.context.config.data.normalise,
+            self.context.federation.active,
+            opening.normalise,
+        )
         requested = RequestedTerms.of_alignment(header.sender, opening)
         return await self.context.owner_consent.seconds_left(header, requested)
 
@@ -161,7 +160,3 @@ class AlignmentService(Service):
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": attempts.bytes_sent,
         }
-
-
-def _words(steps: tuple[str, ...]) -> str:
-    return ", ".join(steps) or "nothing"

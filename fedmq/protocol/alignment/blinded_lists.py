@@ -9,10 +9,9 @@ way back identify its ids for the common rows alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,46 +33,11 @@ from fedmq.privacy.set_intersection import (
 from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, on_message
+from fedmq.protocol.travelling_list import IN_ONE_GO, POINTS, Pieces, parts, way
 
-__all__ = ["Alignment", "Pieces", "way"]
+__all__ = ["Alignment"]
 
-_POINTS = 8192  # per computation and message: a quarter of a second, and 256 KiB
-_BURST = 16  # messages sent in one go
 _PLACES = 200_000  # per message: 800 kB
-
-
-def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
-    """The parties that ``owner``'s list passes; all lists end at the active ``parties[0]``."""
-    active, *passive = parties
-    if owner == active:
-        return (*passive, active)
-    at = passive.index(owner)
-    return (*passive[at + 1 :], *passive[:at], active)
-
-
-class Pieces:
-    """An array of ``rows`` rows that arrives in pieces of ``size``, each once, in any order."""
-
-    def __init__(self, rows: int, size: int) -> None:
-        self.rows = rows
-        self._size = size
-        self._parts: dict[int, NDArray[Any]] = {}
-
-    def add(self, start: int, part: NDArray[Any]) -> None:
-        """Take the piece at ``start``; ProtocolError if it is misplaced or repeated."""
-        length = min(self._size, self.rows - start)
-        if start % self._size or start in self._parts or len(part) != max(length, 0):
-            raise ProtocolError(f"rows {start} to {start + len(part)} are no piece of {self.rows}")
-        self._parts[start] = part
-
-    @property
-    def complete(self) -> bool:
-        """Whether all rows have arrived."""
-        return len(self._parts) * self._size >= self.rows
-
-    def in_order(self) -> list[NDArray[Any]]:
-        """The pieces in the order of their rows."""
-        return [self._parts[start] for start in sorted(self._parts)]
 
 
 class Alignment(Machine, ABC):
@@ -100,10 +64,10 @@ class Alignment(Machine, ABC):
     # A list leaves its owner
 
     def _blind_own(self, ids: IdList) -> None:
-        self._lists[self._party] = Pieces(len(ids), _POINTS)
+        self._lists[self._party] = Pieces(len(ids), POINTS)
         self._total += len(ids)
-        for start in range(0, len(ids), _POINTS):
-            computation = blind_ids.bind(self._key, ids.part(start, start + _POINTS))
+        for start in range(0, len(ids), POINTS):
+            computation = blind_ids.bind(self._key, ids.part(start, start + POINTS))
             self._run(OWN_BLINDED, single(computation), partial(self._with_own, start))
 
     def _with_own(self, start: int, points: Points) -> None:
@@ -127,8 +91,8 @@ class Alignment(Machine, ABC):
         if owner not in self._parties or peer != self._before(owner):
             raise ProtocolError(f"{owner}'s list takes another route")
         if owner not in self._arriving:
-            self._arriving[owner] = Pieces(body.rows, _POINTS)
-            self._lists[owner] = Pieces(body.rows, _POINTS)
+            self._arriving[owner] = Pieces(body.rows, POINTS)
+            self._lists[owner] = Pieces(body.rows, POINTS)
             if not self._announced(owner, body.rows):
                 return
         arriving = self._arriving[owner]
@@ -155,12 +119,9 @@ class Alignment(Machine, ABC):
         """Take a piece of a list that is now under this party's key."""
 
     def _pass_on(self, owner: str, points: Points, first: int = 0) -> None:
-        """Send the list from row ``first`` on, with pauses.
-
-        A million points sent at once would block this party.
-        """
-        stop = first + _BURST * _POINTS
-        for start, part in _parts(points[first:stop], _POINTS):
+        """Send the list from row ``first`` on, with pauses."""
+        stop = first + IN_ONE_GO * POINTS
+        for start, part in parts(points[first:stop], POINTS):
             self._send_points(owner, first + start, len(points), part)
         if stop < len(points):
             self._run(BURST, single(Given(None)), lambda _: self._pass_on(owner, points, stop))
@@ -203,7 +164,7 @@ class Alignment(Machine, ABC):
         return origin[places]
 
     def _send_places(self, recipient: str, owner: str, places: NDArray[np.uint32]) -> None:
-        for start, part in _parts(places, _PLACES):
+        for start, part in parts(places, _PLACES):
             self._send(
                 recipient,
                 alignment.CommonRows(
@@ -214,8 +175,3 @@ class Alignment(Machine, ABC):
     def _worked(self, ids: int) -> None:
         self._done += ids
         self._emit(Report(self._done, self._total, "id", {}))
-
-
-def _parts(array: NDArray[Any], size: int) -> Iterator[tuple[int, NDArray[Any]]]:
-    for start in range(0, len(array), size):
-        yield start, array[start : start + size]

@@ -443,3 +443,16 @@ def test_credit_2_shuffled_and_a_third_removed_on_each_side_equals_xgboost_node_
         assert_lossless(parties, joined, bank[:, 0])
     finally:
         parties.stop()
+
+
+def test_shared_people_are_counted_before_anybody_aligns(parties: Parties) -> None:
+    stand(parties, {"bank": range(60), "telco": range(20, 90), "retail": range(30, 99)})
+    parties.configure("bank", 'path = "bank.csv"')
+    for party in ("telco", "retail"):
+        policy = 'smallest_alignment = 25\noverlap = "exact"'
+        parties.configure(party, f'path = "{party}.csv"', policy)
+    parties.run()
+    done = parties.fedmq("align", "bank.align.toml", "--count")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("30 people are shared by bank, telco, retail; 60 are here")
+    assert parties.stored() == []

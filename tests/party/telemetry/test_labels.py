@@ -79,6 +79,7 @@ LABELS = {
     "PlanLookup",
     "PrepareSealedScores",
     "PunctureSeeds",
+    "ReadIdList",
     "ReadIds",
     "ReadMargins",
     "ReadShares",

@@ -18,10 +18,10 @@ from fedmq.messages.envelope import Envelope
 from fedmq.privacy.set_intersection import LACKED, hash_to_curve
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.active import PeopleFound
-from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Fail, Received, Start
 from fedmq.protocol.machine import run_inline
+from fedmq.protocol.travelling_list import Pieces, way
 from tests.how_often import each_seed
 from tests.protocol.alignment.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks
@@ -34,8 +34,8 @@ def shared(owners: Mapping[str, Own]) -> set[str]:
 
 @pytest.fixture
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blinded_lists, "_POINTS", 7)
-    monkeypatch.setattr(blinded_lists, "_BURST", 2)
+    monkeypatch.setattr(blinded_lists, "POINTS", 7)
+    monkeypatch.setattr(blinded_lists, "IN_ONE_GO", 2)
     monkeypatch.setattr(blinded_lists, "_PLACES", 5)
 
 

@@ -1,0 +1,1 @@
+"""How is counted whom all parties share, without a list for anybody? One machine per side."""

@@ -1,0 +1,1 @@
+"""Counts of shared people among simulated parties."""
