@@ -11,6 +11,7 @@ The files hold what all kinds of session share; each kind has a folder.
 ``retry_policy``     when a message is sent again, and when a peer counts as lost
 ``travelling_list``  how a list of blinded ids travels
 ``tree_walk``        how rows walk down trees of several owners
+``sealed_sums``      how sums of leaves are asked for that nobody learns
 ``record_columns``   how an owner shows which of its records share a column
 ``diagram``          the state tables as pictures
 ``training``         how a model is trained (SecureBoost, Algorithms 1 and 2)

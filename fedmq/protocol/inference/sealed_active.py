@@ -15,27 +15,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.leaf_slots import LeafSlots
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.objectives.registry import objective_of
-from fedmq.boosting.params import TrainParams
-from fedmq.computation import computation
-from fedmq.errors import DataError, MessageError, ProtocolError
+from fedmq.errors import MessageError, ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
-from fedmq.privacy.random_stream import Stream
-from fedmq.privacy.sealed_scores.ciphertexts import (
-    Answered,
-    Ciphertext,
-    MakeKey,
-    PublicKey,
-    open_answer,
-    read_plaintexts,
-    sealed,
-)
-from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE, from_slots
-from fedmq.privacy.sealed_scores.packing import FixedPoint, Packing
+from fedmq.privacy.sealed_scores.ciphertexts import Answered, Ciphertext
+from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE
 from fedmq.protocol.events import Report
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.states import (
@@ -46,115 +32,20 @@ from fedmq.protocol.inference.states import (
     SUMMED,
 )
 from fedmq.protocol.machine import Machine, Part, on_message
+from fedmq.protocol.sealed_sums import (
+    SealedModel,
+    SealedRows,
+    open_sums,
+    prepare_sealed,
+    score_sums,
+    seal_again,
+    seal_rows,
+)
 
 __all__ = ["SealedSums"]
 
 _QUESTIONS_AT_ONCE = 8  # that one computation makes
 _COMPUTATIONS_AHEAD = 3
-_MOST_SPLITS = 50_000  # of one party, at 16 bytes each: below 1 MiB
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """What stays the same for all rows."""
-
-    slots: LeafSlots
-    packing: Packing
-    point: FixedPoint
-    key: PublicKey
-
-
-@computation("PrepareSealedScores")
-def _prepared(share: ActiveShare, seed: bytes) -> _Prepared:
-    slots = LeafSlots.of(share)
-    for owner, ranges in slots.ranges.items():
-        if len(ranges.record) > _MOST_SPLITS:
-            raise DataError(
-                f"{share.parties[owner]} has {len(ranges.record):,} splits; mode 'sealed' takes "
-                f"{_MOST_SPLITS:,} of a party: use mode 'hop'"
-            )
-    counts = slots.counts * max(1, share.params.vector_outputs)
-    trees = len(share.used_trees)
-    key = MakeKey(_drawn(seed, "key"), seed).run()
-    return _Prepared(slots, Packing(counts), FixedPoint.for_sums(slots.largest, trees), key)
-
-
-def _drawn(seed: bytes, *names: object) -> bytes:
-    return Stream(seed, f"fedmq sealed scores {' '.join(map(str, names))}").read(32)
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """Questions about neighbouring rows: their ciphertexts, and what rows get in the clear."""
-
-    questions: Sequence[Sequence[Ciphertext]]
-    clear: NDArray[np.float64]
-
-
-@computation("SealRows")
-def _seal_rows(prepared: _Prepared, values: NDArray[np.float32], seed: bytes, first: int) -> _Asked:
-    """Questions from number ``first`` on about rows with these ``values`` (rows, features)."""
-    weights, clear = prepared.slots.weights(values)
-    if weights.ndim == 3:  # vector leaves: output by output
-        weights = weights.swapaxes(1, 2).reshape(len(values), -1)
-    numbers = prepared.point.of(weights)
-    most = prepared.packing.rows
-    questions = [
-        _encrypted(
-            from_slots(prepared.packing.laid_out(numbers[start : start + most])),
-            seed,
-            first + place,
-            0,
-        )
-        for place, start in enumerate(range(0, len(numbers), most))
-    ]
-    return _Asked(questions, clear)
-
-
-def _encrypted(
-    plaintexts: NDArray[np.int64], seed: bytes, number: int, place: int
-) -> list[Ciphertext]:
-    seeds = [
-        (
-            _drawn(seed, "question", number, place, piece),
-            _drawn(seed, "error", number, place, piece),
-        )
-        for piece in range(len(plaintexts))
-    ]
-    return sealed(plaintexts, seed, seeds)
-
-
-@computation("SealAgain")
-def _seal_again(
-    answers: Sequence[Answered], seed: bytes, number: int, place: int
-) -> list[Ciphertext]:
-    """The question that the party at ``place`` gets: what the one before it has answered."""
-    return _encrypted(read_plaintexts(answers, seed), seed, number, place)
-
-
-@computation("OpenSealedSums")
-def _opened(
-    prepared: _Prepared, answers: Sequence[Answered], seed: bytes, rows: int
-) -> NDArray[np.float64]:
-    return prepared.point.read(open_answer(answers, seed, prepared.packing, rows))
-
-
-@computation("SealedScores")
-def _scores(
-    params: TrainParams, sums: NDArray[np.float64], base_margin: NDArray[np.float32] | None
-) -> Scores:
-    """The scores of rows with these ``sums`` (rows, outputs); NaN stays NaN."""
-    objective = objective_of(params)
-    if base_margin is None:
-        assert params.base_score is not None  # of a finished model
-        first = objective.first_margin(params.base_score)
-        shape: tuple[int, ...] = (len(sums), *np.shape(first))
-        base_margin = np.full(shape, first, np.float32)
-    margins = (base_margin + sums.reshape(base_margin.shape)).astype(np.float32)
-    blank = np.isnan(margins).any(axis=tuple(range(1, margins.ndim)))
-    predictions = objective.predictions(np.where(np.isnan(margins), np.float32(0), margins))
-    predictions[blank] = np.nan
-    return Scores(margins, predictions)
 
 
 @dataclass(slots=True, eq=False)
@@ -180,7 +71,7 @@ class SealedSums(Part):
         self._chain = share.asked
         self._values = values
         self._seed = seed
-        self._prepared: _Prepared
+        self._model: SealedModel
         self._then: Callable[[NDArray[np.float64]], None]
         self._rows: list[NDArray[np.int64]] = []
         """Of each question."""
@@ -193,36 +84,20 @@ class SealedSums(Part):
     def prepare(self, then: Callable[[], None]) -> None:
         """Lay out slots and make a key, before the session is opened."""
 
-        def with_prepared(prepared: _Prepared) -> None:
-            self._prepared = prepared
+        def with_prepared(model: SealedModel) -> None:
+            self._model = model
             then()
 
-        self._run(PREPARED, single(_prepared.bind(self._share, self._seed)), with_prepared)
+        self._run(PREPARED, single(prepare_sealed.bind(self._share, self._seed)), with_prepared)
 
     def terms(self, peer: str) -> inference.SealedTerms:
         """What ``peer`` has to know."""
-        prepared = self._prepared
-        ranges = prepared.slots.ranges[self._share.parties.index(peer)]
-        records, starts, middles, ends = (
-            Array.of(part.astype(np.uint32))
-            for part in (ranges.record, ranges.start, ranges.middle, ranges.end)
-        )
-        return inference.SealedTerms(
-            slots=prepared.slots.counts,
-            copies=max(1, self._share.params.vector_outputs),
-            chain=self._chain,
-            records=records,
-            starts=starts,
-            middles=middles,
-            ends=ends,
-            key_seed=prepared.key.seed,
-            key=prepared.key.words,
-        )
+        return self._model.terms(peer)
 
     def begin(self, known: NDArray[np.bool_], then: Callable[[NDArray[np.float64]], None]) -> None:
         """Ask about the ``known`` rows; ``then`` takes the sums (rows, outputs), NaN of others."""
         self._then = then
-        packing = self._prepared.packing
+        packing = self._model.packing
         self._sums = np.full((len(known), len(packing.counts)), np.nan)
         rows = np.flatnonzero(known)
         self._rows = [
@@ -241,14 +116,16 @@ class SealedSums(Part):
             self._begun += len(chosen)
             self._making += 1
             under_way += len(chosen)
-            computation = _seal_rows.bind(
-                self._prepared, self._values[np.concatenate(chosen)], self._seed, first
+            computation = seal_rows.bind(
+                self._model, self._values[np.concatenate(chosen)], self._seed, first
             )
             self._run(SEALED, single(computation), partial(self._with_sealed, first, chosen))
         if self._scored == len(self._rows):
             self._then(self._sums)
 
-    def _with_sealed(self, first: int, chosen: Sequence[NDArray[np.int64]], asked: _Asked) -> None:
+    def _with_sealed(
+        self, first: int, chosen: Sequence[NDArray[np.int64]], asked: SealedRows
+    ) -> None:
         self._making -= 1
         self._sums[np.concatenate(chosen)] = asked.clear
         for number, (rows, query) in enumerate(zip(chosen, asked.questions, strict=True), first):
@@ -267,7 +144,7 @@ class SealedSums(Part):
     @on_message(inference.SealedAnswer)
     def _on_answer(self, peer: str, body: inference.SealedAnswer) -> None:
         question = self._questions.get(body.number)
-        pieces = 0 if question is None else self._prepared.packing.ciphertexts(len(question.rows))
+        pieces = 0 if question is None else self._model.packing.ciphertexts(len(question.rows))
         if (
             question is None
             or self._chain[question.place] != peer
@@ -288,10 +165,10 @@ class SealedSums(Part):
         question.answers = {}
         question.place += 1
         if is_last:
-            opening = _opened.bind(self._prepared, answers, self._seed, len(question.rows))
+            opening = open_sums.bind(self._model, answers, len(question.rows))
             self._run(SUMMED, single(opening), partial(self._with_sums, body.number))
         else:
-            sealing = _seal_again.bind(answers, self._seed, body.number, question.place)
+            sealing = seal_again.bind(self._model, answers, self._seed, body.number, question.place)
             self._run(SEALED_AGAIN, single(sealing), partial(self._ask, body.number))
 
     def _with_sums(self, number: int, sums: NDArray[np.float64]) -> None:
@@ -311,5 +188,9 @@ class SealedSums(Part):
         then: Callable[[Scores], None],
     ) -> None:
         """Turn ``sums`` into scores; ``base_margin`` as in `sum_leaves`."""
-        computation = _scores.bind(self._share.params, sums, base_margin)
-        self._run(SCORES, single(computation), then)
+
+        def with_scored(scored: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
+            then(Scores(*scored))
+
+        scoring = score_sums.bind(self._share.params, sums, base_margin)
+        self._run(SCORES, single(scoring), with_scored)

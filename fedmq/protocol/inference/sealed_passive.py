@@ -12,44 +12,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.leaf_slots import SlotRanges
-from fedmq.boosting.model.served_forest import RecordPlaces
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.tree import LookupTable
-from fedmq.computation import computation
-from fedmq.errors import DataError, MessageError, ProtocolError, Refused
+from fedmq.errors import MessageError, ProtocolError, Refused
 from fedmq.messages import inference
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
 from fedmq.privacy.random_stream import Stream
-from fedmq.privacy.sealed_scores.ciphertexts import (
-    Answered,
-    AnswerQuery,
-    Ciphertext,
-    PublicKey,
-)
-from fedmq.privacy.sealed_scores.packing import Packing
+from fedmq.privacy.sealed_scores.ciphertexts import Answered, AnswerQuery, Ciphertext
 from fedmq.protocol.inference.states import MULTIPLIED
 from fedmq.protocol.machine import Machine, Part, on_message
+from fedmq.protocol.sealed_sums import MultipliedShare, answer_sealed, neighbours
 
 __all__ = ["SealedAnswers"]
-
-
-@computation("AnswerSealedQuery")
-def _answer(
-    table: LookupTable,
-    values: NDArray[np.float32],
-    ranges: SlotRanges,
-    copies: int,
-    query: AnswerQuery,
-) -> list[Answered]:
-    """The answer about rows with these ``values`` (rows, features); ``query`` has no slots yet."""
-    rows, splits = len(values), len(ranges.record)
-    left = table.directions(
-        values, np.repeat(np.arange(rows), splits), np.tile(ranges.record, rows)
-    ).reshape(rows, splits)
-    allowed = ranges.allowed(left, query.packing.slots // copies)
-    return query.for_slots(np.tile(allowed, (1, copies))).answers()
 
 
 class SealedAnswers(Part):
@@ -72,19 +46,12 @@ class SealedAnswers(Part):
         seed: bytes,
     ) -> None:
         super().__init__(machine)
-        self._table = share.lookup_table
         self._values = values
         self._row_of = row_of
-        self._copies = terms.copies
         self._seed = seed
         self._active, *others = machine.peers
         self._previous, self._next = _neighbours(share.party, terms.chain, others)
-        try:
-            self._key = PublicKey(terms.key_seed, terms.key)
-            self._packing = Packing(terms.slots * terms.copies)
-            self._ranges = _ranges(share, terms)
-        except (DataError, MessageError) as error:
-            raise Refused(f"sealed scores: {error}") from error
+        self._share = MultipliedShare.of(share, terms)
         self._link = b""
         """The seed of the masks between the previous party and this one, once it has come."""
         self._gave_link = False
@@ -111,7 +78,7 @@ class SealedAnswers(Part):
         rows = body.rows.numpy()
         if body.number != self._number or body.piece != len(self._asked):
             raise ProtocolError(f"sealed question {body.number} is out of place, or asked again")
-        if not 0 < len(rows) <= self._packing.rows or int(rows.max()) >= len(self._row_of):
+        if not 0 < len(rows) <= self._share.packing.rows or int(rows.max()) >= len(self._row_of):
             raise ProtocolError(f"sealed question {body.number} asks for rows that do not exist")
         if not self._asked:
             if self._scored[rows].any() or len(np.unique(rows)) < len(rows):
@@ -125,7 +92,7 @@ class SealedAnswers(Part):
         except MessageError as error:
             raise ProtocolError(f"sealed question {body.number}: {error}") from error
         self._rows = here
-        if len(self._asked) < self._packing.ciphertexts(len(rows)):
+        if len(self._asked) < self._share.packing.ciphertexts(len(rows)):
             return
         question = self._number, here, self._asked
         self._asked = []
@@ -146,16 +113,14 @@ class SealedAnswers(Part):
         after = _drawn(self._drawn("link"), "masks", number) if self._next else None
         query = AnswerQuery(
             asked,
-            self._key,
-            self._packing,
+            self._share.key,
+            self._share.packing,
             np.zeros((len(here), 0), np.bool_),
             self._drawn("answer", number),
             before,
             after,
         )
-        computation = _answer.bind(
-            self._table, self._values[here], self._ranges, self._copies, query
-        )
+        computation = answer_sealed.bind(self._share, self._values[here], query)
         self._run(MULTIPLIED, single(computation), partial(self._reply, number))
 
     def _reply(self, number: int, answers: Sequence[Answered]) -> None:
@@ -175,23 +140,7 @@ def _drawn(seed: bytes, *names: object) -> bytes:
 
 def _neighbours(party: str, chain: Sequence[str], others: Sequence[str]) -> tuple[str, str]:
     """The parties before and after this one in the ``chain``; "" where there is none."""
-    if party not in chain or len(set(chain)) < len(chain):
-        raise Refused("sealed scores: the order of the parties lacks this one, or names one twice")
-    place = chain.index(party)
-    previous = chain[place - 1] if place else ""
-    following = chain[place + 1] if place + 1 < len(chain) else ""
+    previous, following = neighbours(party, chain)
     if {previous, following} - {""} != set(others):
         raise Refused("sealed scores: the order of the parties names one that is not known here")
     return previous, following
-
-
-def _ranges(share: PassiveShare, terms: inference.SealedTerms) -> SlotRanges:
-    parts = (terms.records, terms.starts, terms.middles, terms.ends)
-    ranges = SlotRanges.of(
-        *(part.numpy() for part in parts),
-        records=len(share.lookup_table),
-        slots=sum(terms.slots),
-    )
-    if share.places:
-        ranges.check(RecordPlaces.of(share.places))
-    return ranges
