@@ -243,7 +243,11 @@ def request_scores(state: Path, request: Mapping[str, Any], quiet: bool) -> Any:
 @party_argument
 @click.argument("model", required=False)
 @_name
-@click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
+@click.option(
+    "--mode",
+    type=click.Choice(["hop", "bitmap", "sealed"]),
+    help="As in [online] if left out.",
+)
 @_longest
 @json_option
 def activate(

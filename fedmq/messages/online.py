@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.fields import Count, Index, ModelId, Reason
-from fedmq.messages.inference import SampleId
+from fedmq.messages.inference import SampleId, SealedTerms
 
 __all__ = [
     "BODIES",
+    "MASK_BYTES",
+    "QUESTIONS",
     "ModelDeploy",
     "ModelDeployed",
     "ModelDismiss",
@@ -26,22 +28,40 @@ __all__ = [
     "OnlineBitmaps",
     "OnlineExits",
     "OnlineHop",
+    "OnlineMaskAsk",
+    "OnlineMasks",
     "OnlinePing",
     "OnlinePong",
+    "OnlineProducts",
+    "OnlineQuestion",
     "OnlineRefusal",
     "OnlineRows",
+    "OnlineSealed",
 ]
 
+_Mode = Literal["hop", "bitmap", "sealed"]
 Batch = Annotated[int, Field(ge=0, lt=2**53)]
 Ids = Annotated[tuple[SampleId, ...], Field(strict=False, min_length=1)]
 Budget = Annotated[float, Field(ge=0, le=3600)]
 Alias = ModelId
+_Seed = Annotated[bytes, Field(min_length=32, max_length=32)]
+MASK_BYTES = 48
+
+
+def _check_mask(mask: bytes) -> bytes:
+    if len(mask) not in (0, MASK_BYTES):
+        raise ValueError(f"a mask is named by {MASK_BYTES} bytes, or there is none")
+    return mask
+
+
+_Mask = Annotated[bytes, AfterValidator(_check_mask)]
 
 
 class OnlineHop(Body):
     """Active to passive: from these records on, where do these rows leave your records?"""
 
     kind: ClassVar[str] = "online hop"
+    mode: ClassVar[_Mode] = "hop"
 
     batch: Batch
     hop: Index
@@ -83,6 +103,7 @@ class OnlineRows(Body):
     """Active to passive: which way do these rows go, at each of your records of the model?"""
 
     kind: ClassVar[str] = "online rows"
+    mode: ClassVar[_Mode] = "bitmap"
 
     batch: Batch
     hop: Index
@@ -103,6 +124,64 @@ class OnlineBitmaps(Body):
     unknown: Uint32s
     drifts: bool = False
     """As in exits."""
+
+
+class OnlineSealed(Body):
+    """Active to passive: multiply these ciphertexts, which have the slots of these rows.
+
+    A row's slots fill one ciphertext or several, or some rows share one.
+    """
+
+    kind: ClassVar[str] = "online sealed"
+    mode: ClassVar[_Mode] = "sealed"
+
+    batch: Batch
+    hop: Index
+    model: ModelId
+    ids: Ids
+    key: _Seed
+    """Names the active party's public key, which came when the model was activated."""
+    mask: _Mask
+    """What the answer of the party before said of its mask; empty at the first party."""
+    seeds: Annotated[tuple[_Seed, ...], Field(strict=False, min_length=1, max_length=16)]
+    words: Array
+    budget: Budget
+
+
+class OnlineProducts(Body):
+    """Passive to active: the products, which nobody can read but the next passive party; of the
+    last one only what tells the sums of the rows. ``unknown`` as in exits."""
+
+    kind: ClassVar[str] = "online products"
+
+    batch: Batch
+    hop: Index
+    mask: _Mask
+    """By which the next party finds the mask again; the active party hands it on unread. Empty at
+    the last party."""
+    masks: Array
+    numbers: Array
+    unknown: Uint32s
+    drifts: bool = False
+    """As in exits."""
+
+
+class OnlineMaskAsk(Body):
+    """Passive to the passive party before it: from which seed do your masks follow?"""
+
+    kind: ClassVar[str] = "online mask ask"
+
+    model: ModelId
+
+
+class OnlineMasks(Body):
+    """Passive to the next passive party: the seed of masks, until either is started again. The
+    active party must never see it."""
+
+    kind: ClassVar[str] = "online masks"
+
+    model: ModelId
+    seed: _Seed
 
 
 class OnlineRefusal(Body):
@@ -144,14 +223,22 @@ class ModelDeploy(Body):
 
     alias: Alias
     model: ModelId
-    mode: Literal["hop", "bitmap"]
+    mode: _Mode
     left: Array
     right: Array
+    sealed: SealedTerms | None = None
+    """Given in mode ``sealed``, and in no other."""
 
     @model_validator(mode="after")
     def _left_and_right_are_int32s(self) -> Self:
         _check_int32s(self.left)
         _check_int32s(self.right)
+        return self
+
+    @model_validator(mode="after")
+    def _sealed_where_the_mode_is(self) -> Self:
+        if (self.mode == "sealed") != (self.sealed is not None):
+            raise ValueError("terms of sealed scores are needed in mode sealed, and in no other")
         return self
 
 
@@ -189,6 +276,10 @@ BODIES: tuple[type[Body], ...] = (
     OnlineExits,
     OnlineRows,
     OnlineBitmaps,
+    OnlineSealed,
+    OnlineProducts,
+    OnlineMaskAsk,
+    OnlineMasks,
     OnlineRefusal,
     OnlinePing,
     OnlinePong,
@@ -198,3 +289,7 @@ BODIES: tuple[type[Body], ...] = (
     ModelDismiss,
     ModelDeployed,
 )
+
+OnlineQuestion = OnlineHop | OnlineRows | OnlineSealed
+"""What the active party asks about people; ``mode`` says in which mode."""
+QUESTIONS = (OnlineHop, OnlineRows, OnlineSealed)

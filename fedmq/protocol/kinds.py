@@ -39,7 +39,12 @@ from fedmq.protocol.model_request.states import (
     ActiveModelRequestState,
     PassiveModelRequestState,
 )
-from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
+from fedmq.protocol.online.states import (
+    ONLINE_BATCH,
+    SEALED_BATCH,
+    OnlineBatchState,
+    SealedBatchState,
+)
 from fedmq.protocol.overlap.states import (
     ACTIVE_OVERLAP,
     PASSIVE_OVERLAP,
@@ -138,6 +143,11 @@ SESSION_KINDS: dict[str, SessionKind] = {
             outlives_crash=False,
             sides=(
                 Side("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
+                Side(
+                    "Online scores: a sealed batch at the active party",
+                    SEALED_BATCH,
+                    SealedBatchState,
+                ),
             ),
         ),
         SessionKind(

@@ -219,7 +219,7 @@ class PartyModel:
         return frame({key: [row[key] for row in rows] for key in ("party", "column", kind)})
 
     def activate(
-        self, name: str = _NAME, *, mode: Literal["hop", "bitmap"] | None = None
+        self, name: str = _NAME, *, mode: Literal["hop", "bitmap", "sealed"] | None = None
     ) -> dict[str, Any]:
         """Serve it under ``name`` at all parties together; the JSON of ``fedmq activate``."""
         request = {"do": "activate", "model": self.name, "name": name, "mode": mode}

@@ -101,6 +101,7 @@ sealed_terms = st.builds(
     key_seed=seeds,
     key=st.binary(max_size=40),
 )
+masks = st.just(b"") | st.binary(min_size=48, max_size=48)
 _sequence = st.integers(1, 2**62 - 1)
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
@@ -311,6 +312,30 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         unknown=uint32s,
         drifts=st.booleans(),
     ),
+    online.OnlineSealed: st.builds(
+        online.OnlineSealed,
+        batch=batches,
+        hop=naturals,
+        model=models,
+        ids=st.lists(text, min_size=1, max_size=5).map(tuple),
+        key=seeds,
+        mask=masks,
+        seeds=st.lists(seeds, min_size=1, max_size=3).map(tuple),
+        words=arrays(),
+        budget=budgets,
+    ),
+    online.OnlineProducts: st.builds(
+        online.OnlineProducts,
+        batch=batches,
+        hop=naturals,
+        mask=masks,
+        masks=arrays(),
+        numbers=arrays(),
+        unknown=uint32s,
+        drifts=st.booleans(),
+    ),
+    online.OnlineMaskAsk: st.builds(online.OnlineMaskAsk, model=models),
+    online.OnlineMasks: st.builds(online.OnlineMasks, model=models, seed=seeds),
     online.OnlineRefusal: st.builds(
         online.OnlineRefusal,
         batch=batches,
@@ -320,13 +345,16 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     ),
     online.OnlinePing: st.builds(online.OnlinePing),
     online.OnlinePong: st.builds(online.OnlinePong),
-    online.ModelDeploy: st.builds(
-        online.ModelDeploy,
-        alias=models,
-        model=models,
-        mode=st.sampled_from(["hop", "bitmap"]),
-        left=successors,
-        right=successors,
+    online.ModelDeploy: (st.none() | sealed_terms).flatmap(
+        lambda terms: st.builds(
+            online.ModelDeploy,
+            alias=models,
+            model=models,
+            mode=st.sampled_from(["hop", "bitmap"]) if terms is None else st.just("sealed"),
+            left=successors,
+            right=successors,
+            sealed=st.just(terms),
+        )
     ),
     online.ModelReady: st.builds(
         online.ModelReady, explain=st.booleans(), columns=st.none() | record_columns
@@ -525,7 +553,10 @@ _FIELDS: dict[str, Any] = {
     "sealed": None,
     "number": 0,
     "words": _NUMBERS,
+    "mask": b"",
     "masks": _NUMBERS,
+    "key": bytes(32),
+    "seeds": (bytes(32),),
     "numbers": _NUMBERS,
     "cause": "rate",
     "alias": "production",
@@ -552,7 +583,7 @@ def example(kind: type[Body]) -> Body:
         fields["rows"] = _NUMBERS
     if kind is online.OnlineBitmaps:
         fields["records"] = 1
-    if kind in (inference.SealedLink, inference.SealedQuery):
+    if kind in (inference.SealedLink, inference.SealedQuery, online.OnlineMasks):
         fields["seed"] = bytes(32)
     if kind is training.SessionAccept:
         fields["candidates"] = 1

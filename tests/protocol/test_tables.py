@@ -42,6 +42,7 @@ from fedmq.protocol.machine import REFUSES, Done, Key, Machine, Transition, When
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.online.sealed_active import SealedBatch
 from fedmq.protocol.overlap import passing_lists as passing_lists
 from fedmq.protocol.overlap.active import ActiveOverlap
 from fedmq.protocol.overlap.passive import PassiveOverlap
@@ -68,6 +69,7 @@ MACHINES: list[type[Machine]] = [
 ]
 SERVING: list[type[Machine]] = [
     OnlineBatch,
+    SealedBatch,
     ActiveDeployment,
     PassiveDeployment,
     ActiveModelRequest,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 
 from fedmq.party.configuration.toml_file import Section
-from fedmq.protocol.online.options import AnsweredMode, Degrade, Mode
+from fedmq.protocol.online.options import Degrade, Mode
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = ["DriftSection", "LookupSection", "OnlineSection", "RequestsSection"]
@@ -61,9 +61,11 @@ class OnlineSection(Section):
     """How scores are made (at the active party), and what is answered (at the others)."""
 
     mode: Mode = "hop"
-    """What the active party asks for: ``hop`` or ``bitmap``; see the page on online scores."""
+    """What the active party asks for: ``hop``, ``bitmap`` or ``sealed``; see the page on online
+    scores."""
     degrade: Degrade = "fail"
-    """When a party is away: ``fail``, ``partial`` or ``active_only``."""
+    """When a party is away: ``fail``, ``partial`` or ``active_only``. Mode ``sealed`` guesses
+    nothing, and always fails unless a fallback model scores."""
     unknown: Literal["null", "fallback", "directions"] = "null"
     """The score of a person whom a party does not know, online and in files: none; with
     ``fallback`` that of the fallback model without this party, which a job with ``fallback = true``
@@ -100,13 +102,14 @@ class OnlineSection(Section):
     lookup: LookupSection = LookupSection()
     """Rows of a database; of no matter where the serving source is a file."""
 
-    modes: tuple[AnsweredMode, ...] = ("hop", "bitmap", "sealed")
-    """What this party answers, when others ask. ``sealed`` is for files and evaluations; where it
-    stands alone, their scores are sealed, and online nothing is answered."""
+    modes: tuple[Mode, ...] = ("hop", "bitmap", "sealed")
+    """What this party answers, when others ask, online and in files; files in mode ``hop`` where
+    ``hop`` or ``bitmap`` is among them. ``sealed`` alone shows no direction to anybody."""
     rows_per_second: Rows | None = None
     """Rows that a caller may ask about per second, on average over ten."""
     scores_per_id: Rows | None = None
-    """How often a caller may ask for scores of the same id per hour."""
+    """How often a caller may ask for scores of the same id per hour; in mode ``sealed`` 10 when
+    left out."""
     records_per_id: Rows | None = None
     """Distinct records of a model that a caller may ask for about the same id per hour (mode
     ``hop``); twice as many as one score can meet when left out."""

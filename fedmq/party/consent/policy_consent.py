@@ -27,7 +27,7 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.kinds import SESSION_KINDS
-from fedmq.protocol.online.options import AnsweredMode
+from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session_records import SumBudget
 from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
@@ -203,7 +203,7 @@ class PolicyConsent:
         self,
         header: Header,
         terms: InferenceOpen,
-        modes: Collection[AnsweredMode] = ("hop", "bitmap", "sealed"),
+        modes: Collection[Mode] = ("hop", "bitmap", "sealed"),
     ) -> None:
         """Raise Refused if this party, which answers in ``modes``, does not score on ``terms``."""
         explained = {"explain": self._policy.explain} if terms.explained_records else {}

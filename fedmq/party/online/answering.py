@@ -30,21 +30,30 @@ from fedmq.computation import computation
 from fedmq.errors import DaemonError, ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
+from fedmq.messages.inference import SealedTerms
 from fedmq.messages.online import (
+    QUESTIONS,
     OnlineBitmaps,
     OnlineExits,
     OnlineHop,
+    OnlineMaskAsk,
+    OnlineMasks,
     OnlinePing,
     OnlinePong,
+    OnlineProducts,
+    OnlineQuestion,
     OnlineRefusal,
     OnlineRows,
+    OnlineSealed,
 )
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.rows import Lookup, Reading, Rows, ServedRows, ServingSource
+from fedmq.party.online.sealed_answers import SealedAnswers
 from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.online.passive import AnsweringShare, check_records
+from fedmq.protocol.online.sealed_passive import SealedShare
 
 __all__ = [
     "Answering",
@@ -59,7 +68,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_ANSWERS = (OnlineExits, OnlineBitmaps)
+_ANSWERS = (OnlineExits, OnlineBitmaps, OnlineProducts)
 _MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the remembered batches
 _MOST_SESSIONS = 64
 _MOST_QUESTIONS = 4096  # per batch
@@ -75,6 +84,9 @@ Pairs = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 
 _BURST_SECONDS = 10.0  # of the rate that may arrive at once
 _HOUR_SECONDS = 3600.0
+_SEALED_SCORES = 10
+"""Of a person within an hour, if the owner sets no limit: each tells an active party that lies 30
+bits of its choice."""
 _MOST_BATCHES = 1024  # whose counted rows are remembered
 _MOST_PEOPLE = (
     1_000_000  # asked about within an hour, by all callers; each takes some hundred bytes
@@ -87,7 +99,7 @@ class Answering:
 
     ``consent`` raises `Refused` if the policy forbids answering. ``agree`` raises it if the policy
     forbids that many more rows; it returns whether ``until_written`` has to be awaited first, so
-    that the consent is on disk.
+    that the consent is on disk. ``send`` takes (recipient, body, session, seconds of its use).
     """
 
     def __init__(
@@ -100,6 +112,7 @@ class Answering:
         until_written: Callable[[Header], Awaitable[None]] | None = None,
         drift: DriftWatch | None = None,
         asked: AskedPeople | None = None,
+        send: Callable[[str, Body, str, float], None] = lambda *_: None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
@@ -112,6 +125,7 @@ class Answering:
         self._agree = agree
         self._until_written = until_written
         self._drift = drift
+        self._sealed = SealedAnswers(send)
 
     def forget_all_but(self, kept: Set[str]) -> None:
         """Keep only the shares of the models with these ids."""
@@ -122,31 +136,39 @@ class Answering:
         """Answer ``body``, perhaps with a refusal; None if it is no question."""
         if isinstance(body, OnlinePing):
             return OnlinePong()
-        if not isinstance(body, OnlineHop | OnlineRows):
+        if not isinstance(body, QUESTIONS):
             return None
         self.questions += 1
         answer = await self._answer(header, body)
         if self._drift is not None and self._drift.shows_alarm and isinstance(answer, _ANSWERS):
             answer = answer.model_copy(update={"drifts": True})
         if self._question_log is not None:
-            mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
             outcome = answer.cause if isinstance(answer, OnlineRefusal) else "yes"
             self._question_log.note(
-                header.sender, header.session, body.model, mode, body.ids, outcome
+                header.sender, header.session, body.model, body.mode, body.ids, outcome
             )
         return answer
 
-    async def _answer(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
+    def answer_neighbour(self, sender: str, body: Body) -> Body | None:
+        """Answer ``sender``, another passive party, about masks; None if there is no answer."""
+        if isinstance(body, OnlineMasks):
+            self._sealed.take(sender, body)
+        elif isinstance(body, OnlineMaskAsk):
+            share = self.shares.get(body.model)
+            if share is not None and share.sealed is not None:
+                return self._sealed.given(body, sender, share.sealed)
+        return None
+
+    async def _answer(self, header: Header, body: OnlineQuestion) -> Body | None:
         # Inline: a question of 250 rows takes a few milliseconds, less than another process costs.
         try:
             self._consent(header)
         except Refused as error:
             return self._refusal(body, "policy", str(error))
-        mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
-        if mode not in self._section.modes:
-            return self._refusal(body, "mode", f"mode {mode} is not answered here")
+        if body.mode not in self._section.modes:
+            return self._refusal(body, "mode", f"mode {body.mode} is not answered here")
         share = self.shares.get(body.model)
-        if share is None:
+        if share is None or not share.answers(body):
             return self._refusal(body, "model", f"model {body.model} is not served here")
         try:
             pairs = None
@@ -155,7 +177,11 @@ class Answering:
                 # Check before any array gets the length that the records give.
                 check_records(body, pairs[1], len(share.chains.left))
             self._enter(header, body, pairs, share.places)
-            asked = AskedShare(share.share.model_id, share.most_records)
+            asked = AskedShare(
+                share.share.model_id,
+                share.most_records,
+                _SEALED_SCORES if isinstance(body, OnlineSealed) else None,
+            )
             owed = self.rate_limits.check(
                 header.sender, header.session, body, pairs, asked, self._agree
             )
@@ -166,6 +192,12 @@ class Answering:
             if self._drift is not None:
                 batch = header.session, body.batch
                 self._drift.put_aside_asked(batch, body.model, body.ids, rows.row_of, rows.values)
+            if isinstance(body, OnlineSealed):
+                places = rows.places(body.ids)
+                assert share.sealed is not None
+                return await self._sealed.products(
+                    header, body, share.sealed, rows.values[places], places < 0
+                )
             about = AnsweringShare(share.share, share.chains, rows.values, rows.row_of)
             if isinstance(body, OnlineRows):
                 return about.bitmaps(body)
@@ -194,7 +226,7 @@ class Answering:
     def _enter(
         self,
         header: Header,
-        body: OnlineHop | OnlineRows,
+        body: OnlineQuestion,
         pairs: Pairs | None,
         places: RecordPlaces | None,
     ) -> None:
@@ -205,7 +237,7 @@ class Answering:
             log.warning("%s asks for more than scores: %s", header.sender, error)
             raise
 
-    def _refusal(self, body: OnlineHop | OnlineRows, cause: str, reason: str) -> OnlineRefusal:
+    def _refusal(self, body: OnlineQuestion, cause: str, reason: str) -> OnlineRefusal:
         return OnlineRefusal.model_validate(
             {"batch": body.batch, "hop": body.hop, "cause": cause, "reason": reason}
         )
@@ -222,6 +254,14 @@ class HostedShare:
     """None for a share of an earlier version, which has no places."""
     most_records: int | None = None
     """Records of one person within an hour if the owner sets no limit: enough for two scores."""
+    sealed: SealedShare | None = None
+    """What multiplies in mode sealed; None where the model was activated in another."""
+
+    def answers(self, question: OnlineQuestion) -> bool:
+        """Whether the share is one for ``question``: sealed under the key that it knows."""
+        if not isinstance(question, OnlineSealed):
+            return True
+        return self.sealed is not None and self.sealed.share.key.seed == question.key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,6 +271,7 @@ class LoadedShare:
     share: PassiveShare
     chains: Chains
     rows: Rows | Lookup
+    sealed: SealedShare | None = None
 
     def columns(self, texts: Mapping[str, str]) -> DisclosedColumns:
         """The columns of the records that trees use; ``texts``: the published texts, by name."""
@@ -240,19 +281,26 @@ class LoadedShare:
         """The share with its rows from ``source``."""
         places = RecordPlaces.of(self.share.places) if self.share.places else None
         limit = None if places is None else 2 * places.longest_ways()
-        return HostedShare(self.share, self.chains, source.served(self.rows), places, limit)
+        rows = source.served(self.rows)
+        return HostedShare(self.share, self.chains, rows, places, limit, self.sealed)
 
 
 @computation("LoadShare")
 def load_share(
-    store: ModelStore, reading: Reading, model: str, left: tuple[int, ...], right: tuple[int, ...]
+    store: ModelStore,
+    reading: Reading,
+    model: str,
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    terms: SealedTerms | None = None,
 ) -> LoadedShare:
     """Load the share of ``model`` and its rows, or the way to look them up.
 
-    ``left`` and ``right`` are its chains.
+    ``left`` and ``right`` are its chains; ``terms`` are given in mode sealed.
 
     Raises:
         DaemonError: the share is another model's.
+        Refused: the terms do not fit the share.
         DataError: the rows cannot be read.
     """
     share = store.passive(model)
@@ -267,8 +315,9 @@ def load_share(
         )
     if share.places and not RecordPlaces.of(share.places).fit(chains):
         raise DaemonError(f"model {model}: the order of records contradicts the share")
+    sealed = None if terms is None else SealedShare.of(share, terms)
     rows = reading.of(share.lookup_table.feature_names, model).run()
-    return LoadedShare(share, chains, rows)
+    return LoadedShare(share, chains, rows, sealed)
 
 
 class _Batch:
@@ -294,6 +343,14 @@ class _Batch:
             roots = np.full((more, self.standing.shape[1]), ROOT, np.int64)
             self.standing = np.concatenate([self.standing, roots])
         return np.array([self.places_of[name] for name in ids], np.int64)
+
+    def take_once(self, ids: tuple[str, ...]) -> None:
+        """Note that ``ids`` were asked about in this batch; RateLimited if one was before."""
+        fresh = dict.fromkeys(ids)
+        if len(fresh) < len(ids) or not self.places_of.keys().isdisjoint(fresh):
+            raise RateLimited("records", "more than one sealed question of a batch about one id")
+        for name in fresh:
+            self.places_of[name] = len(self.places_of)
 
     def was_answered(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of ``pairs`` earlier questions asked for."""
@@ -334,7 +391,7 @@ class BatchLedger:
         self,
         caller: str,
         session: str,
-        body: OnlineHop | OnlineRows,
+        body: OnlineQuestion,
         pairs: Pairs | None,
         places: RecordPlaces | None,
     ) -> bool:
@@ -365,6 +422,8 @@ class BatchLedger:
             raise RateLimited("records", f"more than {_MOST_QUESTIONS} questions in a batch")
         if pairs is not None and places is not None:
             self._walk(batch, body.ids, pairs, places)
+        if isinstance(body, OnlineSealed):
+            batch.take_once(body.ids)
         batch.questions[body.hop] = content
         self._keep(key, body.batch, batch)
         return True
@@ -427,23 +486,29 @@ class BatchLedger:
                 self._floors.popitem(last=False)
 
 
-def _digest(body: OnlineHop | OnlineRows) -> bytes:
+def _digest(body: OnlineQuestion) -> bytes:
     """Hash everything that decides the answer; the budget does not: it shrinks on a repetition."""
     digest = hashlib.blake2b(type(body).__name__.encode(), digest_size=16)
     for name in body.ids:
         digest.update(len(name.encode()).to_bytes(4, "little") + name.encode())
-    if isinstance(body, OnlineHop):
-        digest.update(body.rows.data)
-        digest.update(body.records.data)
+    match body:
+        case OnlineHop():
+            digest.update(body.rows.data)
+            digest.update(body.records.data)
+        case OnlineSealed():
+            for part in (body.key, body.mask, *body.seeds):
+                digest.update(len(part).to_bytes(1) + part)
+            digest.update(body.words.data)
     return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
 class AskedShare:
-    """The model that a question asks about; ``most_records`` an hour applies if no limit is set."""
+    """The model that a question asks about; its limits an hour apply if the owner sets none."""
 
     model: str = ""
     most_records: int | None = None
+    most_scores: int | None = None
 
 
 class _CountedBatch:
@@ -480,7 +545,7 @@ class RateLimits:
         self,
         caller: str,
         session: str,
-        body: OnlineHop | OnlineRows,
+        body: OnlineQuestion,
         pairs: Pairs | None,
         share: AskedShare,
         agree: Callable[[int], bool],
@@ -522,7 +587,7 @@ class RateLimits:
         self,
         caller: str,
         session: str,
-        body: OnlineHop | OnlineRows,
+        body: OnlineQuestion,
         pairs: Pairs | None,
         share: AskedShare,
         known: Container[str],
@@ -562,7 +627,7 @@ class RateLimits:
         Raises:
             RateLimited: they are too many.
         """
-        most_scores = self._limits.scores_per_id
+        most_scores = self._limits.scores_per_id or share.most_scores
         most_records = self._limits.records_per_id or share.most_records if pairs else None
         if most_scores is None and most_records is None:
             return {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fedmq.errors import LinkError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.online import OnlineHop, OnlineRows
+from fedmq.messages.online import QUESTIONS
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
@@ -103,6 +103,7 @@ class OnlineLane:
             until_written=consent.until_written,
             drift=self.drift if section.drift.rows else None,
             asked=AskedPeople(None if self._is_active else config.state / "asked.sqlite"),
+            send=self._sender.send,
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(
@@ -157,8 +158,11 @@ class OnlineLane:
         return tuple(filter(None, (rows, requests)))
 
     def _take_question(self, envelope: Envelope) -> None:
-        if envelope.header.sender == self._active:
-            self._answers.spawn(self._answer(envelope.header, envelope.body))
+        header, body = envelope.header, envelope.body
+        if header.sender == self._active:
+            self._answers.spawn(self._answer(header, body))
+        elif (reply := self.answering.answer_neighbour(header.sender, body)) is not None:
+            self._sender.send(header.sender, reply, header.session, 1.0)
 
     def _served(self) -> Set[str]:
         """Ids of the models that are served here."""
@@ -176,7 +180,7 @@ class OnlineLane:
         if span is not None:
             span.end(answer)
         if answer is not None:
-            seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
+            seconds = body.budget if isinstance(body, QUESTIONS) else 1.0
             await self._sender.post(header.sender, answer, header.session, seconds)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Agreed
 from fedmq.computation import Computation
-from fedmq.errors import FedmqError
+from fedmq.errors import DataError, FedmqError
+from fedmq.messages.inference import SealedTerms
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.online.answering import Answering, LoadedShare, load_share
 from fedmq.party.online.rows import ServingSource
@@ -21,8 +24,12 @@ from fedmq.party.store.documents import (
     Deployments,
     ModelStore,
     read_column_names,
+    sealed_secrets,
+    sealed_terms,
 )
 from fedmq.protocol.online.options import Mode
+from fedmq.protocol.online.sealed_active import MOST_CIPHERTEXTS
+from fedmq.protocol.sealed_sums import SealedModel, prepare_sealed
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import PriorityGate
 
@@ -75,6 +82,7 @@ class ModelLoader:
         self._gate = gate
         self._max_age = max_age
         self._reasons = reasons
+        self._state = deployments.path.parent
         self._stamps: dict[str, Any] = {}
         """The source's stamps at the time when the rows of each served model were read."""
         self._tasks = BackgroundTasks()
@@ -103,19 +111,35 @@ class ModelLoader:
         """Read the model and its rows, without serving it.
 
         Raises:
-            DataError: the share or the rows cannot be read.
+            DataError: the share or the rows cannot be read, or the model is too large for the mode.
+            ConfigError: the disk refuses the secret of sealed scores.
         """
         stamp = await self.stamp()
         share = await asyncio.to_thread(self._model_store.active, model)
         forest = await asyncio.to_thread(ServedForest.of, share)
         load = self._source.reading.of(share.lookup_table.feature_names, model)
         rows = self._source.served(await self._pool.run(load))
-        return ReadModel(ServedModel(forest, rows, mode), stamp)
+        sealed = await self._sealed(share) if mode == "sealed" and share.asked else None
+        return ReadModel(ServedModel(forest, rows, mode, sealed), stamp)
+
+    async def _sealed(self, share: ActiveShare) -> SealedModel:
+        """The model as it is sealed, under the secret that it has had since it was first served."""
+        kept = sealed_secrets(self._state)
+        secret = await asyncio.to_thread(kept.find, share.model_id)
+        if secret is None:
+            secret = secrets.token_bytes(32)
+            await asyncio.to_thread(kept.keep, share.model_id, secret)
+        model: SealedModel = await self._pool.run(prepare_sealed.bind(share, secret))
+        if model.packing.ciphertexts(1) > MOST_CIPHERTEXTS:
+            raise DataError(
+                f"model {share.model_id} has {model.packing.slots:,} leaves; online, mode 'sealed' "
+                f"takes {MOST_CIPHERTEXTS} ciphertexts of a row: use mode 'hop'"
+            )
+        return model
 
     async def explained(self, read: ReadModel, agreed: Agreed) -> ReadModel:
         """The model with the reasons for its scores to which the other owners ``agreed``."""
-        state, model = self._deployments.path.parent, read.served.id
-        names = await asyncio.to_thread(read_column_names, state, model)
+        names = await asyncio.to_thread(read_column_names, self._state, read.served.id)
         named = agreed.named(names)
         served = await asyncio.to_thread(read.served.explained, named, self._reasons)
         return ReadModel(served, read.stamp)
@@ -129,9 +153,18 @@ class ModelLoader:
 
     # A passive party's side
 
-    def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> Computation:
-        """Load this party's share with chains ``left`` and ``right``, and its rows."""
-        return load_share.bind(self._model_store, self._source.reading, model, left, right)
+    def computation(
+        self,
+        model: str,
+        left: tuple[int, ...],
+        right: tuple[int, ...],
+        terms: SealedTerms | None = None,
+    ) -> Computation:
+        """Load this party's share with chains ``left`` and ``right``, and its rows.
+
+        ``terms`` are given in mode sealed.
+        """
+        return load_share.bind(self._model_store, self._source.reading, model, left, right, terms)
 
     def host(self, model: str, share: LoadedShare, stamp: Any) -> None:
         """Answer with the share from now on; ``stamp`` dates from before its rows were read."""
@@ -168,7 +201,11 @@ class ModelLoader:
                 self._loaded(model, read.stamp)
             else:
                 stamp = await self.stamp()
-                load = self.computation(model, deployment.left, deployment.right)
+                terms = None
+                if deployment.mode == "sealed":
+                    kept = sealed_terms(self._state)
+                    terms = await asyncio.to_thread(kept.read, model)
+                load = self.computation(model, deployment.left, deployment.right, terms)
                 share: LoadedShare = await self._pool.run(load)
                 self._answering.shares[model] = share.hosted(self._source)
                 self._loaded(model, stamp)

@@ -44,7 +44,7 @@ from fedmq.errors import (
 )
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineRefusal
+from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineProducts, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.availability import Asking, CircuitBreaker, PeerAvailability
 from fedmq.party.online.drift import DriftWatch
@@ -54,6 +54,7 @@ from fedmq.party.online.rows import ServedRows
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
+    ComputationFailed,
     Event,
     Fail,
     Finish,
@@ -67,6 +68,9 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
+from fedmq.protocol.online.sealed_active import SealedBatch
+from fedmq.protocol.sealed_sums import SealedModel
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import PriorityGate
 
 if TYPE_CHECKING:
@@ -89,6 +93,8 @@ log = logging.getLogger(__name__)
 _FACTORS_AT_ONCE = 50_000
 """Factors of Shapley values, about a millisecond; a thread computes more than these."""
 
+_ANSWERS = (OnlineExits, OnlineBitmaps, OnlineProducts)
+
 _RETURN_SECONDS = 0.005
 """Reserved from a request's time, to bring the answer back to the caller."""
 
@@ -97,12 +103,14 @@ _RETURN_SECONDS = 0.005
 class ServedModel:
     """A model to score with: immutable, so that a batch ends with the model it began with.
 
-    ``explainer`` gives reasons for scores; if it is None, ``unexplained`` says why.
+    ``sealed`` seals its leaves in mode sealed, where another party is asked. ``explainer`` gives
+    reasons for scores; if it is None, ``unexplained`` says why.
     """
 
     forest: ServedForest
     rows: ServedRows
     mode: Mode
+    sealed: SealedModel | None = None
     explainer: Explainer | None = None
     unexplained: str = "no reasons are given for its scores"
 
@@ -111,12 +119,17 @@ class ServedModel:
         """The model's id."""
         return self.forest.share.model_id
 
+    @property
+    def rounds(self) -> int:
+        """The most questions that follow one another until a score is there."""
+        return self.forest.rounds if self.sealed is None else len(self.sealed.chain)
+
     def explained(self, agreed: Agreed, texts: Mapping[str, str]) -> Self:
         """The same with the reasons that the owners ``agreed`` to; ``texts``: this party's own."""
-        if self.mode == "hop":
+        if self.mode != "bitmap":
             reason = (
-                "it is served in mode hop, and reasons need the directions beside a person's own "
-                "way: activate it with --mode bitmap"
+                f"it is served in mode {self.mode}, and reasons need the directions beside a "
+                "person's own way: activate it with --mode bitmap"
             )
         elif agreed.refusing:
             reason = f'explain = "none" in the [policy] of {", ".join(agreed.refusing)}'
@@ -366,7 +379,7 @@ class Scorer:
     def receive(self, envelope: Envelope) -> None:
         """Take an answer from the online lane."""
         self._peers.record_answer(envelope.header.sender)
-        if self._drift is not None and isinstance(envelope.body, OnlineExits | OnlineBitmaps):
+        if self._drift is not None and isinstance(envelope.body, _ANSWERS):
             self._drift.others[envelope.header.sender] = envelope.body.drifts
         if envelope.header.session == self.session:
             self.batcher.receive(envelope.header.sender, envelope.body)
@@ -401,7 +414,7 @@ class Scorer:
         counts["breakers_opened"] = sum(breaker.times_opened for breaker in self.breakers.values())
         return {
             "models": {
-                name: {"model": model.id, "mode": model.mode, "rounds": model.forest.rounds}
+                name: {"model": model.id, "mode": model.mode, "rounds": model.rounds}
                 for name, model in sorted(self.models.items())
                 if name != model.id
             },
@@ -689,17 +702,34 @@ class Batcher:
         number = next(self._numbers)
         parties = model.forest.asked.values()
         asking = self._peers.expect(parties)
-        machine = OnlineBatch(
-            number,
-            model.forest,
-            [name for piece in pieces for name in piece.ids],
-            np.concatenate([piece.values for piece in pieces]),
-            asked,
-            model.mode,
-            degrade,
-            Timeouts(section.ask_again, away),
-            self._peers.unreachable(parties),
-        )
+        ids = [name for piece in pieces for name in piece.ids]
+        values = np.concatenate([piece.values for piece in pieces])
+        timeouts, unreachable = Timeouts(section.ask_again, away), self._peers.unreachable(parties)
+        machine: OnlineBatch | SealedBatch
+        if model.sealed is None:
+            machine = OnlineBatch(
+                number,
+                model.forest,
+                ids,
+                values,
+                asked,
+                model.mode,
+                degrade,
+                timeouts,
+                unreachable,
+            )
+        else:
+            machine = SealedBatch(
+                number,
+                model.forest,
+                model.sealed,
+                ids,
+                values,
+                asked,
+                timeouts,
+                secrets.token_bytes(32),
+                unreachable,
+            )
         self.counts.batches += 1
         self.counts.batch_rows += rows
 
@@ -764,7 +794,7 @@ class BatchRunner:
 
     def __init__(
         self,
-        machine: OnlineBatch,
+        machine: OnlineBatch | SealedBatch,
         send: Callable[[str, Body, float], None],
         seconds: float,
         on_answer: Callable[[int, Any], None],
@@ -782,6 +812,7 @@ class BatchRunner:
         self._on_end = on_end
         self._spans = spans
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._computing = BackgroundTasks()
 
     def start(self) -> None:
         """Ask the first questions."""
@@ -810,6 +841,8 @@ class BatchRunner:
                             self._spans.asked(recipient, body, self.machine.rounds)
                         self._asked.setdefault(recipient, self._loop.time())
                         self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
+                    case RunPlan() if isinstance(self.machine, SealedBatch):
+                        self._computing.spawn(self._compute(effect))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
                         # few milliseconds; another process would cost more than it saves.
@@ -827,6 +860,14 @@ class BatchRunner:
                         self._on_answer(request, result)
                     case Finish() | Fail():
                         self._end()
+
+    async def _compute(self, plan: RunPlan) -> None:
+        """Run ``plan`` in a thread: a ciphertext takes milliseconds, and few of them in Python."""
+        try:
+            done: Event = await asyncio.to_thread(run_inline, plan)
+        except FedmqError as error:
+            done = ComputationFailed(plan.ticket, error)
+        self._act_on(done)
 
     def _fire(self, key: Hashable) -> None:
         self._timers.pop(key, None)

@@ -39,7 +39,7 @@ from fedmq.party.services.service import Command, PartyContext, Service, person_
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.database import until_taken
-from fedmq.party.store.documents import Deployment, only_name
+from fedmq.party.store.documents import Deployment, only_name, sealed_terms
 from fedmq.party.store.journal import ConsentRequest, NullJournal
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
@@ -311,7 +311,7 @@ class DeploymentService(Service):
         """
         read, agreed = await self._loader.read(model, mode), Agreed()
         if not without:
-            machine = ActiveDeployment(name, read.served.forest, mode)
+            machine = ActiveDeployment(name, read.served.forest, mode, sealed=read.served.sealed)
             agreed = await self._agree(model, machine, limit, now, on_progress)
         deployment = Deployment(model=model, mode=mode, agreed=agreed)
         read = await self._loader.explained(read, agreed)
@@ -323,8 +323,9 @@ class DeploymentService(Service):
         self.context.require_active("verify a model at all parties")
         model, mode = str(request["model"]), self.context.config.online.mode
         self.context.require_parties(self.context.model_store.active(model))
-        forest = (await self._loader.read(model, mode)).served.forest
-        machine = ActiveDeployment(PRODUCTION, forest, mode, only_asks=True)
+        served = (await self._loader.read(model, mode)).served
+        forest = served.forest
+        machine = ActiveDeployment(PRODUCTION, forest, mode, only_asks=True, sealed=served.sealed)
         await self._agree(model, machine, _Limit.of(request), "nothing was changed", on_progress)
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
@@ -394,7 +395,7 @@ class DeploymentService(Service):
 
     async def _remind(self, name: str, model: str) -> None:
         served = self._online.scorer.models[model]
-        machine = ActiveDeployment(name, served.forest, served.mode)
+        machine = ActiveDeployment(name, served.forest, served.mode, sealed=served.sealed)
         try:
             async with self._switching:
                 running = self._open(model, machine)
@@ -432,12 +433,12 @@ class DeploymentService(Service):
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, ModelDeploy)
         asked = _asked(terms)
-        load = self._loader.computation(asked.model, asked.left, asked.right)
+        load = self._loader.computation(asked.model, asked.left, asked.right, terms.sealed)
         stamp = await self._loader.stamp()
         explain = self.context.consent.policy.explain
 
         def ready(loaded: LoadedShare) -> ModelReady:
-            if terms.mode == "hop" or explain != "column":
+            if terms.mode != "bitmap" or explain != "column":
                 return ModelReady(explain=explain != "none")
             columns = loaded.columns(self.context.config.data.reasons)
             return ModelReady(columns=record_columns(columns))
@@ -448,6 +449,9 @@ class DeploymentService(Service):
         async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:
                 return
+            if (sealed := terms.sealed) is not None:
+                kept = sealed_terms(self.context.config.state)
+                await until_taken(lambda: asyncio.to_thread(kept.keep, terms.model, sealed))
             await until_taken(lambda: asyncio.to_thread(self._deployments.put, terms.alias, asked))
             self._loader.host(terms.model, loaded, stamp)
 
@@ -485,6 +489,11 @@ class DeploymentService(Service):
             return f"{self.context.party} has no share of model {terms.model}"
         if terms.mode not in self.context.config.online.modes:
             return f"{self.context.party} does not answer in mode {terms.mode}"
+        if terms.sealed is not None:
+            federation = self.context.federation
+            passive = set(federation.parties) - {federation.active}
+            if not set(terms.sealed.chain) <= passive:
+                return "sealed scores go from one passive party to the next; another is named"
         return ""
 
     # Both

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -29,6 +30,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Agreed, DisclosedColumns
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
+from fedmq.messages.inference import SealedTerms
 from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.store.journal import StoredSession
@@ -65,6 +67,8 @@ __all__ = [
     "read_column_names",
     "reports",
     "scored_counts_path",
+    "sealed_secrets",
+    "sealed_terms",
     "trained_counts",
     "training_records",
 ]
@@ -641,6 +645,38 @@ def _forget_fallbacks(names: dict[str, list[Deployment]], main: str) -> None:
             del names[name]
 
 
+# What mode sealed needs to serve a model
+
+
+def _secret(data: bytes) -> bytes:
+    if len(data) != 32:
+        raise ValueError("not 32 bytes")
+    return data
+
+
+def sealed_secrets(state: Path) -> Documents[bytes]:
+    """At the active party: by model, the secret that reads its sealed online scores."""
+    damaged = "is damaged; delete it, and activate the model again"
+    return Documents(state / "sealed", Format(bytes, _secret), damaged, suffix=".secret")
+
+
+_TERMS: Format[SealedTerms] = Format(
+    lambda terms: bytes(msgpack.packb(terms.model_dump())),
+    lambda data: SealedTerms.model_validate(msgpack.unpackb(data)),
+)
+
+
+def sealed_terms(state: Path) -> Documents[SealedTerms]:
+    """At a passive party: by model, the terms on which it multiplies."""
+    return Documents(
+        state / "sealed",
+        _TERMS,
+        "is damaged; delete it, and let the active party activate the model again",
+        missing="model {name} was not activated in mode sealed here",
+        suffix=".terms",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
     """The id of a model that was asked for by id, by name or not at all.
@@ -726,6 +762,8 @@ def _delete(state: Path, model: str) -> None:
         reports(state),
         cards(state),
         trained_counts(state),
+        sealed_secrets(state),
+        sealed_terms(state),
     )
     for documents in beside:
         documents.forget(model)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fedmq.errors import ConfigError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
-from fedmq.messages.online import OnlineHop, OnlineRefusal, OnlineRows
+from fedmq.messages.online import QUESTIONS, OnlineRefusal
 from fedmq.party.telemetry.timeline import Span
 from fedmq.protocol.online.active import OnlineScores
 from fedmq.protocol.online.options import Mode
@@ -210,19 +210,18 @@ class OnlineSpans:
 
     def answer(self, header: Header, body: Body) -> AnswerSpan | None:
         """The span of an answer to ``body``, beginning now; None if the batch is not followed."""
-        if not isinstance(body, OnlineHop | OnlineRows):
+        if not isinstance(body, QUESTIONS):
             return None
         context = self._context(header.session, body.batch)
         if context is None:
             return None
-        mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
         parent = otel.SpanContext(
             context.trace_id, _question(context, body.hop), True, context.trace_flags
         )
         attributes: dict[str, str | int] = {
             "fedmq.party": self._party,
             "fedmq.model": body.model,
-            "fedmq.mode": mode,
+            "fedmq.mode": body.mode,
             "fedmq.rows": len(body.ids),
         }
         return AnswerSpan(self._telemetry.begin("answer", parent, attributes))
@@ -269,7 +268,7 @@ class BatchSpans:
 
     def asked(self, party: str, body: Body, turn: int) -> None:
         """``party`` gets the question ``body``, perhaps repeated, in round ``turn``."""
-        if not isinstance(body, OnlineHop | OnlineRows):
+        if not isinstance(body, QUESTIONS):
             return
         if body.hop in self._asked:
             _, question = self._questions.get(body.hop, (0, None))

@@ -18,6 +18,7 @@ from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.record_columns import columns_of
+from fedmq.protocol.sealed_sums import SealedModel
 
 __all__ = ["ActiveDeployment"]
 
@@ -26,7 +27,8 @@ class ActiveDeployment(Machine):
     """The active party's side; finishes once every party serves the model.
 
     The result is the owners' agreement (:class:`Agreed`). With ``only_asks`` it finishes without a
-    result once every party could serve the model, and the name keeps its meaning.
+    result once every party could serve the model, and the name keeps its meaning. ``sealed`` is
+    given in mode sealed.
     """
 
     TABLE = ACTIVE_DEPLOYMENT
@@ -34,12 +36,18 @@ class ActiveDeployment(Machine):
     failed_state = ActiveDeploymentState.FAILED
 
     def __init__(
-        self, alias: str, served: ServedForest, mode: Mode, only_asks: bool = False
+        self,
+        alias: str,
+        served: ServedForest,
+        mode: Mode,
+        only_asks: bool = False,
+        sealed: SealedModel | None = None,
     ) -> None:
         super().__init__(ActiveDeploymentState.READY, tuple(served.asked.values()))
         self._alias = alias
         self._served = served
         self._mode = mode
+        self._sealed = sealed
         self.only_asks = only_asks
         self._waiting: set[str] = set()
         self._columns: dict[str, DisclosedColumns] = {}
@@ -69,6 +77,7 @@ class ActiveDeployment(Machine):
                 mode=self._mode,
                 left=Array.of(chains.left),
                 right=Array.of(chains.right),
+                sealed=None if self._sealed is None else self._sealed.terms(peer),
             )
             self._send(peer, deploy)
         self._waiting = set(self.peers)

@@ -29,7 +29,7 @@ from fedmq.computation import computation
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
-from fedmq.messages.online import OnlineHop, OnlineRows
+from fedmq.messages.online import OnlineHop, OnlineQuestion, OnlineRows
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import (
     Answer,
@@ -63,6 +63,7 @@ __all__ = [
     "pair_parts",
     "row_parts",
     "sum_online",
+    "unknown_places",
 ]
 
 
@@ -195,7 +196,7 @@ class OnlineBatch(Machine):
             nodes = self._served.below_exits(question.owner, exits)
         except DataError as error:
             raise ProtocolError(str(error)) from None
-        unknown = _places(peer, body.unknown, len(question.body.ids))
+        unknown = unknown_places(peer, body.unknown, len(question.body.ids))
         self._questions.settle(body.hop)
         pairs = self._pairs.moved(body.hop, question.pairs, nodes)
         lacking = np.isin(question.body.rows.values, unknown)
@@ -216,7 +217,7 @@ class OnlineBatch(Machine):
             or body.left.count != rows * body.records
         ):
             raise ProtocolError(f"{peer}: bitmaps that do not fit the model and the rows")
-        unknown = _places(peer, body.unknown, rows)
+        unknown = unknown_places(peer, body.unknown, rows)
         self._questions.settle(body.hop)
         if question.owner not in self._bitmaps:
             self._bitmaps[question.owner] = np.zeros((len(self._ids), needed), np.bool_)
@@ -422,7 +423,7 @@ def _named(served: ServedForest, owners: Iterable[int]) -> list[str]:
     return [served.asked[owner] for owner in owners]
 
 
-def _places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
+def unknown_places(sender: str, array: Array, count: int) -> NDArray[np.int64]:
     """The places that ``sender`` names among its ``count`` asked ids."""
     places = array.values.astype(np.int64)
     if len(places) and int(places.max()) >= count:
@@ -537,10 +538,13 @@ class GiveUp:
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """A question to ``owner`` about ``pairs`` (in mode hop), or about ``rows`` of the batch."""
+    """A question to ``owner`` about ``pairs`` (in mode hop), or about ``rows`` of the batch.
+
+    In mode sealed the rows are people of the batch.
+    """
 
     owner: int
-    body: OnlineHop | OnlineRows
+    body: OnlineQuestion
     pairs: NDArray[np.int64]
     rows: slice
     repeated: int = 0
@@ -584,7 +588,7 @@ class OpenQuestions:
         timeouts: Timeouts,
         emit: Callable[[Effect], None],
     ) -> None:
-        self._batch = batch
+        self.batch = batch
         self._served = served
         self._trees = served.trees
         self._ids = tuple(ids)
@@ -617,13 +621,13 @@ class OpenQuestions:
         """Ask ``owner`` for its directions of all rows, within ``budget`` seconds."""
         for part in row_parts(self._served, owner, len(self._ids)):
             body = OnlineRows(
-                batch=self._batch,
+                batch=self.batch,
                 hop=self.number(),
                 model=self._served.share.model_id,
                 ids=self._ids[part],
                 budget=budget,
             )
-            self._ask(Question(owner, body, np.empty(0, np.int64), part))
+            self.ask(Question(owner, body, np.empty(0, np.int64), part))
 
     def ask_pairs(
         self, owner: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32], budget: float
@@ -631,7 +635,7 @@ class OpenQuestions:
         """Ask ``owner`` for the directions of ``pairs``; ``nodes``: the nodes of all pairs."""
         for part, asked, places in pair_parts(pairs, self._trees):
             body = OnlineHop(
-                batch=self._batch,
+                batch=self.batch,
                 hop=self.number(),
                 model=self._served.share.model_id,
                 ids=tuple(self._ids[row] for row in asked.tolist()),
@@ -640,7 +644,7 @@ class OpenQuestions:
                 budget=budget,
             )
             question = Question(owner, body, part, slice(0, 0))
-            self._ask(question)
+            self.ask(question)
             yield question
 
     def repeat(self, number: int) -> None:
@@ -688,7 +692,8 @@ class OpenQuestions:
             self.settle(number)
         return withdrawn
 
-    def _ask(self, question: Question) -> None:
+    def ask(self, question: Question) -> None:
+        """Send ``question``, and wait for its answer."""
         number = question.body.hop
         self.open[number] = question
         self._emit(Send(self._served.asked[question.owner], question.body))

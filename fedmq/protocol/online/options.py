@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["AnsweredMode", "AskedRows", "Degrade", "Mode", "Timeouts"]
+__all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
-Mode = Literal["hop", "bitmap"]
+Mode = Literal["hop", "bitmap", "sealed"]
 """``hop``: a party is asked about the records that a row really enters, round by round.
 ``bitmap``: every party discloses all its directions for a row at once; the active party walks
-alone.
+alone. ``sealed``: the parties multiply what the active party has encrypted, one after the other,
+and nobody learns a direction. Files in mode hop are answered by whoever answers online in hop or
+bitmap.
 """
-
-AnsweredMode = Literal["hop", "bitmap", "sealed"]
-"""What a party answers: online in either mode; and files where scores are sealed, so that nobody
-learns a direction. Files in mode hop are answered by whoever answers one of the others."""
 
 Degrade = Literal["fail", "partial", "active_only"]
 """When a party is away: an error; its splits go the likely way; or all other parties' splits do."""

@@ -8,7 +8,7 @@ from fedmq.messages import online
 from fedmq.protocol.events import PeerLost, Start, TimerFired
 from fedmq.protocol.machine import Done, When, session_table
 
-__all__ = ["ONLINE_BATCH", "OnlineBatchState"]
+__all__ = ["ONLINE_BATCH", "SEALED_BATCH", "OnlineBatchState", "SealedBatchState"]
 
 
 class OnlineBatchState(Enum):
@@ -42,4 +42,40 @@ ONLINE_BATCH = session_table(
     },
     (_B.FINISHED, _B.FAILED),
     OnlineBatchState,
+)
+
+
+class SealedBatchState(Enum):
+    """Where the active party stands with a batch of which nobody learns a direction."""
+
+    READY = "not begun"
+    ASKING = "sealed leaves go by all parties, question by question"
+    FINISHED = "every request has its answer"
+    FAILED = "every request was told why it has no score"
+
+
+_S = SealedBatchState
+
+SEALED = Done("sealed leaves of a question")
+SEALED_AGAIN = Done("leaves sealed again")
+OPENED = Done("sums of a question")
+SCORED = Done("scores of a request")
+
+SEALED_BATCH = session_table(
+    {
+        _S.READY: {Start: _S.ASKING},
+        _S.ASKING: {
+            SEALED: _S.ASKING,
+            SEALED_AGAIN: _S.ASKING,
+            OPENED: _S.ASKING,
+            SCORED: _S.ASKING,
+            online.OnlineProducts: _S.ASKING,
+            online.OnlineRefusal: _S.ASKING,
+            TimerFired: _S.ASKING,
+            PeerLost: _S.ASKING,
+            ALL_ANSWERED: _S.FINISHED,
+        },
+    },
+    (_S.FINISHED, _S.FAILED),
+    SealedBatchState,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from fedmq.party.online.scoring import Scorer, ServedModel
 from fedmq.party.telemetry.spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.online.passive import AnsweringShare
+from fedmq.protocol.online.sealed_passive import SealedShare
+from fedmq.protocol.sealed_sums import SealedModel
 from fedmq.transport.background_tasks import BackgroundTasks
 from tests.protocol.online.test_online import World
 
@@ -61,6 +65,7 @@ class ServingHarness:
         self.asked_broker = 0
         self.not_served: list[tuple[str, str]] = []
         self.sent: list[tuple[str, Body]] = []
+        self.sealed = SealedModel.of(world.model.share, bytes(32)) if mode == "sealed" else None
         self._agreed = agreed or Agreed()
         self._reasons = reasons or {}
         self._answers = BackgroundTasks()
@@ -71,11 +76,18 @@ class ServingHarness:
         self.parties: dict[str, Answering] = {}
         for party, share in world.shares.items():
             answering = Answering(
-                OnlineSection.model_validate(limits or {}), None, drift=watches.get(party)
+                OnlineSection.model_validate(limits or {}),
+                None,
+                drift=watches.get(party),
+                send=partial(self._send_from, party),
             )
             features = share.share.lookup_table.feature_names
             rows = RowsInMemory(Rows(features, share.values, share.row_of))
-            answering.shares[share.share.model_id] = hosted(share, rows)
+            here = hosted(share, rows)
+            if self.sealed is not None:
+                terms = self.sealed.terms(party)
+                here = replace(here, sealed=SealedShare.of(share.share, terms))
+            answering.shares[share.share.model_id] = here
             self.parties[party] = answering
         settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
         self._spans = spans or {}
@@ -95,7 +107,7 @@ class ServingHarness:
         own = self.world.columns[ACTIVE]
         features = self.world.model.share.lookup_table.feature_names
         rows = RowsInMemory(Rows.of(features, own, self.world.ids))
-        served = ServedModel(self.world.served, rows, mode)
+        served = ServedModel(self.world.served, rows, mode, self.sealed)
         return served.explained(self._agreed, self._reasons)
 
     async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
@@ -108,6 +120,9 @@ class ServingHarness:
     def _send(self, recipient: str, body: Body, session: str, _: float) -> None:
         self.sent.append((recipient, body))
         self._carry(ACTIVE, recipient, body, session)
+
+    def _send_from(self, sender: str, recipient: str, body: Body, session: str, _: float) -> None:
+        self._carry(sender, recipient, body, session)
 
     def _carry(self, sender: str, recipient: str, body: Body, session: str) -> None:
         if {sender, recipient} & self.away or self._random.random() < self._drop:
@@ -126,6 +141,12 @@ class ServingHarness:
         header = envelope.header
         if header.recipient == ACTIVE:
             self.scorer.receive(envelope)
+            return
+        if header.sender != ACTIVE:
+            answering = self.parties[header.recipient]
+            answer = answering.answer_neighbour(header.sender, envelope.body)
+            if answer is not None:
+                self._carry(header.recipient, header.sender, answer, header.session)
             return
         self._answers.spawn(self._answer(header, envelope.body))
 

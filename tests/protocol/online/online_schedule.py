@@ -18,7 +18,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.online import OnlineHop, OnlineRows
+from fedmq.messages.online import OnlineHop, OnlineRows, OnlineSealed
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
@@ -30,6 +30,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.passive import AnsweringShare
+from fedmq.protocol.online.sealed_active import SealedBatch
 from tests.simulator import Link
 from tests.stepper import RunComputation, Stepper
 
@@ -48,13 +49,13 @@ class OnlineSchedule:
 
     def __init__(
         self,
-        batches: Sequence[OnlineBatch],
-        shares: Mapping[str, AnsweringShare],
+        batches: Sequence[OnlineBatch | SealedBatch],
+        shares: Mapping[str, AnsweringShare | Any],
         seed: int = 0,
         link: Link | None = None,
         away: Mapping[str, tuple[float, float]] | None = None,
         slow_work: float = 0.0,
-        handle_of: Callable[[OnlineBatch], Callable[[Any], list[Any]]] = (
+        handle_of: Callable[[OnlineBatch | SealedBatch], Callable[[Any], list[Any]]] = (
             lambda batch: Stepper(batch.handle).handle
         ),
     ) -> None:
@@ -139,6 +140,8 @@ class OnlineSchedule:
                 self._send(recipient, sender, batch, share.exits(body))
             elif isinstance(body, OnlineRows):
                 self._send(recipient, sender, batch, share.bitmaps(body))
+            elif isinstance(body, OnlineSealed):
+                self._send(recipient, sender, batch, share.products(body))
         except ProtocolError as error:
             raise AssertionError(str(error)) from None
 

@@ -64,8 +64,8 @@ async def activate(change: Change) -> Response:
     """Make all parties serve a model under a name."""
     name, mode = change.parameter("model"), change.form.get("mode") or None
     under = change.form.get("name", "").strip() or "production"
-    if mode not in (None, "hop", "bitmap"):
-        raise ConfigError("mode: write hop or bitmap")
+    if mode not in (None, "hop", "bitmap", "sealed"):
+        raise ConfigError("mode: write hop, bitmap or sealed")
     done = await change.ask("activate", model=name, name=under, mode=mode, watch=False)
     return _switched(change, done, "from now on")
 
