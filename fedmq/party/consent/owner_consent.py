@@ -389,6 +389,8 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
         DaemonError: an earlier version of fedmq took down the request, and left terms out.
     """
     terms = asked.details
+    if asked.kind == "activation":
+        raise DaemonError("each activation is asked about: approve it without --alike")
     if asked.kind != "training":
         return StandingConsent(
             peer=asked.peer,
@@ -398,8 +400,6 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             normalise=tuple(terms["normalise"]),
             known_to=tuple(terms["known_to"]) if "known_to" in terms else None,
         )
-    if asked.kind == "activation":
-        raise DaemonError("each activation is asked about: approve it without --alike")
     if not asked.says_all:
         raise DaemonError(
             "an earlier version of fedmq took down this request, without all of its terms: "
