@@ -459,6 +459,9 @@ class PassiveHidesSums(PassiveHalf):
         """Use up what a comparison uses up: a replay lacks its parcels, not those of later ones."""
 
 
+MOST_COPIES = 8
+"""Of circuits: a lie is caught with a chance of 7 in 8, for eight times the arithmetic."""
+
 NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
 """Metadata of a field of an engine that is no option."""
 
@@ -480,6 +483,10 @@ class Engine(ABC):
     sums: SumsShown = "shown"
     """An option of engines that can hide sums. A passive party set to ``hidden`` refuses to show
     them."""
+
+    covert: int = 1
+    """An option of engines that can hide sums: how many copies of its circuits a passive party
+    garbles, of which the active party checks all but one."""
 
     @property
     def disclosed(self) -> Leakage:
@@ -561,8 +568,23 @@ class Engine(ABC):
                     "need; leave them out"
                 )
 
+    def _check_copies(self) -> None:
+        """Raise ConfigError for a number of copies that no circuits can have."""
+        if not 1 <= self.covert <= MOST_COPIES:
+            raise ConfigError(f"covert = {self.covert}: a number from 1 to {MOST_COPIES} is needed")
+        if self.covert > 1 and not self.hides_sums:
+            raise ConfigError(
+                f'covert = {self.covert}: copies are of circuits, which sums = "hidden" alone has'
+            )
+
     def _check_circuits(self, params: TrainParams) -> None:
         """Raise ConfigError for what circuits would find at no sane price, or not at all."""
+        for name in ("monotone_constraints", "interaction_constraints"):
+            if self.covert > 1 and getattr(params, name):
+                raise ConfigError(
+                    f"engine {self.name}: {name}: circuits take what a passive party knows of its "
+                    "columns, which no seed of a copy gives; leave it out, or set covert = 1"
+                )
         by_gains = params.grow_policy == "lossguide" and params.max_leaves > 0
         for name, unfit, reason in (
             (

@@ -67,6 +67,13 @@ def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
 
 
+@pytest.mark.parametrize(("counts", "covert"), [((1, 2), 2), *seldom_several(((1, 2, 2), 3))])
+def test_copies_of_circuits_grow_the_same_model(counts: tuple[int, ...], covert: int) -> None:
+    federation = dealt(counts=counts, num_boost_round=1, max_depth=2)
+    engine = Lattice(sums="hidden", covert=covert)
+    assert shares(federation.having(engine=engine).train()) == shares(federation.train())
+
+
 @pytest.mark.parametrize("arithmetic", [NEWEST, *seldom(OLDEST)])
 @pytest.mark.parametrize(
     "params",

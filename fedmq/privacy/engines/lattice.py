@@ -36,12 +36,14 @@ class Lattice(Engine):
     ``all``. ``hint_bytes``: the longest hint that a passive party sends before the first tree; the
     smaller one of both parties holds. ``sums``: whether the active party sees the sums, or learns
     only which candidates win (`fedmq.privacy.hidden_sums`). A passive party set to ``hidden``
-    refuses to show sums.
+    refuses to show sums. ``covert``: where they are hidden, the copies of circuits of which the
+    active party checks all but one (`fedmq.privacy.hidden_sums.copies`).
     """
 
     directions: DirectionsShown = "oblivious"
     hint_bytes: int = 1_000_000_000
     sums: SumsShown = "shown"
+    covert: int = 1
 
     name = "lattice"
     traits = Traits(exact=True, hides_rows=True, keeps_numbers=True, replays=True, light=True)
@@ -64,9 +66,11 @@ class Lattice(Engine):
                 raise ConfigError(f"{name} = {value!r}: use {', '.join(allowed)}")
         if self.hint_bytes < 1:
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
+        self._check_copies()
 
     def announced(self, public: Values) -> Mapping[str, str | int | float]:
-        return {} if "offer" in public else {"directions": "all"}
+        shown = {} if "offer" in public else {"directions": "all"}
+        return {**shown, **super().announced({"covert": public.get("covert")})}
 
     def active(self, parallelism: int) -> ActiveHalf:
         from fedmq.privacy.hidden_sums.active import HiddenActive
@@ -74,7 +78,8 @@ class Lattice(Engine):
 
         oblivious = self.directions == "oblivious"
         if self.hides_sums:
-            return HiddenActive(LatticeActiveShares(self.hint_bytes, oblivious, parallelism))
+            half = LatticeActiveShares(self.hint_bytes, oblivious, parallelism)
+            return HiddenActive(half, self.covert)
         return LatticeActive(self.hint_bytes, oblivious, parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
@@ -91,7 +96,7 @@ class Lattice(Engine):
         seed, hint_bytes, offer = (public.get(key) for key in ("seed", "hint_bytes", "offer"))
         keys = {"seed", "hint_bytes", "version", *({"circuits", "back"} if self.hides_sums else ())}
         if (
-            not keys <= set(public) <= {*keys, "offer"}
+            not keys <= set(public) <= {*keys, "offer", *(["covert"] if self.hides_sums else [])}
             or not isinstance(seed, np.ndarray)
             or seed.dtype != np.uint8
             or seed.shape != (SEED_BYTES,)

@@ -27,6 +27,8 @@ all.
 ``garbler``         the passive party's half of a level of nodes
 ``evaluator``       the active party's half
 ``steps``           in which order both halves talk, and what they compute between two parcels
+``copies``          what copies of a level begin with, of which the active party checks all but one
+``talks``           both halves of all copies at once, and how a lie is found
 ``active``          the active party of a session whose sums are hidden; another half shares them
 ``passive``         the passive party of such a session; another half shares its sums
 ==================  ==========================================================================
@@ -75,6 +77,10 @@ If no node fits the filter, the first parcel has the choices of carries of gains
 The active party waits for five answers if no rank leaves a doubt. Otherwise, in a chain and without
 ranks, it waits for the tables of gains, too, for the numbers of squares if gains take some, and for
 each link but the first. Requests of further pieces of tables leave before the last ones are needed.
+
+With copies, each of these parcels is about all of them. Before stand the active party's choices of
+seeds and keys, and k's answer (`offer_copies`, `open_copies`); behind the last parcel that k makes
+the key that proves which copy is real, and only then what claims, or is handed on.
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
 from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive

@@ -24,11 +24,13 @@ from fedmq.privacy.engine import (
     SizeLimit,
 )
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
+from fedmq.privacy.hidden_sums.copies import Copies, copied_bytes
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import choose_factors_of_rows
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
 from fedmq.privacy.hidden_sums.shares import ActiveShares, Field
 from fedmq.privacy.hidden_sums.steps import evaluate_level
+from fedmq.privacy.hidden_sums.talks import evaluate_copies
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
@@ -52,10 +54,14 @@ __all__ = ["HiddenActive"]
 
 
 class HiddenActive(HidesSums):
-    """The active party's half where sums are hidden; the half ``source`` reads shares of them."""
+    """The active party's half where sums are hidden; the half ``source`` reads shares of them.
 
-    def __init__(self, source: ActiveShares) -> None:
+    ``copies``: of each level's circuits, of which it checks all but one.
+    """
+
+    def __init__(self, source: ActiveShares, copies: int = 1) -> None:
         self._source = source
+        self._copies = copies
         self._circuit_seed = fresh_seed()
         self._back_secret, self._back_seed = draw_choices(fresh_seed()), fresh_seed()
         self._back_choices: NDArray[np.uint8]
@@ -89,6 +95,8 @@ class HiddenActive(HidesSums):
             ]
         )
         self._back_choices = public["back"]
+        if self._copies > 1:
+            public["covert"] = self._copies
         return public
 
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
@@ -142,7 +150,8 @@ class HiddenActive(HidesSums):
     def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
         circuit, nodes = self._circuit(comparison), len(comparison.nodes)
         circuit = circuit.ranked_at(comparison.place)
-        return garbler_bytes(HiddenLevel(circuit, nodes, candidates, comparison.place))
+        level = HiddenLevel(circuit, nodes, candidates, comparison.place)
+        return copied_bytes(level, self._copies)[0] if self._copies > 1 else garbler_bytes(level)
 
     def _circuit(self, comparison: Comparison) -> GainCircuit:
         return circuit_of(self._params, self._scale, self._field, comparison.constraints)
@@ -155,19 +164,33 @@ class HiddenActive(HidesSums):
         if filters and filtering.ranks:
             circuit = circuit.ranked_at(comparison.place)
         inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
-        evaluator = LevelEvaluator(
-            circuit,
-            np.stack([self._source.shares(peer, node) for node in comparison.nodes]),
-            inputs,
-            self._choosing(comparison, filters=filters),
-            self._receivers[peer],
-            self._permutation,
-            self._tweaks[peer],
-            self._back[peer],
-            comparison.place,
-        )
-        learned = yield from evaluate_level(evaluator, comparison.nodes[0])
-        nodes = len(comparison.nodes)
+        shares = np.stack([self._source.shares(peer, node) for node in comparison.nodes])
+        choosing = self._choosing(comparison, filters=filters)
+        receiver, back = self._receivers[peer], self._back[peer]
+        nodes, first = len(comparison.nodes), comparison.nodes[0]
+        if self._copies > 1:
+            copies = Copies.of(
+                HiddenLevel(circuit, nodes, shares.shape[1], comparison.place),
+                self._copies,
+                (self._permutation, self._tweaks[peer]),
+                (back.permutation, back.tweaks),
+            )
+            learned = yield from evaluate_copies(
+                copies, receiver, back.party, shares, inputs, choosing, peer, first
+            )
+        else:
+            evaluator = LevelEvaluator(
+                circuit,
+                shares,
+                inputs,
+                choosing,
+                receiver,
+                self._permutation,
+                self._tweaks[peer],
+                back,
+                comparison.place,
+            )
+            learned = yield from evaluate_level(evaluator, first)
         filtering.count(nodes, int(learned.crowded.sum()), int(learned.doubtful.sum()))
         return learned.won
 

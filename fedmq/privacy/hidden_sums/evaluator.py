@@ -8,7 +8,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.computation import Computation
+from fedmq.computation import Computation, Given
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.circuits import (
@@ -36,6 +36,7 @@ from fedmq.privacy.hidden_sums.level import (
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
+    Opened,
     ReceiverSide,
     Unpacked,
     finished,
@@ -60,8 +61,8 @@ class LevelEvaluator:
 
     ``shares`` uint64 (nodes, candidates, 2). ``choosing`` finds the `NodeFactors` of each node,
     None where the filter does not fit it. ``tweaks`` are those of a session with the passive party,
-    ``back`` the transfers in which that one chooses. All methods raise `MessageError` for malformed
-    parcels.
+    ``back`` the transfers in which that one chooses. ``opened``: in a copy that is checked. All
+    methods raise `MessageError` for malformed parcels.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class LevelEvaluator:
         tweaks: Tweaks,
         back: BackTransfers[ExtensionSender],
         place: Place = ALONE,
+        opened: Opened | None = None,
     ) -> None:
         nodes, candidates, _ = shares.shape
         self.level = HiddenLevel(circuit, nodes, candidates, place)
@@ -82,7 +84,7 @@ class LevelEvaluator:
         self._inputs = inputs
         self._choosing: Computation | None = choosing
         self._factors: Sequence[NodeFactors | None]
-        self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks))
+        self._side = ReceiverSide(receiver, permutation, self.level.take(tweaks), opened)
         self._back = back.of_level(self.level)
         self.fit: NDArray[np.bool_]
         """Nodes that the filter fits."""
@@ -108,6 +110,13 @@ class LevelEvaluator:
         self._best: Part
         """What a link compares, of nodes whose gains were computed."""
         self._owners: NDArray[np.int64] = np.zeros(nodes, np.int64)
+
+    def goes_with(self, real: LevelEvaluator) -> None:
+        """Tell, of an opened copy, what ``real`` has told of its own."""
+        assert self._side.opened is not None
+        self._side.opened.bits = list(real._side.told)
+        if self._choosing is not None:
+            self._choosing = Given(real._factors)
 
     def begin(self, _: Unpacked) -> Made:
         """The first parcel."""
@@ -172,7 +181,7 @@ class LevelEvaluator:
             self._link(self._of_candidates(parts, run), parcel)
         made: Made = []
         for half, (nodes, _) in zip(self.rankings, self._slots, strict=True):
-            labels, doubtful = half.read_doubts(parcel)
+            labels, doubtful = half.read_doubts(self._side, parcel)
             made.append(labels)
             self._sure = self._sure | of_fitting(~doubtful, nodes)
         self._linked = [part for of in self._linked for part in of_some(of, self._sure)]

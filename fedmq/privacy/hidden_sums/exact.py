@@ -191,11 +191,11 @@ class RankEvaluator(_RankHalf):
             ranking.level, ranking.field, shares, ranking.stage, known, chosen
         )
 
-    def read_doubts(self, parcel: Unpacked) -> tuple[Labels, NDArray[np.bool_]]:
+    def read_doubts(self, side: ReceiverSide, parcel: Unpacked) -> tuple[Labels, NDArray[np.bool_]]:
         """Labels of doubts; which nodes are doubtful: bool (nodes,)."""
-        doubtful = self._found["doubtful"]
         unset = take_bits(parcel, (1, self.ranking.nodes))
-        return doubtful, (colours(doubtful) ^ unset)[0]
+        labels, doubtful = side.tell(self._found["doubtful"], unset)
+        return labels, doubtful[0]
 
 
 @dataclass(frozen=True, slots=True)

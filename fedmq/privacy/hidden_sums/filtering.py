@@ -492,10 +492,11 @@ class FilterEvaluator(_Half):
         chosen = finished(chosen_slots(self.level, found, self.quotients.known["to beat"], run))
         self._index = chosen["index"]
         unset = take_bits(parcel, (2, self.level.nodes))
-        groups = self._groups(colours(chosen["more"]) ^ unset)
+        more, bits = side.tell(chosen["more"], unset)
+        groups = self._groups(bits)
         choices = index_choices(self._places(groups), self.level.index_bits)
         turned, self._rows = side.choose_rows(choices)
-        return [chosen["more"], turned], groups
+        return [more, turned], groups
 
     def offer_entries(
         self,

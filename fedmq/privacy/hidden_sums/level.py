@@ -44,6 +44,7 @@ from fedmq.privacy.oblivious_transfer.extension import (
 )
 
 __all__ = [
+    "LEVEL_TWEAKS",
     "BackTransfers",
     "HiddenLevel",
     "Part",
@@ -60,7 +61,8 @@ __all__ = [
 
 _LEAST_CANDIDATES = 2 * SLOTS  # of which the filter saves something
 
-_TWEAKS = 1 << 44  # more than any level takes, and enough for a million levels
+LEVEL_TWEAKS = 1 << 44
+"""More than any level takes, and enough for a million levels, or for their copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,12 @@ class HiddenLevel:
         return max(self.candidates - 1, 0).bit_length()
 
     @staticmethod
-    def take(session: Tweaks) -> Tweaks:
-        """A level's tweaks, of the session's; a restarted level takes new ones."""
-        return session.take(_TWEAKS)
+    def take(session: Tweaks, copies: int = 0) -> Tweaks:
+        """A level's tweaks, of the session's; a restarted level takes new ones.
+
+        With ``copies``, as many blocks more, behind the first one.
+        """
+        return session.take((1 + copies) * LEVEL_TWEAKS)
 
 
 T = TypeVar("T", ExtensionReceiver, ExtensionSender)

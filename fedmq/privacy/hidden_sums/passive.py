@@ -12,6 +12,7 @@ from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import (
+    MOST_COPIES,
     BroadcastPiece,
     ComparedColumns,
     Directions,
@@ -21,11 +22,13 @@ from fedmq.privacy.engine import (
     SizeLimit,
 )
 from fedmq.privacy.hidden_sums.circuits import GainCircuit
+from fedmq.privacy.hidden_sums.copies import Copies, CopySecrets, copied_bytes
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, evaluator_bytes
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares
 from fedmq.privacy.hidden_sums.sides import Unpacked
 from fedmq.privacy.hidden_sums.steps import garble_level
+from fedmq.privacy.hidden_sums.talks import garble_copies
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     TRANSFERS,
     ChooseSeeds,
@@ -50,7 +53,8 @@ class HiddenPassive(PassiveHidesSums):
     """The passive party's half where sums are hidden; the half ``source`` keeps shares of them.
 
     ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits, and ``back_choices`` uint8
-    (128, 256) those in which this party chooses. All that is random here follows from the secret
+    (128, 256) those in which this party chooses. It garbles so many ``copies`` of each level, of
+    which the active party checks all but one. All that is random here follows from the secret
     with which the session starts: the same messages get the same answers.
     """
 
@@ -59,8 +63,10 @@ class HiddenPassive(PassiveHidesSums):
         source: PassiveShares,
         circuit_offer: NDArray[np.uint8],
         back_choices: NDArray[np.uint8],
+        copies: int = 1,
     ) -> None:
         self._source = source
+        self._copies = copies
         self._circuit_offer = circuit_offer
         self._back_choices = back_choices
         self._permutation = Permutation(source.public_seed)
@@ -75,14 +81,20 @@ class HiddenPassive(PassiveHidesSums):
         """The half for what the active party's half of ``engine`` sent before the session.
 
         Raises:
-            Refused: its offer or choices of transfers are malformed.
+            Refused: its offer or choices of transfers are malformed, or its number of copies.
         """
+        copies = public.get("covert", 1)
+        if type(copies) is not int or not 1 <= copies <= MOST_COPIES:
+            raise Refused(
+                f"engine {engine!r}: the active party wants {copies!r} copies of circuits "
+                f"(covert); this party garbles 1 to {MOST_COPIES}"
+            )
         try:
             offer = check_elements(public.get("circuits"), 2)
             choices = check_elements(public.get("back"), TRANSFERS)
         except MessageError as error:
             raise Refused(f"engine {engine!r}: {error}") from None
-        return cls(source, offer, choices)
+        return cls(source, offer, choices, copies)
 
     def start_session(
         self,
@@ -149,22 +161,34 @@ class HiddenPassive(PassiveHidesSums):
         self._source.forget_tree()
 
     def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
-        return evaluator_bytes(HiddenLevel(self._circuit(opening), nodes, candidates, place))
+        level = HiddenLevel(self._circuit(opening), nodes, candidates, place)
+        return copied_bytes(level, self._copies)[1] if self._copies > 1 else evaluator_bytes(level)
 
     def _circuit(self, opening: Values) -> GainCircuit:
         return GainCircuit.read(self._field, Unpacked([opening]).rest())
 
     def pass_over(self) -> None:
         for tweaks in (self._tweaks, self._back.tweaks):
-            HiddenLevel.take(tweaks)
+            HiddenLevel.take(tweaks, self._copies if self._copies > 1 else 0)
 
     def compare(
         self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         circuit = self._circuit(opening)
+        shares = np.stack([self._source.shares(node) for node in nodes])
+        if self._copies > 1:
+            copies = Copies.of(
+                HiddenLevel(circuit, len(nodes), shares.shape[1], place),
+                self._copies,
+                (self._permutation, self._tweaks),
+                (self._back.permutation, self._back.tweaks),
+            )
+            keys = CopySecrets.of(self._secret, copies)
+            back = self._back.party
+            return garble_copies(copies, shares, keys, self._sender, back, nodes[0])
         garbler = LevelGarbler(
             circuit,
-            np.stack([self._source.shares(node) for node in nodes]),
+            shares,
             circuit.of_columns(columns.signs, columns.held),
             self._sender,
             self._permutation,

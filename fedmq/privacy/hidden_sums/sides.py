@@ -8,13 +8,14 @@ which shape: nothing but their bytes travels.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels
+from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.oblivious_transfer.correlated import (
@@ -43,6 +44,7 @@ from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 
 __all__ = [
     "Made",
+    "Opened",
     "ReceiverSide",
     "SenderSide",
     "Unpacked",
@@ -224,17 +226,36 @@ class SenderSide:
         return run
 
 
+@dataclass(slots=True, eq=False)
+class Opened:
+    """A copy whose labels the active party knows, for they differ by ``secret``, uint64 (2,).
+
+    In place of what its circuits show it tells the ``bits`` that those of the real copy showed, the
+    next ones first: so the passive party cannot tell one copy from the other.
+    """
+
+    secret: NDArray[np.uint64] = field(repr=False)
+    bits: list[NDArray[np.bool_]] = field(default_factory=list)
+
+
 class ReceiverSide:
-    """The active party's: it chooses, and evaluates."""
+    """The active party's: it chooses, and evaluates. ``opened``: in a copy that it checks."""
 
     def __init__(
-        self, receiver: ExtensionReceiver, permutation: Permutation, tweaks: Tweaks
+        self,
+        receiver: ExtensionReceiver,
+        permutation: Permutation,
+        tweaks: Tweaks,
+        opened: Opened | None = None,
     ) -> None:
         self._receiver = receiver
         self.permutation = permutation
         self.tweaks = tweaks
         self._pool: PoolReceiver
         self._chosen: list[tuple[NDArray[np.bool_], NDArray[np.uint64]]] = []
+        self.opened = opened
+        self.told: list[NDArray[np.bool_]] = []
+        """The bits of which it told labels."""
 
     def fill(self, count: int) -> Made:
         """Make an extension of ``count`` transfers."""
@@ -293,6 +314,16 @@ class ReceiverSide:
         sent = parcel.take(np.uint8, (len(choices), width, -(-bits // 8)))
         tweaks = self.tweaks.take(len(choices))
         return receive_narrow(rows, choices, sent, bits, self.permutation, tweaks)
+
+    def tell(self, labels: Labels, unset: NDArray[np.bool_]) -> tuple[Labels, NDArray[np.bool_]]:
+        """Labels that prove bits to the passive party, and the bits, by the colours of 0."""
+        bits = colours(labels) ^ unset
+        if self.opened is not None:
+            found, bits = bits, self.opened.bits[len(self.told)]
+            turned = (found ^ bits)[..., np.newaxis]
+            labels = labels ^ np.where(turned, self.opened.secret, np.uint64(0))
+        self.told.append(bits)
+        return labels, bits
 
     def evaluate(self, parcel: Unpacked) -> Run:
         """What evaluates a circuit by the next tables of ``parcel``."""

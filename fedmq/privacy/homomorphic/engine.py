@@ -71,6 +71,8 @@ class AdditiveEngine(Engine):
 
     ``sums``: whether the active party sees the sums, or learns only which candidates win
     (`fedmq.privacy.hidden_sums`). A passive party set to ``hidden`` refuses to show sums.
+    ``covert``: where they are hidden, the copies of circuits of which the active party checks all
+    but one (`fedmq.privacy.hidden_sums.copies`).
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -85,6 +87,7 @@ class AdditiveEngine(Engine):
     share_ciphertexts: bool = True
     vectors: bool = True
     sums: SumsShown = "shown"
+    covert: int = 1
 
     traits = Traits(exact=True, takes_vectors=True, replays=True)
     leakage = Leakage(
@@ -107,6 +110,7 @@ class AdditiveEngine(Engine):
             raise ConfigError(f"key_bits = {self.key_bits}: {MOST_KEY_BITS} is the most")
         if self.sums not in get_args(SumsShown):
             raise ConfigError(f"sums = {self.sums!r}: use {', '.join(get_args(SumsShown))}")
+        self._check_copies()
 
     @staticmethod
     @abstractmethod
@@ -118,7 +122,7 @@ class AdditiveEngine(Engine):
         return _number(n).bit_length() if _is_number(n) else None
 
     def announced(self, public: Values) -> Mapping[str, str | int | float]:
-        return {}  # a key, whose bits are named
+        return super().announced({"covert": public.get("covert")})  # beside a key of named bits
 
     def make_key(self) -> Computation:
         """The computation that makes the session's key."""
@@ -136,7 +140,9 @@ class AdditiveEngine(Engine):
             share_ciphertexts=self.share_ciphertexts,
             vectors=self.vectors,
         )
-        return HiddenActive(half) if isinstance(half, AdditiveActiveShares) else half
+        if isinstance(half, AdditiveActiveShares):
+            return HiddenActive(half, self.covert)
+        return half
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         from fedmq.privacy.hidden_sums.passive import HiddenPassive
@@ -154,6 +160,7 @@ class AdditiveEngine(Engine):
                 )
             keys |= {"seed", "version", "circuits", "back"}
             keys |= {"one"} if scheme.needs_one else set()
+            keys |= {"covert"} & set(public)
         if (
             set(public) != keys
             or not _is_number(n)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError, MessageError, Refused
 from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.lattice.parameters import VERSION, Layout
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES
+from fedmq.privacy.registry import engine_named
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
@@ -295,3 +297,38 @@ def test_what_the_active_party_learns_follows_from_what_is_shown() -> None:
     for told in (hidden.active, hidden.passive):
         assert "more than four are near the best" in told
     assert "do not fit the filter" in hidden.passive
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"covert": 0, "sums": "hidden"}, "covert = 0: a number from 1 to 8"),
+        ({"covert": 9, "sums": "hidden"}, "covert = 9: a number from 1 to 8"),
+        ({"covert": 2}, 'covert = 2: copies are of circuits, which sums = "hidden" alone has'),
+        ({"covert": 1.5, "sums": "hidden"}, "covert = 1.5"),
+    ],
+)
+def test_copies_of_circuits_are_a_number_where_sums_are_hidden(
+    options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        engine_named("lattice", options, "job")
+
+
+@pytest.mark.parametrize("name", ["monotone_constraints", "interaction_constraints"])
+def test_copies_of_circuits_take_no_constraints(name: str) -> None:
+    columns = {"monotone_constraints": {"age": 1}, "interaction_constraints": [["age"]]}[name]
+    with pytest.raises(ConfigError, match=f"{name}: .* set covert = 1"):
+        Lattice(sums="hidden", covert=2).check(TrainParams(**{name: columns}))
+
+
+@pytest.mark.parametrize("covert", [0, 9, "2", 2.0, True])
+def test_more_copies_of_circuits_than_a_party_garbles_are_refused(covert: object) -> None:
+    engine = Lattice(sums="hidden")
+    with pytest.raises(Refused, match="copies of circuits"):
+        engine.passive({**public_of(engine), "covert": covert}, table(20, 2, seed=0), 1)
+
+
+def test_the_owner_is_shown_how_many_copies_are_asked_for() -> None:
+    engine = Lattice(sums="hidden", covert=3)
+    assert engine.announced(public_of(engine)) == {"covert": 3}
