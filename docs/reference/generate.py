@@ -80,11 +80,12 @@ PARAMETERS: Mapping[str, str] = {
     "max_cat_threshold": "so many categories, less one, go to one side of a set at most",
     "base_score": "prediction before the first tree; estimated from the labels when left out",
     "num_class": "number of classes of `multi:softprob` and `multi:softmax`",
-    "multi_strategy": "a tree for each class, or one tree whose leaves have a number for each "
-    "(`multi_output_tree`)",
+    "num_target": "how many labels a row has; whoever holds them need not say",
+    "multi_strategy": "a tree for each class, target or quantile, or one tree whose leaves have a "
+    "number for each (`multi_output_tree`)",
     "scale_pos_weight": "how often rows of label 1 count",
     "huber_slope": "where `reg:pseudohubererror` turns from squared to absolute",
-    "quantile_alpha": "which quantile `reg:quantileerror` learns",
+    "quantile_alpha": "which quantile `reg:quantileerror` learns, or a list of several",
     "tweedie_variance_power": "of `reg:tweedie`: near 1 Poisson, near 2 gamma",
     "aft_loss_distribution": "of the logarithms of times in `survival:aft`",
     "aft_loss_distribution_scale": "how wide that distribution is",

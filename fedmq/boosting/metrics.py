@@ -7,8 +7,8 @@ under curves, metrics of survival, and which metric a name means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -163,11 +163,16 @@ def pseudo_huber(slope: float, labels: _Floats, predictions: _Floats) -> _Floats
     return losses
 
 
-def pinball(alpha: float, labels: _Floats, predictions: _Floats) -> _Floats:
-    """The loss of a quantile: ``alpha z`` of a residual z above 0, else ``(alpha - 1) z``."""
-    z, a = labels - predictions, np.float32(alpha)
+def pinball(alphas: Sequence[float], labels: _Floats, predictions: _Floats) -> _Floats:
+    """The loss of a quantile: ``alpha z`` of a residual z above 0, else ``(alpha - 1) z``.
+
+    All are (rows * alphas,), those of a row beside each other.
+    """
+    z = labels - predictions
+    a: _Floats = np.resize(np.array(alphas, np.float32), len(labels))
     above = (z >= 0).astype(np.float32)
-    return (a * above * z) - (_ONE - a) * (_ONE - above) * z
+    losses: _Floats = (a * above * z) - (_ONE - a) * (_ONE - above) * z
+    return losses
 
 
 def tweedie(power: float, labels: _Floats, predictions: _Floats) -> _Floats:
@@ -319,18 +324,40 @@ _OF_CLASSES = {
 
 
 def metric_of(name: str, params: TrainParams) -> Metric:
-    """The metric ``name``, one of ``params.eval_metric``."""
+    """The metric ``name``, one of ``params.eval_metric``.
+
+    Several targets or quantiles of a row count alike.
+    """
+    metric = _named(name, params)
+    if params.output_kind in ("target", "quantile"):
+        return replace(metric, of=partial(_over_margins, metric.of))
+    return metric
+
+
+def _over_margins(
+    of: Callable[[_Floats, _Floats, Weight], float],
+    labels: _Floats,
+    predictions: _Floats,
+    weight: Weight,
+) -> float:
+    """``of`` all ``predictions`` (rows, margins); ``labels`` (rows,), or (rows, margins)."""
+    margins = predictions.shape[1]
+    each = labels.ravel() if labels.ndim > 1 else np.repeat(labels, margins)
+    return of(each, predictions.ravel(), None if weight is None else np.repeat(weight, margins))
+
+
+def _named(name: str, params: TrainParams) -> Metric:
     kind, _, argument = name.partition("@")
     if argument and kind == "error":
         return Metric(name, mean_of(partial(error, float(argument))))
     if kind == "tweedie-nloglik":
         return Metric(name, mean_of(partial(tweedie, float(argument))))
-    if params.outputs > 1 and name in _CURVES:
+    if params.num_class is not None and name in _CURVES:
         return Metric(name, partial(prevalence_mean, _CURVES[name].of), maximize=True)
     if name == "mphe":
         return Metric(name, mean_of(partial(pseudo_huber, params.huber_slope)))
-    if name == "quantile" and params.quantile_alpha is not None:
-        return Metric(name, mean_of(partial(pinball, params.quantile_alpha)))
+    if name == "quantile":
+        return Metric(name, mean_of(partial(pinball, params.quantiles)))
     if name == "aft-nloglik":
         return Metric(
             name,

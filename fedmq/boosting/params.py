@@ -136,6 +136,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 _Score = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
+_Quantile = Annotated[float, Field(ge=0, le=1)]
 
 
 class TrainParams(BaseModel):
@@ -149,15 +150,17 @@ class TrainParams(BaseModel):
     LightGBM's quantised training does (Shi et al., NeurIPS 2022); leaves are exact all the same.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): the trees of so many first rounds use the active party's features alone.
-    ``multi_strategy``: a tree for each class, or one tree whose leaves are vectors over the
-    classes.
+    ``num_target``: how many labels a row has; who has the labels need not say.
+    ``quantile_alpha``: a quantile, or several, each with a margin.
+    ``multi_strategy``: a tree for each class, target or quantile, or one tree whose leaves are
+    vectors over them.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
     ``interaction_constraints`` are lists of columns that may stand together on a path; own ones may
     be given by their numbers, ``party.*`` are all columns of a party.
     A column of ``max_cat_to_onehot`` categories or more is split by sets of them, the first
     ``max_cat_threshold`` of which are tried; left out, each category is split from the others.
-    A round grows ``num_parallel_tree`` trees from the same gradients, for each class. ``rate_drop``
-    and the four below it are those of ``booster = "dart"``.
+    A round grows ``num_parallel_tree`` trees from the same gradients, for each margin.
+    ``rate_drop`` and the four below it are those of ``booster = "dart"``.
     ``xgboost_arithmetic``: the XGBoost whose model comes out, node by node: 3.2 and 3.3, or 3.4 and
     later. Left out, it is that of the XGBoost that is installed, or the newest if none is. Files
     without it were written when there was 3.2 alone, and are read as `StoredParams`.
@@ -204,10 +207,11 @@ class TrainParams(BaseModel):
     max_cat_threshold: Annotated[int, Field(ge=1, lt=2**31)] = 64
     base_score: _Score | tuple[_Score, ...] | None = None
     num_class: Annotated[int, Field(ge=2, le=1000)] | None = None
+    num_target: Annotated[int, Field(ge=2, le=1000)] | None = None
     multi_strategy: Literal["one_output_per_tree", "multi_output_tree"] = "one_output_per_tree"
     scale_pos_weight: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     huber_slope: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
-    quantile_alpha: Annotated[float, Field(ge=0, le=1)] | None = None
+    quantile_alpha: _Quantile | tuple[_Quantile, ...] | None = None
     tweedie_variance_power: Annotated[float, Field(gt=1, lt=2)] = 1.5
     aft_loss_distribution: AftDistribution = "normal"
     aft_loss_distribution_scale: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
@@ -250,16 +254,38 @@ class TrainParams(BaseModel):
             if why is not None:
                 raise ConfigError(f"eval_metric = {metric!r}: {why}")
             OBJECTIVES[params.objective].check_metric(metric)
+            _check_metric(metric, params)
         return params
 
     @property
     def outputs(self) -> int:
-        """Margins of a row: one for each class, or one."""
-        return self.num_class or 1
+        """Margins of a row: one for each class, target or quantile, or one."""
+        return self.num_class or self.num_target or len(self._learned_quantiles) or 1
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """``quantile_alpha`` as a tuple; empty where there is none."""
+        alpha = self.quantile_alpha
+        return alpha if isinstance(alpha, tuple) else () if alpha is None else (alpha,)
+
+    @property
+    def _learned_quantiles(self) -> tuple[float, ...]:
+        """The quantiles that have a margin each, and are not those of a metric alone."""
+        learns = "quantile_alpha" in OBJECTIVES[self.objective].own_parameters
+        return self.quantiles if learns else ()
+
+    @property
+    def output_kind(self) -> str:
+        """What a row's margins are of: "class", "target" or "quantile", or "label" of one."""
+        if self.num_class is not None:
+            return "class"
+        if self.num_target is not None:
+            return "target"
+        return "quantile" if len(self._learned_quantiles) > 1 else "label"
 
     @property
     def vector_outputs(self) -> int:
-        """Numbers in a leaf: one, or one for each class where a tree serves all of them."""
+        """Numbers in a leaf: one, or one for each margin where a tree serves all of them."""
         return self.outputs if self.multi_strategy == "multi_output_tree" else 1
 
     @property
@@ -323,6 +349,19 @@ class TrainParams(BaseModel):
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
 
+    def with_targets(self, targets: int) -> TrainParams:
+        """The parameters for rows with so many labels.
+
+        Raises:
+            ConfigError: a parameter does not go with several of them, or says another number.
+        """
+        if targets == (self.num_target or 1):
+            return self
+        if self.num_target is not None:
+            columns = "one column" if targets == 1 else f"{targets} columns"
+            raise ConfigError(f"num_target = {self.num_target}: the label has {columns}")
+        return TrainParams.model_validate({**self.model_dump(), "num_target": targets})
+
     def to_xgboost(self) -> dict[str, Any]:
         """The parameters as ``params`` of ``xgboost.train``, which takes the rounds separately."""
         settings = {
@@ -353,7 +392,7 @@ class TrainParams(BaseModel):
         if self.max_cat_to_onehot is not None:
             settings["max_cat_to_onehot"] = self.max_cat_to_onehot
             settings["max_cat_threshold"] = self.max_cat_threshold
-        if self.num_class is not None:
+        if self.outputs > 1:
             settings["multi_strategy"] = self.multi_strategy
         return settings if self.base_score is None else settings | {"base_score": self.base_score}
 
@@ -384,8 +423,12 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     objective = OBJECTIVES.get(str(named.get("objective", _DEFAULT_OBJECTIVE)))
     if objective is not None:
         named = {**objective.parameter_defaults, **named}
-    if isinstance(named.get("base_score"), list):
-        named["base_score"] = tuple(named["base_score"])
+    for name in ("base_score", "quantile_alpha"):
+        if isinstance(named.get(name), (list, np.ndarray)):
+            named[name] = tuple(np.asarray(named[name]).tolist())
+    match named.get("quantile_alpha"):
+        case (alone,):
+            named["quantile_alpha"] = alone
     if "interaction_constraints" in named:
         named["interaction_constraints"] = _tuples(named["interaction_constraints"])
     metrics = named.pop("eval_metric", None)
@@ -429,21 +472,41 @@ def _check_objective(params: TrainParams) -> None:
             if params.num_class is None
             else f"num_class: {objective} has no classes"
         )
+    if params.num_target is not None and not OBJECTIVES[objective].takes_targets:
+        raise ConfigError(
+            f"num_target = {params.num_target}: {objective} learns one label a row, in XGBoost too"
+        )
     for name in ("monotone_constraints", "interaction_constraints"):
         if params.vector_outputs > 1 and getattr(params, name):
             raise ConfigError(
                 f"{name}: fedmq has none for trees of vector leaves; leave multi_strategy at "
                 "one_output_per_tree"
             )
-    if isinstance(score, tuple):
-        if len(score) != params.num_class:
-            raise ConfigError(f"base_score has {len(score)} numbers; one per class is needed")
-        return
-    if score is not None:
-        OBJECTIVES[objective].check_base_score(score)
+    if isinstance(score, tuple) and (len(score) != params.outputs or params.outputs == 1):
+        raise ConfigError(
+            f"base_score has {len(score)} numbers; one per {params.output_kind} is needed"
+        )
+    if score is not None and not has_classes:
+        for one in score if isinstance(score, tuple) else (score,):
+            OBJECTIVES[objective].check_base_score(one)
     watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
-    if watches_quantile and params.quantile_alpha is None:
+    if watches_quantile and not params.quantiles:
         raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")
+    if params.xgboost_arithmetic != OLDEST and params.quantiles != tuple(sorted(params.quantiles)):
+        raise ConfigError("quantile_alpha: XGBoost 3.4 takes quantiles in ascending order")
+
+
+def _check_metric(metric: str, params: TrainParams) -> None:
+    """Raise ConfigError for a metric that XGBoost does not have of several targets or quantiles."""
+    kind = params.output_kind
+    if kind == "target" and metric in ("auc", "aucpr", "ks"):
+        raise ConfigError(f"eval_metric = {metric!r}: it is one of a single label, not of targets")
+    if kind == "quantile" and metric != "quantile":
+        raise ConfigError(f"eval_metric = {metric!r}: of several quantiles there is quantile alone")
+    if metric == "quantile" and kind != "quantile" and len(params.quantiles) > 1:
+        raise ConfigError(
+            f"quantile_alpha: {params.objective} predicts no quantiles, so the metric takes one"
+        )
 
 
 def _check_categories(params: TrainParams) -> None:
@@ -489,7 +552,6 @@ _NOT_YET = frozenset(
         "importance_type",
         "missing",
         "num_class",
-        "num_target",
         "refresh_leaf",
         "updater",
     )

@@ -56,6 +56,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     party, federation = PartyFile.read(description.party)
     if party.party != federation.active:
         raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
+    description = description.of_labels(party.data.labels)
     name, store = description.alignment, AlignmentStore(party.state)
     table = LoadActiveTable(
         party.party,

@@ -79,10 +79,16 @@ class DaemonTraining:
         for key, place in _OWN_KEYS.items():
             if key in self._job:
                 raise ConfigError(f"job: {key}: {place}")
-        if self._config.party != federation.active or self._config.data.label is None:
+        if self._config.party != federation.active or not self._config.data.labels:
             raise ConfigError(
                 f"{party_file}: only {federation.active}, which holds the labels, trains"
             )
+        if len(self._config.data.labels) > 1:
+            raise ConfigError(
+                f"{party_file}: data.label: an estimator learns one label of daemons, and there "
+                f"are {len(self._config.data.labels)}: use fedmq train"
+            )
+        [self._column] = self._config.data.labels
 
     @cached_property
     def labels(self) -> dict[str, float]:
@@ -92,8 +98,7 @@ class DaemonTraining:
             DataError: there is no such alignment, or a label is missing or no number.
         """
         config = self._config
-        assert config.data.label is not None
-        texts = read_text_column(config.party, config.data, config.data.label)
+        texts = read_text_column(config.party, config.data, self._column)
         alignment = self._job.get("alignment")
         ids = texts if alignment is None else AlignmentStore(config.state).load(alignment).ids
         return {name: self._number(name, texts.get(name, "")) for name in ids if name is not None}
@@ -140,7 +145,7 @@ class DaemonTraining:
             if np.float32(self._number(name, str(label))) != np.float32(self.labels[name]):
                 raise ConfigError(
                     f"y: the label of {name!r} is another one than in column "
-                    f"{self._config.data.label!r} of {self._config.data.place}, which daemons learn"
+                    f"{self._column!r} of {self._config.data.place}, which daemons learn"
                 )
 
     def train(
@@ -162,6 +167,6 @@ class DaemonTraining:
             return NumberSpelling.of(self._config.data).number(text)
         except ValueError:
             raise DataError(
-                f"{self._config.data.place}, column {self._config.data.label!r}: {text[:40]!r} of "
+                f"{self._config.data.place}, column {self._column!r}: {text[:40]!r} of "
                 f"{name!r} is not a label"
             ) from None

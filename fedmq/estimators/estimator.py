@@ -38,7 +38,7 @@ from fedmq.protocol.inference.computations import Scores
 from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
-from fedmq.simulation.tables import ACTIVE, SEVERAL_TARGETS, active_table
+from fedmq.simulation.tables import ACTIVE, active_table
 from fedmq.workbench.model import PartyModel
 
 __all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor"]
@@ -117,11 +117,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @abstractmethod
     def _learn_labels(self, y: NDArray[Any], classes: NDArray[Any] | None = None) -> dict[str, Any]:
-        """The parameters that depend on the labels ``y`` (rows,), the places of ``classes``."""
+        """The parameters that depend on the labels ``y``, (rows,) or (rows, targets).
+
+        ``classes``: those whose places ``y`` holds.
+        """
 
     @abstractmethod
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Labels ``y`` (rows,) in the objective's form."""
+        """Labels ``y``, (rows,) or (rows, targets), in the objective's form."""
 
     def fit(
         self,
@@ -136,7 +139,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         xgb_model: Any = None,
         verbose: bool | int | None = None,
     ) -> Self:
-        """Train on ``X``, (rows, features), and the labels ``y``, (rows,).
+        """Train on ``X``, (rows, features), and ``y``: (rows,), or (rows, targets) of a regressor.
 
         ``X`` is an array, a data frame or a SciPy sparse table, whose columns ``parties`` deals
         out; or a dict of a table per party, the active party's being "active". pandas objects are
@@ -399,7 +402,8 @@ def _labels(y: Any) -> NDArray[Any]:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     if checked.ndim == 2 and checked.shape[1] > 1:
-        raise ConfigError(f"y: {SEVERAL_TARGETS}")
+        targets: NDArray[Any] = checked
+        return targets
     labels: NDArray[Any] = column_or_1d(checked, warn=True)
     return labels
 
@@ -456,6 +460,11 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     """
 
     def _learn_labels(self, y: NDArray[Any], classes: NDArray[Any] | None = None) -> dict[str, Any]:
+        if y.ndim > 1:
+            raise ConfigError(
+                "y: a classifier learns one label; several of 0 and 1 are the targets of a "
+                "regressor with objective='binary:logistic', which predicts their probabilities"
+            )
         check_classification_targets(y)
         self.classes_ = np.unique(y) if classes is None else classes
         number = len(self.classes_)
@@ -519,13 +528,15 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
         objective = _DEFAULT_OBJECTIVE if asked is None else asked
         if str(objective).startswith(("multi:", "rank:", "survival:aft")):
             raise ConfigError(f"objective: {objective} is not for a regressor")
-        return {"objective": objective}
+        return {"objective": objective} | ({"num_target": y.shape[1]} if y.ndim > 1 else {})
 
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
         return y.astype(np.float64)
 
     def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[np.float32]:
         """The prediction of each row, which starts at its ``base_margin``: float32 (rows,).
+
+        Several targets or quantiles: (rows, margins).
 
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.

@@ -32,12 +32,12 @@ DEFAULT_ROUNDS = 100
 """Rounds where ``n_estimators`` is left out, as in XGBoost's estimators."""
 
 _SKLEARN_NAMES = {"eta": "learning_rate", "num_boost_round": "n_estimators", "seed": "random_state"}
-_FROM_LABELS = "num_class"
+_FROM_LABELS = ("num_class", "num_target")
 
 TRAINING_PARAMETERS: Mapping[str, str] = {
     _SKLEARN_NAMES.get(field, field): field
     for field in TrainParams.model_fields
-    if field != _FROM_LABELS
+    if field not in _FROM_LABELS
 }
 """The field of :class:`fedmq.TrainParams` by the estimators' name for it."""
 
@@ -65,7 +65,7 @@ def check_known(estimator: str, params: Mapping[str, Any]) -> None:
     for name in params:
         if name in PARAMETERS:
             continue
-        if name == _FROM_LABELS:
+        if name in _FROM_LABELS:
             raise TypeError(f"{estimator}: {name} is read from the labels; leave it out")
         field = ALIASES.get(name, name)
         known = _SKLEARN_NAMES.get(field, field)

@@ -14,6 +14,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.report import Chart, Figure, Line, Report
 
@@ -109,12 +110,18 @@ def _learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
     ]
 
 
-def kind_of(objective: str) -> Kind:
-    """The kind of the labels of ``objective``.
+def kind_of(params: TrainParams) -> Kind:
+    """The kind of the labels of a training.
 
     Raises:
-        DataError: they are neither numbers nor classes.
+        DataError: they are neither numbers nor classes, or there are several predictions of a row.
     """
+    objective = params.objective
+    if params.output_kind in ("target", "quantile"):
+        raise DataError(
+            f"a report of several {params.output_kind}s is not known: a report has one prediction "
+            "a row; the metrics of the training count all of them"
+        )
     if objective.startswith("survival:"):
         raise DataError(f"a report of {objective} is not known: its labels are times")
     if objective.startswith("rank:"):

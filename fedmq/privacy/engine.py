@@ -537,6 +537,12 @@ class Engine(ABC):
                 "goss with num_class: the rows that a first tree sends are mostly those of "
                 "its class, so a party that sees them reads the labels; leave goss off"
             )
+        if params.goss and params.outputs > 1:
+            raise ConfigError(
+                f"goss with several {params.output_kind}s: the rows that each tree of a round "
+                "sends are those with its largest gradients, so a party that sees them learns "
+                "which; leave goss off"
+            )
         if params.goss and params.num_parallel_tree > 1:
             raise ConfigError(
                 "goss with num_parallel_tree: the rows that all trees of a round send are "

@@ -16,10 +16,11 @@ from fedmq.boosting.xgboost_comparison.parity import (
     installed_arithmetic,
     joined_bins,
     labelled,
+    of_bounds,
     train_reference,
 )
 from fedmq.simulation.simulate import simulate
-from fedmq.simulation.tables import ACTIVE, by_index
+from fedmq.simulation.tables import ACTIVE, by_index, targets_of
 
 __all__ = ["XGBoostComparison", "compare_with_xgboost"]
 
@@ -64,18 +65,20 @@ def compare_with_xgboost(
     xgb = import_xgboost()
     if "xgboost_arithmetic" not in params.model_fields_set:
         params = params.model_copy(update={"xgboost_arithmetic": installed_arithmetic()})
+    params = params.with_targets(targets_of(params, label))
     matched = by_index({ACTIVE: active, **passive}, {"label": label})
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}
     model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
     values = model.joined_values(active=active, passive=passive)
     constraints = joined_constraints(params, model.columns)
-    labels = np.asarray(label, dtype=np.float32).reshape(len(values))
+    labels = np.asarray(label, dtype=np.float32)
     types = model.to_xgboost().feature_types or ()
     bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types)
     reference = train_reference(bins, labels, params, constraints=constraints)
     parity = compare(reference, model.joined_trees(), bins)
-    rows = labelled(values, labels, types=types)
+    made = of_bounds if params.objective == "survival:aft" else labelled
+    rows = made(values, labels, types=types)
     booster = xgb.train(params.to_xgboost() | constraints, rows, params.num_boost_round)
     apart = np.abs(booster.predict(rows) - model.predict(active=active, passive=passive))
     return XGBoostComparison(

@@ -18,7 +18,7 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.protocol.training.terms import Fold as Masks
 from fedmq.simulation.simulate import Surroundings, check_parties, run_training
-from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index
+from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of
 
 __all__ = ["cv"]
 
@@ -83,6 +83,7 @@ def cv(
         given["eval_metric"] = metrics
     given["early_stopping_rounds"] = _early_stopping_rounds(given, early_stopping_rounds)
     parsed = TrainParams.parse(given, "params")
+    parsed = parsed.with_targets(targets_of(parsed, label))
     check_parties(passive)
     matched = by_index(
         {ACTIVE: active, **passive},

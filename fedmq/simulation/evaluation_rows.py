@@ -151,7 +151,7 @@ def _set_of_tables(
 def _row_set(values: Mapping[str, NDArray[np.float32]], beside: Mapping[str, Any]) -> RowSet:
     label, weight, base_margin = (
         None if beside[name] is None else column_of_rows(beside[name], name, columns)
-        for name, columns in zip(_BESIDE, (2, 1, 2), strict=True)
+        for name, columns in zip(_BESIDE, (None, 1, None), strict=True)
     )
     if label is None:
         raise DataError("the label is missing")

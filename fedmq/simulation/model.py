@@ -270,7 +270,7 @@ class SimulatedModel:
         objective = self.share.params.objective
         return evaluate(
             self.share.model_id,
-            kind_of(objective),
+            kind_of(self.share.params),
             rows,
             {"objective": objective},
             self.share.history,

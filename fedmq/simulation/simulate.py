@@ -33,7 +33,7 @@ from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, with_queries
+from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of, with_queries
 from fedmq.transport.rabbitmq.topology import check_name
 
 __all__ = ["Surroundings", "chained", "check_parties", "run_training", "simulate", "train"]
@@ -106,14 +106,15 @@ def simulate(
     Args:
         active: the active party's features, (rows, features): a NumPy array, or a pandas, Polars
             or Arrow data frame. Missing values are NaN or null.
-        label: (rows,); 0 and 1 for ``binary:logistic``. For ``survival:aft`` (rows, 2): lower and
-            upper bounds of times, inf above where all is known is that nothing happened yet.
+        label: (rows,), or (rows, targets) for several; 0 and 1 for ``binary:logistic``. For
+            ``survival:aft`` (rows, 2): lower and upper bounds of times, inf above where all is
+            known is that nothing happened yet.
         passive: each other party's features by its name, about the same rows.
         qid: (rows,) the number of each row's query, within which ``rank:ndcg``, ``rank:pairwise``
             and ``rank:map`` rank rows; the other parties do not learn it.
         weight: (rows,) how often each row counts; the other parties do not learn it.
         base_margin: (rows,) the margin that each row starts from, instead of the base score's: the
-            logarithm of an exposure, say.
+            logarithm of an exposure, say; (rows, margins) of several classes, targets or quantiles.
         obj: g and h of (margins, rows), in place of the objective that ``params`` name, which still
             makes predictions of margins; ``rows.get_label()`` and ``get_weight()`` are those of
             ``xgboost.DMatrix``.
@@ -160,6 +161,7 @@ def simulate(
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
+    params = params.with_targets(targets_of(params, label))
     check_parties(passive)
     matched = by_index(
         {ACTIVE: active, **passive},

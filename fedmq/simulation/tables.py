@@ -28,20 +28,19 @@ from fedmq.protocol.training.terms import ActiveTable
 
 __all__ = [
     "ACTIVE",
-    "SEVERAL_TARGETS",
     "Join",
     "MatchedRows",
     "active_table",
     "by_index",
     "column_of_rows",
     "row_mask",
+    "targets_of",
     "with_queries",
 ]
 
 ACTIVE = "active"
 """The active party's name in a simulation."""
 
-SEVERAL_TARGETS = "XGBoost has models of several targets, fedmq does not yet"
 Join = Literal["same", "inner"]
 """Whether all tables must hold the same rows, or those that all hold are taken."""
 
@@ -67,7 +66,8 @@ def active_table(
     """
     pairs = params.objective == "survival:aft" or params.objective.startswith("rank:")
     objective = objective_of(params)
-    labels = objective.labels(column_of_rows(label, "label", 2 if pairs else 1), ACTIVE)
+    columns = 2 if pairs else params.num_target or 1
+    labels = objective.labels(column_of_rows(label, "label", columns), ACTIVE)
     rows = len(labels)
     sets = _evaluation_sets(evaluation, rows)
     held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])
@@ -82,13 +82,22 @@ def active_table(
         base_margin=(
             None
             if base_margin is None
-            else base_margins(_of_rows(base_margin, "base_margin", rows, params.outputs), ACTIVE)
+            else base_margins(
+                _of_rows(base_margin, "base_margin", rows, params.outputs, params.output_kind),
+                ACTIVE,
+            )
         ),
         objective=None if obj is None else CustomObjective(obj, objective),
         metric=None if custom_metric is None else CustomMetric(custom_metric, maximize),
         evaluation_sets=sets,
         category_columns=own.category_columns,
     )
+
+
+def targets_of(params: TrainParams, label: Any) -> int:
+    """How many labels a row of ``label``, (rows,) or (rows, targets), has; bounds are one."""
+    shape = np.shape(label)
+    return 1 if len(shape) < 2 or params.objective == "survival:aft" else shape[1]
 
 
 def with_queries(label: Any, qid: Any) -> Any:
@@ -103,28 +112,29 @@ def with_queries(label: Any, qid: Any) -> Any:
     return np.stack((given, _of_rows(qid, "qid", len(given))), axis=1)
 
 
-def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
+def _of_rows(given: Any, what: str, rows: int, columns: int = 1, kind: str = "label") -> Any:
     values = column_of_rows(given, what, columns)
     if columns > 1 and values.ndim == 1:
-        raise DataError(f"{ACTIVE}: {what} needs {columns} columns, one per class")
+        raise DataError(f"{ACTIVE}: {what} needs {columns} columns, one per {kind}")
     if len(values) != rows:
         raise DataError(f"{ACTIVE}: {what} has {len(values)} rows, there are {rows} labels")
     return values
 
 
-def column_of_rows(given: Any, what: str, most_columns: int = 1) -> Any:
-    """``given`` as an array (rows,), or (rows, ``most_columns``); DataError names ``what``."""
+def column_of_rows(given: Any, what: str, columns: int | None = 1) -> Any:
+    """``given`` as an array (rows,), or (rows, ``columns``); DataError names ``what``.
+
+    ``columns``: None for any number of them.
+    """
     try:
         values = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError:
         raise DataError(f"{ACTIVE}: the {what} is no array, one value per row is needed") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == most_columns):
-        targets = f"; {SEVERAL_TARGETS}" if what == "label" and values.ndim == 2 else ""
-        raise DataError(
-            f"{ACTIVE}: the {what} has shape {values.shape}, one value per row is needed{targets}"
-        )
+    if values.ndim != 1 and not (values.ndim == 2 and columns in (None, values.shape[1])):
+        wanted = "one value per row is" if columns in (None, 1) else f"{columns} values per row are"
+        raise DataError(f"{ACTIVE}: the {what} has shape {values.shape}, {wanted} needed")
     if values.dtype.kind not in "fiub":
         raise DataError(f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed")
     return values

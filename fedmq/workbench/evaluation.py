@@ -110,7 +110,7 @@ def evaluate_model(
         raise ConfigError(f"{party}: only {active}, which holds the labels, evaluates")
     chosen = chosen_model(config.state, model)
     share = ModelStore(config.state).active(chosen.model)
-    kind = kind_of(share.params.objective)
+    kind = kind_of(share.params)
     section = config.serving or config.data
     rows, group = wanted.rows, wanted.group
     if rows is None:
@@ -118,7 +118,9 @@ def evaluate_model(
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
         ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
-        labels = _labels(rows, wanted.label or config.data.label, section, config.data)
+        own = config.data.labels
+        column = wanted.label or (own[0] if len(own) == 1 else None)
+        labels = _labels(rows, column, section, config.data)
         sets = (rows.name,) * len(ids)
     groups = None
     owner, _, column = (group or "").partition(".")
@@ -161,7 +163,7 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     labels = held_out.label.astype(np.float64)
     rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
     usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, rows)
-    kind = kind_of(share.params.objective)
+    kind = kind_of(share.params)
     facts = _facts(share, without_score, lacking, fallbacks)
     return evaluated(share.model_id, kind, usable, facts, share.history)
 

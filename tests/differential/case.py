@@ -21,7 +21,7 @@ from fedmq.boosting.xgboost_comparison.parity import (
     labelled,
     train_reference,
 )
-from tests.differential.labels import drawn_labels, drawn_rows
+from tests.differential.labels import drawn_labels, drawn_margins, drawn_rows
 from tests.differential.options import (
     drawn_categories,
     drawn_dart,
@@ -81,6 +81,7 @@ class Case:
         signal = X @ random.normal(size=columns) / values
         noise = random.normal(size=rows) * random.choice([0.1, 1.0])
         y, options = drawn_labels(random, signal + noise, drawn_options(random))
+        y, options = drawn_margins(np.random.default_rng([seed, 4]), y, options)
         X[random.random(X.shape) < random.choice([0.0, 0.1, 0.4])] = np.nan
         parties = int(random.integers(2, 5))
         ends = np.sort(random.integers(0, columns + 1, parties - 1))

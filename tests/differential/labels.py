@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["drawn_labels", "drawn_rows"]
+__all__ = ["drawn_labels", "drawn_margins", "drawn_rows"]
 
 Doubles = NDArray[np.float64]
 Options = dict[str, Any]
@@ -126,6 +126,28 @@ def drawn_labels(
     return labels.astype(np.float32), {**options, "objective": objective, **own}
 
 
+_ONE_LABEL = ("multi:", "survival:", "rank:")
+
+
+def drawn_margins(
+    random: np.random.Generator, labels: NDArray[np.float32], options: Options
+) -> tuple[NDArray[np.float32], Options]:
+    """In a fifth of the tables several targets, or quantiles, half of them in vector leaves.
+
+    Of another generator: what seeds have drawn before stays.
+    """
+    objective = options["objective"]
+    if random.random() < 0.8 or objective.startswith(_ONE_LABEL):
+        return labels, options
+    vectors = {"multi_strategy": "multi_output_tree"} if random.random() < 0.5 else {}
+    if objective == "reg:quantileerror":
+        alphas = sorted(random.choice([0.1, 0.3, 0.5, 0.9], 3).tolist())
+        return labels, {**options, "quantile_alpha": alphas, **vectors}
+    targets = int(random.integers(2, 4))
+    several = np.stack([labels, *(random.permutation(labels) for _ in range(1, targets))], axis=1)
+    return several, {**options, "num_target": targets, **vectors}
+
+
 def drawn_rows(
     random: np.random.Generator, labels: NDArray[np.float32], options: Options
 ) -> dict[str, NDArray[np.float32]]:
@@ -134,13 +156,15 @@ def drawn_rows(
     No weight is 0: XGBoost makes no cut for a bin in which all are. A query has one weight.
     """
     given = {}
-    rows, classes = len(labels), options.get("num_class", 1)
+    rows = len(labels)
+    quantiles = np.size(options.get("quantile_alpha", 0))
+    outputs = options.get("num_class") or options.get("num_target") or quantiles
     if random.random() < 0.4:
         weight = np.round(random.exponential(size=rows) + 0.1, 1)
         if options["objective"].startswith("rank:"):
             weight = weight[labels[:, 1].astype(np.intp)]
         given["weight"] = weight.astype(np.float32)
     if random.random() < 0.2:
-        shape = rows if classes == 1 else (rows, classes)
+        shape = rows if outputs == 1 else (rows, outputs)
         given["base_margin"] = random.normal(size=shape).astype(np.float32) / 4
     return given

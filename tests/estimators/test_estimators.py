@@ -272,7 +272,8 @@ def test_a_class_that_was_not_learned_is_refused_in_an_evaluation_set() -> None:
 
 
 def test_estimators_have_every_training_parameter_by_xgboosts_name() -> None:
-    assert {*TRAINING_PARAMETERS.values(), "num_class"} == set(TrainParams.model_fields)
+    from_labels = {"num_class", "num_target"}
+    assert {*TRAINING_PARAMETERS.values(), *from_labels} == set(TrainParams.model_fields)
     theirs = set(xgboost.XGBClassifier().get_params())
     ours = set(fedmq.FederatedClassifier().get_params())
     assert {"n_estimators", "learning_rate", "random_state", "reg_lambda"} <= ours & theirs

@@ -120,7 +120,14 @@ def test_trees_follow_those_of_an_earlier_model(tmp_path: Path) -> None:
         first.fit(X, Y, xgb_model=theirs.get_booster())
 
 
-def test_labels_of_several_targets_are_refused_by_name() -> None:
-    ours, _ = both("R")
-    with pytest.raises(ConfigError, match="y: XGBoost has models of several targets, fedmq does"):
+def test_a_regressor_learns_several_targets_as_xgboosts_does() -> None:
+    ours, theirs = both("R")
+    several = np.stack((Y, np.nan_to_num(X[:, 0]) - Y), axis=1)
+    expected = theirs.fit(X, several).predict(X)
+    np.testing.assert_allclose(ours.fit(X, several).predict(X), expected, atol=1e-4)
+
+
+def test_a_classifier_of_several_labels_is_refused_with_what_to_do() -> None:
+    ours, _ = both("C")
+    with pytest.raises(ConfigError, match=r"y: a classifier learns one label; .*of a regressor"):
         ours.fit(X, np.stack((Y, Y), axis=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
 from fedmq.evaluation.evaluate import ScoredRows, evaluate, kind_of, with_intervals
 from fedmq.evaluation.figures import (
@@ -156,4 +157,10 @@ def test_what_cannot_be_evaluated_is_refused_in_a_line(rows, kind, words: str) -
 
 def test_bounds_of_times_have_no_report() -> None:
     with pytest.raises(DataError, match="survival:aft"):
-        kind_of("survival:aft")
+        kind_of(TrainParams(objective="survival:aft"))
+
+
+def test_several_targets_have_no_report() -> None:
+    several = TrainParams(objective="reg:squarederror", num_target=2)
+    with pytest.raises(DataError, match="a report of several targets is not known"):
+        kind_of(several)

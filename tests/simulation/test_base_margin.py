@@ -100,8 +100,3 @@ def test_margins_that_do_not_fit_are_one_line(
 ) -> None:
     with pytest.raises(DataError, match=line):
         model.predict(**PARTS, base_margin=margin)
-
-
-def test_several_targets_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match="; XGBoost has models of several targets, fedmq does not"):
-        trained(np.stack((Y, Y), axis=1), objective="reg:squarederror")

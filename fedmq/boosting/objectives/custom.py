@@ -73,7 +73,10 @@ class CustomObjective(Objective):
     def __init__(self, function: ObjectiveFunction, base: Objective) -> None:
         self._function = function
         self._base = base
-        self.wanted = base.wanted  # type: ignore[misc]  # a class variable of other objectives
+
+    def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
+        """Those of the objective that parameters name; DataError as there."""
+        return self._base.labels(values, where)
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return self._base._fits(labels)

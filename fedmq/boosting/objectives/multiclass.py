@@ -30,6 +30,7 @@ class SoftProb(Objective):
     name = "multi:softprob"
     wanted = "classes are numbered from 0 to num_class - 1"
     own_parameters = ("num_class",)
+    takes_targets = False
     default_metric = "mlogloss"
     metrics = ("mlogloss", "merror", "auc", "aucpr")
     ldp_bounds = GradientBounds(1.0, (0.0, 0.5))  # 2 p (1 - p)

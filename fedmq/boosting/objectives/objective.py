@@ -118,6 +118,8 @@ class Objective(ABC):
     """The metrics that fit it."""
     export_section: ClassVar[str | None] = None
     """The key of its parameters in XGBoost's JSON model; None without parameters."""
+    takes_targets: ClassVar[bool] = True
+    """Whether rows may have several labels, each with a margin of its own."""
     leaf_quantile: float | None = None
     """The quantile of a leaf's residuals that is its weight; None if sums of g and h give it."""
 
@@ -125,6 +127,16 @@ class Objective(ABC):
     def of(cls, params: Any) -> Objective:
         """The objective of training parameters."""
         return cls(*(getattr(params, name) for name in cls.own_parameters))
+
+    @classmethod
+    def parts_of(cls, params: Any) -> tuple[Objective, ...]:
+        """The objective of each target, or of the one label."""
+        return (cls.of(params),) * (params.num_target or 1)
+
+    @property
+    def leaf_quantiles(self) -> tuple[float, ...]:
+        """The ``leaf_quantile`` of each margin; empty if sums of g and h give the weights."""
+        return () if self.leaf_quantile is None else (self.leaf_quantile,)
 
     @classmethod
     def exported(cls, params: Any) -> Mapping[str, str]:

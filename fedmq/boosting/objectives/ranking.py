@@ -131,6 +131,7 @@ class _LambdaMART(Objective):
     by_score: bool = True
     exponential: bool = True
 
+    takes_targets = False
     own_parameters = (
         "lambdarank_num_pair_per_sample",
         "lambdarank_normalization",

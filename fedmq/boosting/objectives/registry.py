@@ -22,6 +22,7 @@ from fedmq.boosting.objectives.regression import (
     SquaredLogError,
     Tweedie,
 )
+from fedmq.boosting.objectives.side_by_side import SideBySide
 from fedmq.boosting.objectives.survival import AcceleratedFailureTime, CoxHazards
 
 __all__ = ["OBJECTIVES", "REFUSED", "REFUSED_METRICS", "objective_of"]
@@ -71,7 +72,11 @@ class Parameters(Protocol):
     @property
     def objective(self) -> str: ...
 
+    @property
+    def num_target(self) -> int | None: ...
+
 
 def objective_of(params: Parameters) -> Objective:
     """The objective of a training."""
-    return OBJECTIVES[params.objective].of(params)
+    parts = OBJECTIVES[params.objective].parts_of(params)
+    return parts[0] if len(parts) == 1 else SideBySide(parts, params.num_target is not None)

@@ -425,7 +425,7 @@ class AbsoluteError(_Adaptive):
 
 @dataclass(frozen=True)
 class QuantileError(_Adaptive):
-    """The pinball loss of one quantile (XGBoost's ``quantile_alpha``)."""
+    """The pinball loss of one quantile (of XGBoost's ``quantile_alpha``)."""
 
     leaf_quantile: float = _MEDIAN
 
@@ -433,6 +433,7 @@ class QuantileError(_Adaptive):
     wanted = "reg:quantileerror takes finite numbers"
     default_metric = "quantile"
     own_parameters = ("quantile_alpha",)
+    takes_targets = False
     export_section = "quantile_loss_param"
     ldp_bounds = GradientBounds(1.0, (1.0, 1.0))
 
@@ -446,9 +447,17 @@ class QuantileError(_Adaptive):
         )
 
     @classmethod
+    def parts_of(cls, params: Any) -> tuple[Objective, ...]:
+        """The objective of each quantile."""
+        return tuple(
+            cls.of(params.model_copy(update={"quantile_alpha": alpha}))
+            for alpha in params.quantiles
+        )
+
+    @classmethod
     def exported(cls, params: Any) -> Mapping[str, str]:
         """XGBoost has a list of quantiles."""
-        return {"quantile_alpha": json.dumps([params.quantile_alpha])}
+        return {"quantile_alpha": json.dumps(params.quantiles)}
 
     def gradients(
         self,
@@ -513,7 +522,7 @@ class SmoothAbsoluteError(_Smoothed):
 
 @dataclass(frozen=True)
 class SmoothQuantileError(_Smoothed):
-    """The pinball loss of one quantile (XGBoost's ``quantile_alpha``), smoothed by a logistic."""
+    """The pinball loss of one quantile, smoothed by a logistic."""
 
     alpha: float
 
@@ -529,6 +538,10 @@ class SmoothQuantileError(_Smoothed):
     ) -> np.float32:
         """The quantile of the labels."""
         return quantile(labels, self.alpha, weight)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The margins; several of a row in ascending order, so that quantiles do not cross."""
+        return np.sort(margins, axis=1) if margins.ndim > 1 else margins
 
     def gradients(
         self,

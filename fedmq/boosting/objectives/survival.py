@@ -48,6 +48,7 @@ class CoxHazards(FromZero):
     link = LogLink()
     default_metric = "cox-nloglik"
     metrics = ("cox-nloglik",)
+    takes_targets = False
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
@@ -237,6 +238,7 @@ class AcceleratedFailureTime(Objective):
     wanted = "survival:aft takes times from 0 on, with an upper bound that is no smaller"
     link = LogLink()
     own_parameters = ("aft_loss_distribution", "aft_loss_distribution_scale")
+    takes_targets = False
     default_metric = "aft-nloglik"
     metrics = ("aft-nloglik", "interval-regression-accuracy")
     export_section = "aft_loss_param"

@@ -96,7 +96,7 @@ def _document(
                 "boost_from_average": "0",
                 "num_class": str(params.num_class or 0),
                 "num_feature": str(len(feature_names)),
-                "num_target": "1",
+                "num_target": str(1 if params.num_class else params.outputs),
             },
             "objective": _objective(params),
         },

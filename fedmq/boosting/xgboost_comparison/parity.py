@@ -32,6 +32,7 @@ __all__ = [
     "installed_arithmetic",
     "joined_bins",
     "labelled",
+    "of_bounds",
     "train_reference",
 ]
 
@@ -101,9 +102,8 @@ def train_reference(
     ranked = params.objective.startswith("rank:")
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
-    rows = (by_query if ranked else labelled)(
-        indices, labels, weight, base_margin, _types(bins.cuts)
-    )
+    made = of_bounds if params.objective == "survival:aft" else by_query if ranked else labelled
+    rows = made(indices, labels, weight, base_margin, _types(bins.cuts))
     reference: xgboost.Booster = xgb.train(
         params.to_xgboost() | dict(constraints) | {"max_bin": max_bin, "nthread": 1},
         rows,
@@ -140,27 +140,34 @@ def by_query(
 
 def labelled(
     values: NDArray[np.float32],
+    labels: NDArray[np.float32] | None,
+    weight: NDArray[np.float32] | None = None,
+    base_margin: NDArray[np.float32] | None = None,
+    types: Sequence[str] = (),
+) -> xgboost.DMatrix:
+    """A DMatrix of ``values`` and their labels, (rows,) or (rows, targets).
+
+    ``types``: "c" of columns that hold codes of categories; all hold numbers where it is left out.
+    """
+    given: dict[str, Any] = {"label": labels, "weight": weight, "base_margin": base_margin}
+    if types:
+        given |= {"feature_types": list(types), "enable_categorical": True}
+    made: xgboost.DMatrix = import_xgboost().DMatrix(values, nthread=1, **given)
+    return made
+
+
+def of_bounds(
+    values: NDArray[np.float32],
     labels: NDArray[np.float32],
     weight: NDArray[np.float32] | None = None,
     base_margin: NDArray[np.float32] | None = None,
     types: Sequence[str] = (),
 ) -> xgboost.DMatrix:
-    """A DMatrix of ``values`` and their labels: bounds of times where ``labels`` are (rows, 2).
-
-    ``types``: "c" of columns that hold codes of categories; all hold numbers where it is left out.
-    """
-    xgb = import_xgboost()
-    rows: dict[str, Any] = {"weight": weight, "base_margin": base_margin, "nthread": 1}
-    if types:
-        rows |= {"feature_types": list(types), "enable_categorical": True}
-    if labels.ndim == 1:
-        made: xgboost.DMatrix = xgb.DMatrix(values, label=labels, **rows)
-        return made
+    """A DMatrix of ``values`` whose ``labels`` (rows, 2) are bounds of times."""
+    made = labelled(values, None, weight, base_margin, types)
     low, high = np.ascontiguousarray(labels.T)
-    bounded: xgboost.DMatrix = xgb.DMatrix(
-        values, label_lower_bound=low, label_upper_bound=high, **rows
-    )
-    return bounded
+    made.set_info(label_lower_bound=low, label_upper_bound=high)
+    return made
 
 
 def joined_bins(

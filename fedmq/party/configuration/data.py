@@ -141,8 +141,8 @@ class DataSection(Section):
     """What stands between the thousands of numbers that are text; nothing when left out."""
     id: str
     """The column that names each row; the same people have the same ids at every party."""
-    label: str | None = None
-    """The column to learn; at the active party only."""
+    label: str | tuple[str, ...] | None = None
+    """The column to learn, or several that are learned at once; at the active party only."""
     label_classes: tuple[str, ...] = ()
     """What the label's words mean, where it holds words: ``["no", "yes"]`` are 0 and 1."""
     label_upper_bound: str | None = None
@@ -202,16 +202,34 @@ class DataSection(Section):
             raise ValueError(f"column {both[0]!r} stands below types and below columns")
         if self.hashed and "sha256" not in self.normalise:
             raise ValueError("hashed ids need sha256 among the steps of normalise")
+        if self.label is not None and len({*self.labels}) < max(1, len(self.labels)):
+            raise ValueError("label needs one column or more, each of them once")
+        if len(self.labels) > 1:
+            for key in ("label_classes", "label_upper_bound", "qid", "base_margin"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} goes with one label, and there are {len(self.labels)}")
         if self.label is None and self.beside_label:
             raise ValueError(f"{next(iter(self.beside_label))} goes with label, which is missing")
         if self.label is None and self.label_classes:
             raise ValueError("label_classes goes with label, which is missing")
         if self.label_classes and len(set(self.label_classes)) < max(2, len(self.label_classes)):
             raise ValueError("label_classes needs two words or more, each of them once")
-        twice = {*self.features} & {self.id, self.label, *self.beside_label.values(), *self.ignore}
+        twice = {*self.features} & {
+            self.id,
+            *self.labels,
+            *self.beside_label.values(),
+            *self.ignore,
+        }
         if twice:
             raise ValueError(f"column {sorted(map(str, twice))[0]!r} cannot be a feature as well")
         return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns to learn."""
+        if isinstance(self.label, tuple):
+            return self.label
+        return () if self.label is None else (self.label,)
 
     @property
     def beside_label(self) -> dict[BesideLabel, str]:

@@ -197,6 +197,14 @@ class TrainingJob(Section):
         kind = FallbackJob if "fallback_of" in values else TrainingJob
         return kind.model_validate({**values, "params": as_stored(values.get("params", {}))})
 
+    def of_labels(self, labels: Sequence[str]) -> Self:
+        """The job at a party that holds these label columns; ConfigError if it cannot learn them.
+
+        A party without labels is told so elsewhere.
+        """
+        params = self.params.with_targets(max(1, len(labels)))
+        return self if params is self.params else self.model_copy(update={"params": params})
+
     def of_fallback(
         self, main: ModelId, passive: Sequence[PartyName], absent: Collection[PartyName]
     ) -> FallbackJob:

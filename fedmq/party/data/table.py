@@ -51,10 +51,10 @@ class Table:
     """Rows in ascending order of their ids.
 
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2) for
-    bounds of times, None if the party has none; ``weight`` and ``base_margin`` float32 (rows,) of
-    its rows, or None. A category column COLUMN is one feature ``COLUMN=CATEGORY`` per category, 1
-    or 0; ``uncategorised`` says for each such column in which rows it is missing, and
-    ``category_columns`` which its features are.
+    bounds of times, or (rows, labels) of several, None if the party has none; ``weight`` and
+    ``base_margin`` float32 (rows,) of its rows, or None. A category column COLUMN is one feature
+    ``COLUMN=CATEGORY`` per category, 1 or 0; ``uncategorised`` says for each such column in which
+    rows it is missing, and ``category_columns`` which its features are.
     """
 
     ids: tuple[str, ...]
@@ -145,35 +145,36 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The role of each column of a source; ``label`` is None if it is not read.
+    """The role of each column of a source; ``labels`` is empty if they are not read.
 
     ``beside_label``: columns read with the label, by role.
     """
 
     id: str
-    label: str | None
+    labels: tuple[str, ...]
     features: tuple[str, ...]
     beside_label: Mapping[BesideLabel, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source, data: DataSection, labelled: bool) -> Roles:
         """Raise DataError naming a column that the source lacks."""
-        label = data.label if labelled else None
+        labels = data.labels if labelled else ()
         beside = data.beside_label if labelled else {}
-        named = [("id", data.id), ("label", label), *beside.items()]
+        of_labels = [("label", column) for column in labels]
+        named: list[tuple[str, str]] = [("id", data.id), *of_labels, *beside.items()]
         others = (*data.features, *data.ignore, *data.types, *data.columns, *data.reasons)
         named += [("", column) for column in others]
         for role, column in named:
-            if column is not None and column not in source.columns:
+            if column not in source.columns:
                 raise DataError(
                     f"{source.name}: there is no column {column!r}"
                     + f" ({role})" * bool(role)
                     + f"; {_columns(source.columns, column)}"
                 )
-        left_out = {data.id, data.label, *data.beside_label.values(), *data.ignore}
+        left_out = {data.id, *data.labels, *data.beside_label.values(), *data.ignore}
         wanted = data.features or source.columns
         features = tuple(column for column in wanted if column not in left_out)
-        return cls(data.id, label, features, beside)
+        return cls(data.id, labels, features, beside)
 
     def narrowed(self, wanted: Sequence[str]) -> Roles:
         """A copy with only the feature columns that can yield the features ``wanted``."""
@@ -181,13 +182,13 @@ class Roles:
         for name in wanted:  # COLUMN=CATEGORY, or COLUMN.PART of a date
             sources |= {name[:end] for end, letter in enumerate(name) if letter in "=."}
         features = tuple(column for column in self.features if column in sources)
-        return Roles(self.id, self.label, features, self.beside_label)
+        return Roles(self.id, self.labels, features, self.beside_label)
 
     @property
     def all(self) -> tuple[str, ...]:
         """All columns to read."""
-        label = [self.label] if self.label else []
-        return tuple(dict.fromkeys((self.id, *label, *self.beside_label.values(), *self.features)))
+        beside = self.beside_label.values()
+        return tuple(dict.fromkeys((self.id, *self.labels, *beside, *self.features)))
 
 
 def _columns(columns: Sequence[str], wanted: str) -> str:
@@ -236,22 +237,24 @@ def table_of(
         DataError: naming the source, row and column.
     """
     ids = IdColumn(source.name, source.unit, data)
-    label = label_column(roles.label or "", data)
+    labels = {name: label_column(name, data) for name in roles.labels}
     beside = BesideColumns(source.name, roles.beside_label, data)
     features = {name: feature_column(name, data) for name in roles.features}
     for batch in source.batches(roles.all):
         where = in_batch(source, batch.numbers)
         ids.take(batch.cells[roles.id], batch.numbers)
-        if roles.label:
-            label.take(batch.cells[roles.label], where)
-            beside.take(batch.cells, where)
+        for name, label in labels.items():
+            label.take(batch.cells[name], where)
+        beside.take(batch.cells, where)
         for name, column in features.items():
             column.take(batch.cells[name], where)
     rows = ids.rows()
     checked = None
     if check_label is not None:
-        given = beside.joined(label.values)
-        checked = check_label(given, f"{source.name}, column {roles.label!r}")[rows]
+        found = [label.values for label in labels.values()]
+        given = beside.joined(found[0]) if len(found) == 1 else np.stack(found, axis=1)
+        where_read = f"{source.name}, column {' and '.join(map(repr, labels))}"
+        checked = check_label(given, where_read)[rows]
     names: list[str] = []
     vectors: list[NDArray[np.float32]] = []
     uncategorised = {}

@@ -87,14 +87,14 @@ class _Columns:
     data: DataSection
     roles: Roles
     ids: IdColumn = field(init=False)
-    label: LabelColumn = field(init=False)
+    labels: Mapping[str, LabelColumn] = field(init=False)
     features: Mapping[str, FeatureColumn | DateColumn] = field(init=False)
     beside: Mapping[BesideLabel, BesideColumn] = field(init=False)
     checks: dict[str, _Check] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ids = IdColumn(self.source.name, self.source.unit, self.data)
-        self.label = label_column(self.roles.label or "", self.data)
+        self.labels = {name: label_column(name, self.data) for name in self.roles.labels}
         self.features = {name: feature_column(name, self.data) for name in self.roles.features}
         self.checks = {
             self.roles.id: _Check(lambda cells, batch: self.ids.take(cells, batch.numbers))
@@ -104,9 +104,7 @@ class _Columns:
             role: BesideColumn(name, self.data.missing, spelling)
             for role, name in self.roles.beside_label.items()
         }
-        columns: dict[str, Any] = dict(self.features)
-        if self.roles.label:
-            columns[self.roles.label] = self.label
+        columns: dict[str, Any] = {**self.features, **self.labels}
         for role, beside in self.beside.items():
             columns[self.roles.beside_label[role]] = beside
         for name, column in columns.items():
@@ -116,14 +114,14 @@ class _Columns:
                 )
             )
 
-    def unlabelled(self, batch: Batch) -> str:
-        """The place of the first row of the last batch without a label; empty if all have one."""
-        if not self.roles.label or self.checks[self.roles.label].problem is not None:
-            return ""
-        empty = np.isnan(self.label.newest)
-        if not empty.any():
-            return ""
-        return in_batch(self.source, batch.numbers)(int(np.argmax(empty)))
+    def unlabelled(self, batch: Batch) -> dict[str, str]:
+        """By label, the place of the first row of the last batch without one."""
+        found = {}
+        for name, label in self.labels.items():
+            empty = np.isnan(label.newest) if self.checks[name].problem is None else np.zeros(0)
+            if empty.any():
+                found[name] = in_batch(self.source, batch.numbers)(int(np.argmax(empty)))
+        return found
 
     def refused_beside(self) -> Iterator[str]:
         """Weights and margins that no training takes, a line for each column."""
@@ -148,16 +146,18 @@ class _Columns:
                 where = f"{self.source.name}: column {name!r}"
                 lines += [f"{where} is a category; {meant}"] * bool(meant)
                 lines += [f"{where} {alike}" for alike in _alike(column)]
-        if self.roles.label and self.checks[self.roles.label].problem is None:
-            lines += _of_labels(f"{self.source.name}, column {self.roles.label!r}", self.label)
+        for name, label in self.labels.items():
+            if self.checks[name].problem is None:
+                lines += _of_labels(f"{self.source.name}, column {name!r}", label)
         return lines
 
     def described(self, name: str) -> ValidatedColumn:
         broken = self.checks[name].problem is not None if name in self.checks else False
         if name == self.roles.id:
             return ValidatedColumn(name, "id", "refused" if broken else "id")
-        if name == self.data.label:
-            share = None if broken or not self.roles.label else _share(self.label.missing)
+        if name in self.data.labels:
+            known = name in self.labels and not broken
+            share = _share(self.labels[name].missing) if known else None
             return ValidatedColumn(name, "label", "refused" if broken else "number", share)
         beside = {column: role for role, column in self.roles.beside_label.items()}
         if name in beside:
@@ -189,7 +189,7 @@ def validate_source(
     Raises:
         DataError: the source cannot be read at all, or lacks a column.
     """
-    rows, unlabelled_at = 0, ""
+    rows, unlabelled_at = 0, dict[str, str]()
     with source_of(party, data) as source:
         columns = _Columns(source, data, Roles.of(source, data, labelled))
         warnings = SourceWarnings(source, columns.roles)
@@ -197,7 +197,7 @@ def validate_source(
             warnings.look_at(batch)
             for name, check in columns.checks.items():
                 check.run_on(batch.cells[name], batch)
-            unlabelled_at = unlabelled_at or columns.unlabelled(batch)
+            unlabelled_at = columns.unlabelled(batch) | unlabelled_at
             rows += len(batch.numbers)
             on_rows(rows, source.rows)
         refused = [check.problem for check in columns.checks.values() if check.problem is not None]
@@ -208,12 +208,10 @@ def validate_source(
                 columns.ids.rows()
             except DataError as error:
                 refused.append(str(error))
-        if labelled and columns.checks[data.label or ""].problem is None:
-            unlabelled = int(columns.label.missing.sum())
-            if unlabelled:
-                refused.append(
-                    f"{unlabelled_at}, column {data.label!r} is empty{_more(unlabelled)}"
-                )
+        for name, place in unlabelled_at.items():
+            if columns.checks[name].problem is None:
+                unlabelled = int(columns.labels[name].missing.sum())
+                refused.append(f"{place}, column {name!r} is empty{_more(unlabelled)}")
         return Validation(
             place=data.place,
             rows=rows,

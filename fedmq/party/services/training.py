@@ -232,7 +232,7 @@ class TrainingService(Service):
 
     async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("train")
-        job = TrainingJob.model_validate(request["job"])
+        job = TrainingJob.model_validate(request["job"]).of_labels(self.context.config.data.labels)
         self.context.federation.partners(job.parties)
         if job.continue_from is not None:
             self.context.model_store.active(job.continue_from)

@@ -28,6 +28,7 @@ from fedmq.boosting.model.fallbacks import fallback_names, main_name
 from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Agreed, DisclosedColumns
+from fedmq.boosting.params import TrainParams
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.inference import SealedTerms
@@ -345,31 +346,36 @@ class TrainedCounts(BaseModel):
 class HeldOutRows:
     """The rows that a training held out, by ``ids`` and their evaluation ``sets``.
 
-    ``label`` is float32 (rows,), or (rows, 2) for bounds of times and for queries. The file is CSV,
-    for the model's validation: the columns id, set and label, and ``second``.
+    ``label`` is float32 (rows,), or (rows, 2) for bounds of times and for queries, or (rows,
+    targets). The file is CSV, for the model's validation: the columns id and set, and ``columns``.
     """
 
     ids: tuple[str, ...]
     sets: tuple[str, ...]
     label: NDArray[np.float32]
-    second: str = "label_upper_bound"
+    columns: tuple[str, ...] = ("label",)
 
     @classmethod
-    def of(cls, table: ActiveTable, objective: str) -> Self:
-        """The held-out rows of the table of a training for ``objective``."""
+    def of(cls, table: ActiveTable, params: TrainParams) -> Self:
+        """The held-out rows of the table of a training with ``params``."""
         names = np.empty(len(table.label), dtype=object)
         for name, rows in table.evaluation_sets.items():
             names[rows] = name
         held = table.evaluation
-        second = "qid" if objective.startswith("rank:") else "label_upper_bound"
-        return cls(table.held_out_ids, tuple(names[held]), table.label[held], second)
+        columns: tuple[str, ...] = ("label",)
+        if params.num_target is not None:
+            columns = tuple(f"label_{target}" for target in range(params.num_target))
+        elif table.label.ndim > 1:
+            ranked = params.objective.startswith("rank:")
+            columns = ("label", "qid" if ranked else "label_upper_bound")
+        return cls(table.held_out_ids, tuple(names[held]), table.label[held], columns)
 
     def dumps(self) -> str:
         """The rows as CSV."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         labels = self.label.reshape(len(self.ids), -1)
-        writer.writerow((*_HELD_OUT_HEADERS, self.second)[: 2 + labels.shape[1]])
+        writer.writerow((*_HELD_OUT_HEADERS, *self.columns))
         writer.writerows(
             (name, held, *(f"{value:.9g}" for value in values))
             for name, held, values in zip(self.ids, self.sets, labels.tolist(), strict=True)
@@ -380,18 +386,19 @@ class HeldOutRows:
     def loads(cls, data: bytes) -> Self:
         """The rows in a file of `dumps`; ValueError or IndexError for any other file."""
         headers, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
-        second = headers[3] if len(headers) > 3 else "label_upper_bound"
-        if (*headers, second)[:4] != (*_HELD_OUT_HEADERS, second) or second not in _SECOND:
+        columns = tuple(headers[2:])
+        known = columns in _LABELS or all(name.startswith("label_") for name in columns)
+        if tuple(headers[:2]) != _HELD_OUT_HEADERS or not known:
             raise ValueError
         labels = np.array([row[2:] for row in rows], np.float32).reshape(len(rows), -1)
-        if labels.shape[1] != len(headers) - 2:
+        if labels.shape[1] != len(columns):
             raise ValueError
-        label = labels if len(headers) > 3 else labels.reshape(-1)
-        return cls(tuple(row[0] for row in rows), tuple(row[1] for row in rows), label, second)
+        label = labels if len(columns) > 1 else labels.reshape(-1)
+        return cls(tuple(row[0] for row in rows), tuple(row[1] for row in rows), label, columns)
 
 
-_HELD_OUT_HEADERS = ("id", "set", "label")
-_SECOND = ("label_upper_bound", "qid")
+_HELD_OUT_HEADERS = ("id", "set")
+_LABELS = (("label",), ("label", "label_upper_bound"), ("label", "qid"))
 _HELD_OUT: Format[HeldOutRows] = Format(HeldOutRows.dumps, HeldOutRows.loads)
 _RECORD: Format[TrainingRecord] = json_of(TrainingRecord)
 _COUNTS: Format[TrainedCounts] = json_of(TrainedCounts)
@@ -481,7 +488,7 @@ def keep_result(
     training_records(state).keep(model, record)
     keep_trained_counts(state, model, TrainedCounts.of(table.features, table.values, margins()))
     if rows_held_out:
-        held_out_rows(state).keep(model, HeldOutRows.of(table, job.params.objective))
+        held_out_rows(state).keep(model, HeldOutRows.of(table, job.params))
     if isinstance(job, FallbackJob):
         result = result.model_copy(update={"fallback_of": job.fallback_of})
     ModelStore(state).save(result)

@@ -57,7 +57,7 @@ def estimate_base_score(params: TrainParams, table: ActiveTable) -> BaseScore:
 class Round:
     """The ``margin`` at the beginning of a round, and the increments of its trees so far.
 
-    float32 (rows,), or (rows, classes). The gradients of all trees of the round are taken at its
+    float32 (rows,), or (rows, outputs). The gradients of all trees of the round are taken at its
     beginning.
     """
 
@@ -246,7 +246,7 @@ class ModelBuilder:
         self._trees_per_round = params.trees_per_round
         self.total_trees = params.total_trees
         """The largest number of trees."""
-        self._leaf_quantile = (table.objective or objective_of(params)).leaf_quantile
+        self._leaf_quantiles = (table.objective or objective_of(params)).leaf_quantiles
         self._engine = engine
         self.before: Mapping[str, float] = {}
         """The metrics of the model before the next tree."""
@@ -331,10 +331,13 @@ class ModelBuilder:
 
     def residuals(self) -> Residuals | None:
         """The residuals of labels, if leaves are made of them; None if sums make leaves."""
-        if self._leaf_quantile is None:
+        if not self._leaf_quantiles:
             return None
-        off = self._table.label - self._round.margin
-        return Residuals(off, self._table.weight, self._leaf_quantile)
+        margins = self._round.margin.reshape(len(self._round.margin), -1)
+        off = self._table.label.reshape(len(margins), -1) - margins
+        first = self._params.output_of(len(self.trees))
+        served = slice(first, first + self._params.vector_outputs)
+        return Residuals(off[:, served], self._table.weight, self._leaf_quantiles[served])
 
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
         """The number of splits of the finished trees, by party: the number of its next record."""
@@ -461,28 +464,37 @@ def _check_spread(
         return  # a caller's own objective is responsible for its gradients
     objective = objective_of(params)
     gradients = objective.gradients(margins, table.label, table.weight)
-    g = np.abs(gradients[training][..., 0])
-    most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
-    if usual < most * _NARROWEST:
-        what = "label" if table.weight is None else "label or weight"
-        raise DataError(
-            f"{what}: a value lies {most:g} from base_score, and half of all values within "
-            f"{usual:g}; sums would lose the small values: clip them, or take logarithms"
-        )
+    g = np.abs(gradients[training][..., 0]).reshape(np.count_nonzero(training), -1)
+    for output, own in enumerate(g.T):
+        summed = g if params.vector_outputs > 1 else own
+        most = float(summed.max(initial=0.0))
+        usual = float(np.median(own[own > 0])) if own.any() else most
+        if usual < most * _NARROWEST:
+            what = "label" if table.weight is None else "label or weight"
+            which = "" if g.shape[1] == 1 else f" of {params.output_kind} {output}"
+            raise DataError(
+                f"{what}: a value lies {most:g} from base_score, and half of all values{which} "
+                f"within {usual:g}; sums would lose the small values: clip them, or take logarithms"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
-    """The residuals of labels, ``values`` float32 (rows,): leaves are their ``quantile``.
+    """The residuals of labels, ``values`` float32 (rows, outputs): leaves are their ``quantiles``.
 
-    XGBoost's ``UpdateTreeLeaf``; ``weight`` (rows,) as in :class:`ActiveTable`.
+    The outputs are the margins that a tree serves. XGBoost's ``UpdateTreeLeaf``; ``weight``
+    (rows,) as in :class:`ActiveTable`.
     """
 
     values: NDArray[np.float32]
     weight: NDArray[np.float32] | None
-    quantile: float
+    quantiles: tuple[float, ...]
 
-    def leaf_weight(self, rows: NDArray[np.int32], eta: np.float32) -> np.float32:
-        """The value of a leaf of ``rows``, at least one, added to the margin: a float32."""
+    def leaf_weight(
+        self, rows: NDArray[np.int32], eta: np.float32
+    ) -> np.float32 | NDArray[np.float32]:
+        """What a leaf of ``rows``, at least one, adds: a float32, or float32 (outputs,)."""
         weight = None if self.weight is None else self.weight[rows]
-        return quantile(self.values[rows], self.quantile, weight) * eta
+        columns = zip(self.values[rows].T, self.quantiles, strict=True)
+        found = np.array([quantile(off, alpha, weight) for off, alpha in columns]) * eta
+        return found if len(found) > 1 else found[0]

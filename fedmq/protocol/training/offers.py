@@ -230,11 +230,11 @@ class NodeRows:
     def _leaf_weight(
         self, node: int, sums: NDArray[np.float64]
     ) -> np.float32 | NDArray[np.float32]:
-        if len(sums) > 2:
-            return vector_leaf_weights(sums, self._params, root=node == ROOT)
         carrying = self.carrying(node)
         if self._residuals is not None and len(carrying):
             return self._residuals.leaf_weight(carrying, self._params.leaf_eta)
+        if len(sums) > 2:
+            return vector_leaf_weights(sums, self._params, root=node == ROOT)
         return np.float32(leaf_weights(sums, self._params, self._above(node)))
 
     def check(self) -> None:

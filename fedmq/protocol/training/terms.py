@@ -753,7 +753,7 @@ def continuing(
             "continue_from: dart weighs trees anew, so no model of dart can be continued"
         )
     own = OBJECTIVES[params.objective].own_parameters
-    same = ("objective", "num_parallel_tree", "multi_strategy", *own)
+    same = ("objective", "num_target", "num_parallel_tree", "multi_strategy", *own)
     for name in same:
         before, now = getattr(earlier.params, name), getattr(params, name)
         if before != now:

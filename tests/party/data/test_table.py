@@ -270,3 +270,44 @@ def test_a_word_that_is_no_class_is_named(path: Path, cell: str, line: str) -> N
 def test_classes_of_no_label_are_refused(path: Path, given: dict[str, Any], line: str) -> None:
     with pytest.raises(ValidationError, match=line):
         section(path, **given)
+
+
+SEVERAL = "id,age,late,claims\nb,30,0,2\na,40,1,1.5\n"
+
+
+def test_several_labels_stand_beside_each_other(path: Path) -> None:
+    path.write_text(SEVERAL)
+    data = section(path, label=["late", "claims"])
+    params = TrainParams(objective="reg:squarederror", num_target=2)
+    table = LoadActiveTable("bank", data, params, evaluation=0.0, salt="s").run()
+    assert table.features == ("age",)
+    assert table.label.tolist() == [[1, 1.5], [0, 2]]
+
+
+def test_a_label_among_several_that_does_not_fit_is_named(path: Path) -> None:
+    path.write_text(SEVERAL)
+    data = section(path, label=["late", "claims"])
+    params = TrainParams(num_target=2)
+    with pytest.raises(DataError) as caught:
+        LoadActiveTable("bank", data, params, evaluation=0.0, salt="s").run()
+    assert str(caught.value) == (
+        f"bank: {path}, column 'late' and 'claims': target 2: label in row 1 is 2; "
+        "binary:logistic takes 0 and 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"label": []}, "label needs one column or more, each of them once"),
+        ({"label": ["y", "y"]}, "label needs one column or more, each of them once"),
+        ({"label": ["y", "z"], "base_margin": "b"}, "base_margin goes with one label, and there"),
+        ({"label": ["y", "z"], "label_classes": ["n", "j"]}, "label_classes goes with one label"),
+        ({"label": ["y", "z"], "features": ["z"]}, "column 'z' cannot be a feature as well"),
+    ],
+)
+def test_labels_that_do_not_go_together_are_refused(
+    path: Path, given: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(ValidationError, match=line):
+        section(path, **given)

@@ -1,0 +1,51 @@
+"""A party file that names several labels: they are learned at once, and each has its scores."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, DaemonError
+from fedmq.estimators.daemons import DaemonTraining
+from fedmq.party.configuration.job import TrainingJob
+from tests.cli.command import fedmq
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+
+async def test_each_label_has_a_column_of_scores_and_of_held_out_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = DaemonsInMemory(tmp_path, monkeypatch)
+    party, output = federation.folder / "bank" / "party.toml", tmp_path / "scores.csv"
+    party.write_text(party.read_text().replace('label = "label"', 'label = ["label", "x1"]'))
+    (tmp_path / "ids.csv").write_text("id\np00\np01\np02\n")
+    params = TrainParams(objective="reg:squarederror", num_boost_round=1, max_depth=2)
+    job = TrainingJob(model="m", engine="plain", evaluation=0.2, params=params)
+    hazards = TrainingJob(model="n", engine="plain", params=TrainParams(objective="survival:cox"))
+    with pytest.raises(ConfigError, match="an estimator learns one label of daemons"):
+        DaemonTraining(party, None)
+    async with federation:
+        done = await federation.ask("bank", "train", job=job.model_dump(mode="json"))
+        assert done["trees"] == 2
+        words = ("predict", party, tmp_path / "ids.csv", "--output", output)
+        scored = await asyncio.to_thread(fedmq, *words)
+        assert scored.code == 0, scored
+        with pytest.raises(DaemonError, match="num_target = 2: survival:cox learns one label a"):
+            await federation.ask("bank", "train", job=hazards.model_dump(mode="json"))
+    with output.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "score_0", "score_1", "reason"]
+    held_out = federation.folder / "bank" / "state" / "models" / "m.held-out.csv"
+    with held_out.open() as file:
+        kept = list(csv.DictReader(file))
+    with (federation.folder / "bank" / "data.csv").open() as file:
+        people = {row["id"]: row for row in csv.DictReader(file)}
+    assert list(kept[0]) == ["id", "set", "label_0", "label_1"]
+    for row in kept:
+        assert float(row["label_0"]) == float(people[row["id"]]["label"])
+        assert np.float32(row["label_1"]) == np.float32(people[row["id"]]["x1"])
