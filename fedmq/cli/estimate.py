@@ -45,8 +45,18 @@ __all__ = ["estimate"]
         "max_bin when left out. Repeat for each party."
     ),
 )
+@click.option(
+    "--link",
+    metavar="MBIT,MS",
+    help=(
+        "The slowest link between a party and the broker: Mbit/s, and milliseconds there and back. "
+        "This party's own link, as it is now, when left out."
+    ),
+)
 @json_option
-def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json: bool) -> None:
+def estimate(
+    job: Path, columns: tuple[str, ...], bins: tuple[str, ...], link: str | None, as_json: bool
+) -> None:
     """Estimate time, traffic and memory of the training described in JOB, for each party.
 
     Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
@@ -67,7 +77,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         aligned=None if name is None else Aligned(store, name),
     ).run()
     learned = np.flatnonzero(~table.evaluation)
-    latency = _latency(party, federation)
+    latency = _latency(party, federation) if link is None else _latency_of(link)
     filled = _bins(
         bins,
         _columns(columns, federation.partners(description.parties), table.values.shape[1]),
@@ -144,6 +154,19 @@ def _latency(party: PartyFile, federation: Federation) -> BrokerLatency | None:
         return asyncio.run(latency_of_broker(party, federation))
     except LinkError:
         return None
+
+
+def _latency_of(link: str) -> BrokerLatency:
+    """The latency that ``--link`` names."""
+    try:
+        megabits, milliseconds = map(float, link.split(","))
+    except ValueError:
+        megabits = milliseconds = math.nan
+    if not (0 < megabits < math.inf and 0 <= milliseconds < math.inf):
+        raise ConfigError(
+            f"--link {link}: write MBIT,MS, such as 10,50: Mbit/s, and milliseconds there and back"
+        )
+    return BrokerLatency(milliseconds / 1e3, 8 / (megabits * 1e6), is_far=True)
 
 
 def _columns(given: tuple[str, ...], passive: Sequence[str], otherwise: int) -> dict[str, int]:

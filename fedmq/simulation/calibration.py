@@ -60,8 +60,9 @@ class Measurement:
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
     ``sent`` and ``received``: bytes, by party, and ``sent_once`` and ``received_once`` those of the
     engines' setup, before the first tree; ``memory``: bytes of this process and its workers;
-    ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree;
-    ``files``: the most that a process had open at once.
+    ``messages`` of the active party with the one that it exchanges most with, and ``rounds`` of
+    their talk, there and back; ``splits`` of a tree; ``files``: the most that a process had open
+    at once.
     """
 
     rows: int
@@ -74,6 +75,7 @@ class Measurement:
     sent_once: Mapping[str, float]
     received_once: Mapping[str, float]
     messages: float
+    rounds: float
     splits: float
     files: int = 0
 
@@ -192,6 +194,8 @@ class Calibration:
             {party: sum(v for (by, _), v in once.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in once.items() if to == party) for party in parties},
             max(messages.values(), default=0) / params.total_trees,
+            max((trace.turns(ACTIVE, party) for party in self._passive), default=0)
+            / (2 * params.total_trees),
             self._splits(share),
             watch.files,
         )

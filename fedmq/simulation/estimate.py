@@ -112,6 +112,12 @@ def estimate(
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
     on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
+    opening = whole.first
+    if broker.is_far:  # messages follow one another, and each byte takes the link once
+        on_the_way = whole.rounds * broker.message + sent * broker.byte
+        opening += broker.byte * max(
+            (whole.received_once[party] + whole.sent_once[party] for party in passive), default=0.0
+        )
 
     def taken(busy: float) -> float:
         computing = busy / width * slack
@@ -126,8 +132,8 @@ def estimate(
     return Estimate(
         trees=params.total_trees,
         per_tree=per_tree,
-        together=per_tree * shared + whole.first,
-        apart=apart * shared + whole.first,
+        together=per_tree * shared + opening,
+        apart=apart * shared + opening,
         parties={
             party: PartyEstimate(
                 whole.busy[party] * shared,
@@ -185,6 +191,7 @@ def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: flo
         sent=all_drawn(small.sent, large.sent),
         received=all_drawn(small.received, large.received),
         messages=drawn(small.messages, large.messages),
+        rounds=drawn(small.rounds, large.rounds),
         splits=splits,
     )
 

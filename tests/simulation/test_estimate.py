@@ -143,6 +143,23 @@ def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
     )
 
 
+def test_over_a_link_each_byte_takes_its_time_once_and_each_round_the_way_there_and_back(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    own = {"engine": "lattice", "engine_options": {"directions": "all"}}
+    per_byte, way = 1e-3, 100.0
+    near, slow, distant = (
+        estimated(table, tmp_path, **own, broker=BrokerLatency(message, byte, is_far=True))
+        for message, byte in ((0.0, 0.0), (0.0, per_byte), (way, 0.0))
+    )
+    sent = slow.parties["telco"].bytes_sent + slow.parties["telco"].bytes_received
+    assert slow.together - near.together == pytest.approx(sent * per_byte, rel=0.05)
+    of_hint = slow.together - slow.trees * slow.per_tree
+    assert of_hint > 0.3 * sent * per_byte
+    rounds = (distant.per_tree - near.per_tree) / way
+    assert PARAMS.max_depth <= rounds <= 4 * PARAMS.max_depth
+
+
 def test_decoys_are_part_of_the_traffic(
     table: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
@@ -172,8 +189,9 @@ def test_rows_and_splits_are_separated() -> None:
     def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
         return Measurement(
-            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, {}, {}, 3 * splits, splits
-        )
+            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, {}, {}, 3 * splits,
+            4.0, splits,
+        )  # fmt: skip
 
     whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
     truth = of(10_000, 7.0)
@@ -186,7 +204,7 @@ def test_rows_and_splits_are_separated() -> None:
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
     def of(rows: int, seconds: float) -> Measurement:
-        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, {}, {}, 0, 7)
+        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, {}, {}, 0, 0, 7)
 
     assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000

@@ -15,6 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,20 @@ class Timeline:
             if event["ph"] == "X":
                 start = event["ts"] / 1e6
                 yield names[event["pid"]], event["name"], start, start + event["dur"] / 1e6
+
+    def turns(self, party: str, other: str) -> int:
+        """How often the talk of two parties turned round: messages of one after the other's."""
+        pair = {self._parties.get(party), self._parties.get(other)}
+        said = [
+            event["pid"]
+            for event in self._events
+            if event["tid"] == _SENT
+            and event["ph"] == "X"
+            and event["pid"] in pair
+            and event["args"]["to"] in (party, other)
+            and event["args"]["sequence"]
+        ]
+        return sum(before != after for before, after in pairwise(said))
 
     def document(self) -> dict[str, Any]:
         """The timeline in Chrome's JSON object format."""

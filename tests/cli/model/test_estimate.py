@@ -56,6 +56,21 @@ def test_bins_of_nobody_are_refused(federation: Path, bins: str) -> None:
     assert str(run.exception).startswith(f"--bins {bins}: write PARTY=BINS,BINS,...")
 
 
+@pytest.mark.parametrize("link", ["10", "10,fast", "0,50", "10,-1", "nan,50", "10,50,3"])
+def test_links_that_are_none_are_refused(federation: Path, link: str) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--link", link))
+    assert isinstance(run.exception, ConfigError)
+    assert str(run.exception).startswith(f"--link {link}: write MBIT,MS, such as 10,50")
+
+
+def test_a_slow_link_takes_its_time(federation: Path) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--link", "0.256,300", "--json"))
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)
+    sent = found["parties"]["telco"]["bytes_sent"] + found["parties"]["telco"]["bytes_received"]
+    assert found["seconds_on_a_machine_each"] > sent / 32_000
+
+
 def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Path) -> None:
     telco = str(federation / "telco" / "party.toml")
     counts = CliRunner().invoke(cli, ["data", "bins", telco, "--max-bin", "8"])

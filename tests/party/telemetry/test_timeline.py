@@ -8,6 +8,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
+from fedmq.messages.envelope import Header
 from fedmq.party.telemetry.timeline import Timeline, check_writable, write_trace
 from fedmq.privacy.homomorphic import active as homomorphic_active
 from fedmq.privacy.homomorphic import passive as homomorphic_passive
@@ -34,6 +35,21 @@ def trace() -> Timeline:
             trace=traced,
         )
     return traced
+
+
+def test_a_talk_turns_round_whenever_the_other_speaks_and_acknowledgements_are_no_speech() -> None:
+    talk = Timeline()
+    said = [("active", 1), ("active", 2), ("telco", 0), ("telco", 1), ("active", 3), ("telco", 2)]
+    for sender, sequence in said:
+        other = "telco" if sender == "active" else "active"
+        for recipient in (other, "retail"):  # what a third hears is another talk
+            header = Header(
+                id="x", federation="demo", session="s", attempt=1, sender=sender,
+                recipient=recipient, sequence=sequence, acknowledged=0, kind="probe",
+            )  # fmt: skip
+            talk.sent(header, 100, 0.0)
+    assert talk.turns("active", "telco") == talk.turns("telco", "active") == 3
+    assert talk.turns("active", "retail") == 0
 
 
 def test_a_timeline_holds_what_each_party_computed_and_said(
