@@ -221,9 +221,9 @@ class Parties:
         return sum(arguments.get("busy ms", 0) for arguments in later) / 1e3, +sent
 
 
-def estimated(job: Path, bins: str | None) -> tuple[Taken, float]:
-    """What ``fedmq estimate`` says per tree, and how long it took."""
-    known = ["--bins", bins] if bins else []
+def estimated(job: Path, bins: str | None, link: str | None = None) -> tuple[Taken, float]:
+    """What ``fedmq estimate`` says per tree, and how long it took; ``link`` as it reads one."""
+    known = [*(["--bins", bins] if bins else []), *(["--link", link] if link else [])]
     begun = time.perf_counter()
     run = subprocess.run(
         [FEDMQ, "estimate", str(job), "--json", *known],

@@ -9,7 +9,8 @@ DATA holds ``credit2_*.csv``. One daemon is beside a private RabbitMQ node; the 
 party's or the active party's, reaches it over each of `LINKS`, which a relay makes. Beside Credit 2
 stands a made-up table as large as the one of credit card frauds for which SecretFlow publishes
 seconds: 284,807 rows, 30 columns, depth 5. Seconds per tree are the median, the first and the last
-tree left out; bytes are those of all trees, with whatever was sent again.
+tree left out; bytes are those of all trees, with whatever was sent again. Over the slowest link,
+`SLOWEST`, a small made-up table is trained on, and each time is estimated before.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.broker import private_node
-from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken, named
+from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken, estimated, named
 from benchmarks.made_up_table import link_tables, write_table
 from benchmarks.page import write_page
 from benchmarks.wide_area_link import Link, linked
@@ -32,6 +34,9 @@ from benchmarks.wide_area_link import Link, linked
 CARDS = "cards"
 CARD_ROWS, CARD_COLUMNS = 284_807, 30
 LINKS = (Link(100, 20), Link(10, 50))
+FEW = "few"
+FEW_ROWS, FEW_COLUMNS = 1000, (2, 1)
+SLOWEST = Link(0.256, 300)
 ALONE = "no link"
 HIDDEN = 'sums = "hidden"'
 JOBS = [
@@ -43,6 +48,14 @@ JOBS = [
     Job(CARDS, "lattice", 5),
     Job(CARDS, "ou", 5),
 ]
+SLOW_JOBS = [
+    Job(FEW, engine, 2, options)
+    for engine in ("lattice", "ou", "paillier")
+    for options in ("", HIDDEN)
+]
+MOST_BYTES, MOST_ROUNDS = 1.5, 10
+"""A tree over the slowest link takes at most so many times what its bytes take, and so many ways
+there and back a level."""
 ONCE = frozenset({"training open", "engine setup"})
 """Sent once a training, so no part of a tree."""
 HEAD = (
@@ -50,7 +63,11 @@ HEAD = (
     f"active one ({BANK}). *Alone*: megabytes of a tree at the rate of the link, so many seconds "
     "as they take at least. *Bytes*: the most that a link made of those without one. What is sent "
     "once a training stands last in the second table, and in no tree. The made-up table "
-    f"has {CARD_ROWS:,} rows and {CARD_COLUMNS} columns, half of them at either party."
+    f"has {CARD_ROWS:,} rows and {CARD_COLUMNS} columns, half of them at either party. Over the "
+    f"slowest link the table has {FEW_ROWS:,} rows, {FEW_COLUMNS[0]} columns at the active party "
+    f"and {FEW_COLUMNS[1]} at the other: a tree may take {MOST_BYTES} times what its bytes take, "
+    f"and {MOST_ROUNDS} ways there and back a level; *estimated* is what `fedmq estimate --link "
+    f"{SLOWEST.megabits:g},{SLOWEST.milliseconds:g}` says before."
 )
 
 
@@ -64,22 +81,21 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    jobs = named(JOBS, options.jobs)
-    found: dict[str, dict[str, Taken]] = {job.name: {} for job in jobs}
+    jobs, slow_jobs = named(JOBS, options.jobs), named(SLOW_JOBS, options.jobs)
     with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as name:
         tables = Path(name)
         write_table(tables, CARDS, CARD_ROWS, (CARD_COLUMNS // 2, CARD_COLUMNS // 2))
+        write_table(tables, FEW, FEW_ROWS, FEW_COLUMNS)
         link_tables(tables, options.data)
-        places = [(link, party) for link in LINKS for party in options.behind]
-        for link, party in (None, TELCO), *places:
-            for job in jobs:
-                taken = trained(job, options.trees, tables, broker, link, party)
-                found[job.name][place(link, party)] = taken
-                print(f"{job.name}, {place(link, party)}: {taken}", file=sys.stderr)
-    text = f"{seconds_table(found)}\n\n{kinds_table(found, options.trees)}"
+        federation = Federation(tables, broker, options.trees, options.behind)
+        found = federation.measured(jobs, LINKS)
+        slow = federation.measured(slow_jobs, (SLOWEST,))
+        expected = {job.name: federation.estimated(job, SLOWEST) for job in slow_jobs}
+    parts = [seconds_table(found), kinds_table(found, options.trees)] if found else []
+    text = "\n\n".join([*parts, *([slow_table(slow_jobs, slow, expected)] if slow else [])])
     if options.page:
         write_page(options.page, "Over a link", "make bench-wide-area", HEAD, text)
-    print(json.dumps(as_json(found)) if options.json else text)
+    print(json.dumps(as_json({**found, **slow})) if options.json else text)
 
 
 def place(link: Link | None, party: str) -> str:
@@ -87,15 +103,39 @@ def place(link: Link | None, party: str) -> str:
     return f"{link.name}, {party}" if link else ALONE
 
 
-def trained(
-    job: Job, trees: int, tables: Path, broker: str, link: Link | None, party: str
-) -> Taken:
-    """One training whose ``party`` is behind ``link``."""
-    port = urlsplit(broker).port
-    assert port is not None
-    with linked(port, link) as far, tempfile.TemporaryDirectory() as folder:
-        parties = Parties(Path(folder), tables, broker, ports={party: far})
-        return parties.train(parties.prepare(job, trees))
+@dataclass(frozen=True)
+class Federation:
+    """Both parties: where ``tables`` lie, how many ``trees`` are grown, and who is ``behind``."""
+
+    tables: Path
+    broker: str
+    trees: int
+    behind: Sequence[str]
+
+    def measured(self, jobs: Sequence[Job], links: Sequence[Link]) -> dict[str, dict[str, Taken]]:
+        """What each job takes without a link and over each, by the job's name and the place."""
+        found: dict[str, dict[str, Taken]] = {job.name: {} for job in jobs}
+        places = [(link, party) for link in links for party in self.behind]
+        for link, party in (None, TELCO), *places:
+            for job in jobs:
+                taken = found[job.name][place(link, party)] = self._trained(job, link, party)
+                print(f"{job.name}, {place(link, party)}: {taken}", file=sys.stderr)
+        return found
+
+    def estimated(self, job: Job, link: Link) -> float:
+        """Seconds per tree over ``link``, as they are estimated beforehand."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Parties(Path(folder), self.tables, self.broker).prepare(job, self.trees)
+            columns = f"{TELCO}={','.join(['32'] * FEW_COLUMNS[1])}"
+            taken, _ = estimated(file, columns, f"{link.megabits},{link.milliseconds}")
+        return taken.seconds
+
+    def _trained(self, job: Job, link: Link | None, party: str) -> Taken:
+        port = urlsplit(self.broker).port
+        assert port is not None
+        with linked(port, link) as far, tempfile.TemporaryDirectory() as folder:
+            parties = Parties(Path(folder), self.tables, self.broker, ports={party: far})
+            return parties.train(parties.prepare(job, self.trees))
 
 
 def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
@@ -108,7 +148,7 @@ def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
     ]
     for job, taken in found.items():
         local = taken[ALONE]
-        size = sum(local.kinds[kind] for kind in local.kinds if kind not in ONCE) / 1e6
+        size = of_trees(local) / 1e6
         cells = [
             f"{local.seconds:.2f}",
             *(f"{taken[name].seconds:.2f}" for name in places),
@@ -117,6 +157,34 @@ def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
             f"{max(over(taken[name], local) for name in places):.2f}",
         ]
         lines.append(f"| {job} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def of_trees(taken: Taken) -> float:
+    """Bytes of a tree."""
+    return sum(size for kind, size in taken.kinds.items() if kind not in ONCE)
+
+
+def slow_table(
+    jobs: Sequence[Job],
+    found: Mapping[str, Mapping[str, Taken]],
+    expected: Mapping[str, float],
+) -> str:
+    """Seconds per tree over the slowest link, what they may be, and what was expected."""
+    places = [name for name in found[jobs[0].name] if name != ALONE]
+    heads = [*places, "alone", "at most", "estimated", "kB", "bytes"]
+    lines = [f"| seconds per tree | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for job in jobs:
+        taken, local = found[job.name], found[job.name][ALONE]
+        alone = of_trees(local) / (SLOWEST.megabits * 125_000)
+        most = MOST_BYTES * alone + MOST_ROUNDS * job.depth * SLOWEST.milliseconds / 1e3
+        cells = [
+            *(f"{taken[name].seconds:.1f}" for name in places),
+            *(f"{seconds:.1f}" for seconds in (alone, most, expected[job.name])),
+            f"{of_trees(local) / 1e3:,.0f}",
+            f"{max(over(taken[name], local) for name in places):.2f}",
+        ]
+        lines.append(f"| {job.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
