@@ -10,7 +10,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,21 @@ class ServingFederation:
 
     def restart_broker(self) -> None:
         """kill -9, and start again."""
-        record = json.loads((self.folder / "broker" / "data" / "node.json").read_text())
-        os.killpg(record["server_pid"], signal.SIGKILL)
+        self._signal_broker(signal.SIGKILL)
         self._node("start")
+
+    @contextmanager
+    def frozen_broker(self) -> Iterator[None]:
+        """Its clock stands still: it neither answers nor hangs up."""
+        self._signal_broker(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal_broker(signal.SIGCONT)
+
+    def _signal_broker(self, number: int) -> None:
+        record = json.loads((self.folder / "broker" / "data" / "node.json").read_text())
+        os.killpg(record["server_pid"], number)
 
     def _node(self, *arguments: str) -> None:
         action, *rest = arguments

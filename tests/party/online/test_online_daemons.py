@@ -208,6 +208,22 @@ async def test_a_broker_that_is_restarted_causes_no_wrong_score_and_no_lost_requ
 
 
 @pytest.mark.long
+async def test_while_the_broker_is_frozen_no_party_counts_as_away(caller: Caller) -> None:
+    federation = caller.federation
+
+    with federation.frozen_broker():
+        answers = await caller.load_while(lambda: asyncio.sleep(4))
+        health = await caller.client.get("/health/ready")
+
+    assert sum(degraded for _, degraded, _ in answers) > len(answers) / 2
+    assert health.json()["away"] == []
+    back = time.monotonic()
+    while await caller.ask([5, 6]) != (200, False, True):
+        assert time.monotonic() - back < 20
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.long
 async def test_what_is_served_is_served_again_after_a_restart_of_all(caller: Caller) -> None:
     federation = caller.federation
     for party in list(federation.processes):
