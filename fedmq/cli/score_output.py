@@ -18,34 +18,45 @@ from typing import Any
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection, checked_query
+from fedmq.party.data.id_column import joined, parts_of
 from fedmq.party.data.sources.sql import SqlQuery, driver_line, sql_engine
 
 __all__ = ["ScoreRows", "ScoreTable", "check_file", "queried_ids", "write_file"]
 
-_SCORES = re.compile(r"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
+_SCORES = re.compile(r"[^,]+(,[^,]+)*,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
 """The headers of a file of scores."""
 _PARQUET = ".parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreRows:
-    """Headers, and a row for each id: the id, its scores, the reason of a blank, contributions."""
+    """Headers, and a row for each id: the id, its scores, the reason of a blank, contributions.
+
+    ``id_columns``: how many of the first columns are those of the id.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str | float | None, ...], ...]
+    id_columns: int = 1
 
     @classmethod
     def of(
-        cls, column: str, ids: Sequence[str], result: Mapping[str, Any], strict: bool
+        cls, columns: Sequence[str], ids: Sequence[str], result: Mapping[str, Any], strict: bool
     ) -> ScoreRows:
-        """The rows of a prediction's ``result``; ``column`` is the header of ``ids``."""
+        """The rows of a prediction's ``result``; ``columns`` are the headers of ``ids``.
+
+        Ids that are hashes have one column, of the columns' names together.
+        """
+        parts = [[name] if len(columns) == 1 else parts_of(name) for name in ids]
+        if any(len(one) != len(columns) for one in parts):
+            columns, parts = (joined(columns),), [[name] for name in ids]
         scores = result["scores"]
         several = next((score for score in scores if isinstance(score, list)), None)
         width = 1 if several is None else len(several)
         headers = ["score"] if several is None else [f"score_{name}" for name in range(width)]
         rows: list[list[Any]] = [
-            [name, *(score if isinstance(score, list) else [score] * width)]
-            for name, score in zip(ids, scores, strict=True)
+            [*name, *(score if isinstance(score, list) else [score] * width)]
+            for name, score in zip(parts, scores, strict=True)
         ]
         if not strict:
             headers.append("reason")
@@ -60,7 +71,7 @@ class ScoreRows:
             headers += added
             for row, values in zip(rows, result["contributions"], strict=True):
                 row.extend([None] * len(added) if values is None else chain(*values))
-        return cls((column, *headers), tuple(map(tuple, rows)))
+        return cls((*columns, *headers), tuple(map(tuple, rows)), len(columns))
 
 
 def _reason(unknown_at: Sequence[str], without: Sequence[str], fallback: str | None) -> str:
@@ -139,8 +150,8 @@ def _parquet(scored: ScoreRows) -> bytes:
     arrow, parquet = _arrow()
     columns = list(zip(*scored.rows, strict=True)) or [()] * len(scored.headers)
     types = [
-        arrow.string() if name in (scored.headers[0], "reason") else arrow.float64()
-        for name in scored.headers
+        arrow.string() if place < scored.id_columns or name == "reason" else arrow.float64()
+        for place, name in enumerate(scored.headers)
     ]
     arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     sink = arrow.BufferOutputStream()
@@ -182,7 +193,9 @@ class ScoreTable:
             schema, name = self._place
             if looked.has_table(name, schema):
                 there = {column["name"] for column in looked.get_columns(name, schema)}
-                missing = {self.data.id, "model", "day", "reason"} - there
+                together = joined(self.data.ids)
+                ids = (together,) if together in there else self.data.ids
+                missing = {*ids, "model", "day", "reason"} - there
                 if missing:
                     raise DataError(
                         f"{self._where}: there is no column {min(missing)!r}, so it is no table of "
@@ -200,7 +213,8 @@ class ScoreTable:
             from sqlalchemy.dialects import postgresql, sqlite
 
             schema, name = self._place
-            texts = {self.data.id, "reason"}
+            ids = scored.headers[: scored.id_columns]
+            texts = {*ids, "reason"}
             columns = [
                 sqlalchemy.Column(
                     header, sqlalchemy.Text() if header in texts else sqlalchemy.Double()
@@ -213,7 +227,7 @@ class ScoreTable:
                 *columns,
                 sqlalchemy.Column("model", sqlalchemy.Text()),
                 sqlalchemy.Column("day", sqlalchemy.Date()),
-                sqlalchemy.PrimaryKeyConstraint(self.data.id, "model", "day"),
+                sqlalchemy.PrimaryKeyConstraint(*ids, "model", "day"),
                 schema=schema,
             )
             table.create(connection, checkfirst=True)
@@ -279,16 +293,21 @@ def queried_ids(query: str, data: DataSection) -> list[str]:
         raise ConfigError(f"--ids-query: {error}") from None
     where = f"{data.place}: --ids-query"
     with SqlQuery(where, data.url, query) as source:
-        column = data.id if data.id in source.columns else source.columns[0]
-        if len(source.columns) > 1 and column != data.id:
+        missing = next((name for name in data.ids if name not in source.columns), None)
+        columns = data.ids if missing is None else source.columns
+        if missing is not None and (len(columns) > 1 or len(data.ids) > 1):
             raise DataError(
-                f"{where}: there is no column {data.id!r}, but {list(source.columns[:5])}; name "
+                f"{where}: there is no column {missing!r}, but {list(source.columns[:5])}; name "
                 "it so with AS"
             )
-        cells = [cell for batch in source.batches([column]) for cell in batch.cells[column]]
-    empty = next((row for row, cell in enumerate(cells, 1) if cell is None), None)
+        rows = [
+            cells
+            for batch in source.batches(columns)
+            for cells in zip(*(batch.cells[column] for column in columns), strict=True)
+        ]
+    empty = next((row for row, cells in enumerate(rows, 1) if None in cells), None)
     if empty is not None:
         raise DataError(f"{where}, row {empty}: the id is empty")
-    if not cells:
+    if not rows:
         raise DataError(f"{where}: there are no ids")
-    return [str(cell).strip() for cell in cells]
+    return [joined([str(cell).strip() for cell in cells]) for cells in rows]

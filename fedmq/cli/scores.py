@@ -120,9 +120,9 @@ def predict(
 ) -> None:
     """Score the people in the CSV file IDS, of an alignment, or of a query to PARTY's database.
 
-    The id column has the header that PARTY names. An id that a party does not know has no score, or
-    the one of a fallback model or of learned default directions, as unknown in [online] says; the
-    column reason names the party. With --explain columns of contributions follow (Shapley
+    The columns of the id have the headers that PARTY names. An id that a party does not know has no
+    score, or the one of a fallback model or of learned default directions, as unknown in [online]
+    says; the column reason names the party. With --explain columns of contributions follow (Shapley
     values), the bias last, which add up to the raw score. --to-table writes all rows or none, and
     those that are there already stay as they are, so that a job may be repeated. With --mode
     sealed nobody learns the way of a row: its score is all that is told, to 6 digits and more.
@@ -130,7 +130,6 @@ def predict(
     """
     config, _ = PartyFile.read(party)
     section = config.serving or config.data
-    column = section.id
     aligned = all_aligned or alignment is not None
     if (ids is not None) + aligned + (ids_query is not None) != 1:
         raise click.UsageError("write either a file IDS, --all-aligned or --ids-query")
@@ -140,7 +139,7 @@ def predict(
         raise click.UsageError("--explain: contributions go into a file, so use --output")
     names = None
     if ids is not None:
-        names = read_ids(ids, column, section.separator, section.encoding)
+        names = read_ids(ids, section.ids, section.separator, section.encoding)
     if ids_query is not None:
         names = queried_ids(ids_query, section)
     kept = None if to_table is None else ScoreTable(to_table, section)
@@ -162,7 +161,7 @@ def predict(
     }
     result = request_scores(config.state, request, as_json)
     names = names if names is not None else result["ids"]
-    scored = ScoreRows.of(column, names, result, strict and kept is None)
+    scored = ScoreRows.of(section.ids, names, result, strict and kept is None)
     added = None
     if kept is not None:
         added = kept.write(scored, result["model"], (day or datetime.now()).date())

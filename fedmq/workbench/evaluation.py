@@ -22,7 +22,7 @@ from fedmq.evaluation.report import Report, ReportTable
 from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.id_column import comparable
+from fedmq.party.data.id_column import comparable, joined
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.table import read_text_column
 from fedmq.party.store.documents import (
@@ -117,7 +117,7 @@ def evaluate_model(
         held_out = held_out_rows(config.state).read(share.model_id)
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
-        ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
+        ids = tuple(read_ids(rows, section.ids, section.separator, section.encoding))
         own = config.data.labels
         column = wanted.label or (own[0] if len(own) == 1 else None)
         labels = _labels(rows, column, section, config.data)
@@ -148,7 +148,7 @@ def evaluate_model(
         found = _groups_elsewhere(ask, share.model_id, usable, owner, column, wanted.threshold)
         report = report.model_copy(update={"tables": (*report.tables, found)})
     reports(config.state).keep(report.model, report.model_dump_json())
-    return Evaluation(report, usable, without_score, config.data.id, chosen)
+    return Evaluation(report, usable, without_score, joined(config.data.ids), chosen)
 
 
 def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:

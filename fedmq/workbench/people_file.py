@@ -9,6 +9,7 @@ from typing import Any
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.columns import NumberSpelling
+from fedmq.party.data.id_column import joined
 from fedmq.party.data.loading import margins_of
 from fedmq.party.data.sources.csv_file import CsvFile
 
@@ -16,25 +17,26 @@ __all__ = ["asked_margins", "read_ids"]
 
 
 def read_ids(
-    path: Path, column: str | None, separator: str = ",", encoding: str = "utf-8"
+    path: Path, columns: Sequence[str], separator: str = ",", encoding: str = "utf-8"
 ) -> list[str]:
-    """The ids in ``column`` of a CSV file, in the file's order.
-
-    Without ``column`` the file must have a single column.
+    """The ids in ``columns`` of a CSV file, in the file's order.
 
     Raises:
-        DataError: the column is missing, or has no id.
+        DataError: a column is missing, or there is no id.
     """
     with CsvFile(str(path), path, separator, encoding) as file:
-        if column is None and len(file.columns) == 1:
-            column = file.columns[0]
-        if column is None or column not in file.columns:
+        missing = next((column for column in columns if column not in file.columns), None)
+        if missing is not None:
             # A file without a header must not lose its first id as a header.
             raise DataError(
-                f"{path}: there is no column {column or 'id'!r} in line 1, which is "
+                f"{path}: there is no column {missing!r} in line 1, which is "
                 f"{list(file.columns[:5])}; give the ids this header"
             )
-        ids = [cell.strip() for batch in file.batches([column]) for cell in batch.cells[column]]
+        ids = [
+            joined([cell.strip() for cell in cells])
+            for batch in file.batches(list(columns))
+            for cells in zip(*(batch.cells[column] for column in columns), strict=True)
+        ]
     if not ids:
         raise DataError(f"{path}: there are no ids")
     return ids

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 
@@ -114,6 +114,14 @@ def _encoding(name: str) -> str:
     return name
 
 
+def _columns(given: object) -> object:
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, list | tuple) and all(isinstance(column, str) for column in given):
+        return tuple(given)
+    raise ValueError("the name of a column, or a list of names, is needed")
+
+
 def _hash_last(steps: tuple[NormaliseStep, ...]) -> tuple[NormaliseStep, ...]:
     if "sha256" in steps[:-1]:
         raise ValueError("sha256 comes last: nothing can be normalised after it")
@@ -139,9 +147,10 @@ class DataSection(Section):
     """What stands before the decimals of numbers that are text."""
     thousands: Literal[".", ",", "'", " "] | None = None
     """What stands between the thousands of numbers that are text; nothing when left out."""
-    id: str
-    """The column that names each row; the same people have the same ids at every party."""
-    label: str | tuple[str, ...] | None = None
+    id: Annotated[str | tuple[str, ...], BeforeValidator(_columns)]
+    """The column that names each row, or several that name it together; the same people have the
+    same ids at every party."""
+    label: Annotated[str | tuple[str, ...] | None, BeforeValidator(_columns)] = None
     """The column to learn, or several that are learned at once; at the active party only."""
     label_classes: tuple[str, ...] = ()
     """What the label's words mean, where it holds words: ``["no", "yes"]`` are 0 and 1."""
@@ -202,6 +211,12 @@ class DataSection(Section):
             raise ValueError(f"column {both[0]!r} stands below types and below columns")
         if self.hashed and "sha256" not in self.normalise:
             raise ValueError("hashed ids need sha256 among the steps of normalise")
+        if len({*self.ids}) < max(1, len(self.ids)):
+            raise ValueError("id needs one column or more, each of them once")
+        if self.hashed and len(self.ids) > 1:
+            raise ValueError(
+                "hashed ids are one column: the hash of all columns of the id together"
+            )
         if self.label is not None and len({*self.labels}) < max(1, len(self.labels)):
             raise ValueError("label needs one column or more, each of them once")
         if len(self.labels) > 1:
@@ -215,7 +230,7 @@ class DataSection(Section):
         if self.label_classes and len(set(self.label_classes)) < max(2, len(self.label_classes)):
             raise ValueError("label_classes needs two words or more, each of them once")
         twice = {*self.features} & {
-            self.id,
+            *self.ids,
             *self.labels,
             *self.beside_label.values(),
             *self.ignore,
@@ -223,6 +238,11 @@ class DataSection(Section):
         if twice:
             raise ValueError(f"column {sorted(map(str, twice))[0]!r} cannot be a feature as well")
         return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that name each row together."""
+        return (self.id,) if isinstance(self.id, str) else self.id
 
     @property
     def labels(self) -> tuple[str, ...]:

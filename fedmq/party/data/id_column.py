@@ -1,4 +1,8 @@
-"""The id column: ids are normalised, not empty, and distinct."""
+"""The id of a row: one column, or several together; normalised, not empty, and distinct.
+
+An id of several columns is one text, as in ``12|7``. A bar or a backslash within a part has a
+backslash before it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection, NormaliseStep
 from fedmq.party.data.sources.source import Cells
 
-__all__ = ["LONGEST_ID", "IdColumn", "check_lengths", "comparable"]
+__all__ = ["LONGEST_ID", "IdColumns", "check_lengths", "comparable", "joined", "parts_of"]
 
 _SHOWN = 3  # most repeated ids that a message quotes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -40,6 +44,32 @@ def check_lengths(ids: Sequence[str], where: Callable[[int], str]) -> None:
             raise DataError(f"{where(index)}: the id is longer than {LONGEST_ID} characters")
 
 
+_BAR = "|"
+_PLAIN = str.maketrans({"\\": "\\\\", _BAR: f"\\{_BAR}"})
+
+
+def joined(parts: Sequence[str]) -> str:
+    """The id whose columns hold ``parts``: itself, if it is one."""
+    if len(parts) == 1:
+        return parts[0]
+    return _BAR.join(part.translate(_PLAIN) for part in parts)
+
+
+def parts_of(name: str) -> list[str]:
+    """What the columns of the id ``name`` hold, if it has several: the reverse of `joined`."""
+    if "\\" not in name:
+        return name.split(_BAR)
+    parts, escaped = [""], False
+    for letter in name:
+        if letter == _BAR and not escaped:
+            parts.append("")
+            continue
+        escaped = letter == "\\" and not escaped
+        if not escaped:
+            parts[-1] += letter
+    return parts
+
+
 def _after(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
     """``ids`` after all ``steps``, one after the other."""
     for step in steps:
@@ -48,11 +78,72 @@ def _after(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
 
 
 def comparable(ids: Sequence[str], data: DataSection) -> list[str]:
-    """``ids`` as read from ``data``: normalised, unless they are hashed already."""
-    return list(ids) if data.hashed else _after(ids, data.normalise)
+    """``ids`` as read from ``data``: normalised, unless they are hashed already.
+
+    Of several columns each part is normalised, and what they make together is hashed. An id of
+    another number of parts is nobody's.
+    """
+    if data.hashed:
+        return list(ids)
+    if len(data.ids) == 1:
+        return _after(ids, data.normalise)
+    split = map(parts_of, ids)
+    by_part = [
+        joined(_after(parts, _before_hash(data))) if len(parts) == len(data.ids) else name
+        for name, parts in zip(ids, split, strict=True)
+    ]
+    return _after(by_part, data.normalise[len(_before_hash(data)) :])
 
 
-class IdColumn:
+def _before_hash(data: DataSection) -> Sequence[NormaliseStep]:
+    """The steps that each column goes through."""
+    return [step for step in data.normalise if step != "sha256"]
+
+
+class _Part:
+    """One column of the ids of the source ``name``, which messages call ``what``."""
+
+    def __init__(self, name: str, unit: str, what: str) -> None:
+        self._name = name
+        self._unit = unit
+        self._what = what
+        self._kind: type | None = None
+
+    def texts(self, cells: Cells, numbers: Sequence[int]) -> Sequence[str]:
+        """The next cells as text; DataError names the row of one that is missing or no id."""
+        values = cells.tolist() if isinstance(cells, np.ndarray) else cells
+        kinds = set(map(type, values))
+        if kinds == {str}:
+            self._only(str, values, numbers)
+            return values
+        texts = []
+        for value, number in zip(values, numbers, strict=True):
+            where = f"{self._name}, {self._unit} {number}"
+            if value is None or value != value:
+                raise self.empty(number)
+            if type(value) not in (str, int):
+                raise DataError(
+                    f"{where}: {self._what} {str(value)[:40]!r} is a {type(value).__name__}; "
+                    "ids are text or whole numbers"
+                )
+            self._only(type(value), [value], [number])
+            texts.append(str(value))
+        return texts
+
+    def empty(self, number: int) -> DataError:
+        """That the row of this number has nothing in the column."""
+        return DataError(f"{self._name}, {self._unit} {number}: {self._what} is empty")
+
+    def _only(self, kind: type, values: Sequence[Any], numbers: Sequence[int]) -> None:
+        if values and self._kind not in (None, kind):
+            raise DataError(
+                f"{self._name}, {self._unit} {numbers[0]}: {self._what} {str(values[0])[:40]!r} is "
+                "of another type than those before; store all ids as text, or all as numbers"
+            )
+        self._kind = kind
+
+
+class IdColumns:
     """Takes the ids of a source batch by batch; ``rows`` gives the kept rows, in order."""
 
     def __init__(self, name: str, unit: str, data: DataSection) -> None:
@@ -61,19 +152,27 @@ class IdColumn:
         self._data = data
         self._ids: list[str] = []
         self._numbers: list[int] = []
-        self._kind: type | None = None
+        alone = len(data.ids) == 1
+        self._parts = {
+            column: _Part(name, unit, "the id" if alone else f"the id's {column!r}")
+            for column in data.ids
+        }
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def take(self, cells: Cells, numbers: Sequence[int]) -> None:
-        """Take the next ids; DataError names the row of a missing or invalid id."""
-        values = cells.tolist() if isinstance(cells, np.ndarray) else cells
-        ids = self._normalised(self._text(values, numbers))
+    def take(self, cells: Mapping[str, Cells], numbers: Sequence[int]) -> None:
+        """Take the next ``cells`` by column; DataError names the row of a missing or invalid id."""
+        columns = []
+        for column, part in self._parts.items():
+            texts = self._normalised(part.texts(cells[column], numbers))
+            if "" in texts:
+                raise part.empty(numbers[texts.index("")])
+            columns.append(texts)
+        ids = columns[0] if len(columns) == 1 else list(map(joined, zip(*columns, strict=True)))
+        if not self._data.hashed:
+            ids = _after(ids, self._data.normalise[len(_before_hash(self._data)) :])
         check_lengths(ids, lambda index: f"{self._name}, {self._unit} {numbers[index]}")
-        for name, number in zip(ids, numbers, strict=True):
-            if not name:
-                raise DataError(f"{self._name}, {self._unit} {number}: the id is empty")
         self._ids += ids
         self._numbers += numbers
 
@@ -117,33 +216,6 @@ class IdColumn:
             'of its own, or say which counts: duplicates = "first" or "last"'
         )
 
-    def _text(self, values: Sequence[Any], numbers: Sequence[int]) -> Sequence[str]:
-        kinds = set(map(type, values))
-        if kinds == {str}:
-            self._only(str, values, numbers)
-            return values
-        texts = []
-        for value, number in zip(values, numbers, strict=True):
-            where = f"{self._name}, {self._unit} {number}"
-            if value is None or value != value:
-                raise DataError(f"{where}: the id is empty")
-            if type(value) not in (str, int):
-                raise DataError(
-                    f"{where}: the id {str(value)[:40]!r} is a {type(value).__name__}; "
-                    "ids are text or whole numbers"
-                )
-            self._only(type(value), [value], [number])
-            texts.append(str(value))
-        return texts
-
-    def _only(self, kind: type, values: Sequence[Any], numbers: Sequence[int]) -> None:
-        if values and self._kind not in (None, kind):
-            raise DataError(
-                f"{self._name}, {self._unit} {numbers[0]}: the id {str(values[0])[:40]!r} is of "
-                "another type than those before; store all ids as text, or all as numbers"
-            )
-        self._kind = kind
-
     def _normalised(self, ids: Sequence[str]) -> list[str]:
         for name in ids if self._data.hashed else ():
             if not _SHA256.fullmatch(name):
@@ -151,4 +223,4 @@ class IdColumn:
                     f"{self._name}: the id {name[:40]!r} is no SHA-256 in hex digits, "
                     "though hashed = true"
                 )
-        return comparable(ids, self._data)
+        return list(ids) if self._data.hashed else _after(ids, _before_hash(self._data))

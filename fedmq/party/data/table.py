@@ -25,7 +25,7 @@ from fedmq.party.data.columns import (
     LabelColumn,
     NumberSpelling,
 )
-from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.id_column import IdColumns
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
@@ -150,7 +150,7 @@ class Roles:
     ``beside_label``: columns read with the label, by role.
     """
 
-    id: str
+    ids: tuple[str, ...]
     labels: tuple[str, ...]
     features: tuple[str, ...]
     beside_label: Mapping[BesideLabel, str] = field(default_factory=dict)
@@ -161,7 +161,8 @@ class Roles:
         labels = data.labels if labelled else ()
         beside = data.beside_label if labelled else {}
         of_labels = [("label", column) for column in labels]
-        named: list[tuple[str, str]] = [("id", data.id), *of_labels, *beside.items()]
+        named: list[tuple[str, str]] = [("id", column) for column in data.ids]
+        named += [*of_labels, *beside.items()]
         others = (*data.features, *data.ignore, *data.types, *data.columns, *data.reasons)
         named += [("", column) for column in others]
         for role, column in named:
@@ -171,10 +172,10 @@ class Roles:
                     + f" ({role})" * bool(role)
                     + f"; {_columns(source.columns, column)}"
                 )
-        left_out = {data.id, *data.labels, *data.beside_label.values(), *data.ignore}
+        left_out = {*data.ids, *data.labels, *data.beside_label.values(), *data.ignore}
         wanted = data.features or source.columns
         features = tuple(column for column in wanted if column not in left_out)
-        return cls(data.id, labels, features, beside)
+        return cls(data.ids, labels, features, beside)
 
     def narrowed(self, wanted: Sequence[str]) -> Roles:
         """A copy with only the feature columns that can yield the features ``wanted``."""
@@ -182,13 +183,13 @@ class Roles:
         for name in wanted:  # COLUMN=CATEGORY, or COLUMN.PART of a date
             sources |= {name[:end] for end, letter in enumerate(name) if letter in "=."}
         features = tuple(column for column in self.features if column in sources)
-        return Roles(self.id, self.labels, features, self.beside_label)
+        return Roles(self.ids, self.labels, features, self.beside_label)
 
     @property
     def all(self) -> tuple[str, ...]:
         """All columns to read."""
         beside = self.beside_label.values()
-        return tuple(dict.fromkeys((self.id, *self.labels, *beside, *self.features)))
+        return tuple(dict.fromkeys((*self.ids, *self.labels, *beside, *self.features)))
 
 
 def _columns(columns: Sequence[str], wanted: str) -> str:
@@ -236,13 +237,13 @@ def table_of(
     Raises:
         DataError: naming the source, row and column.
     """
-    ids = IdColumn(source.name, source.unit, data)
+    ids = IdColumns(source.name, source.unit, data)
     labels = {name: label_column(name, data) for name in roles.labels}
     beside = BesideColumns(source.name, roles.beside_label, data)
     features = {name: feature_column(name, data) for name in roles.features}
     for batch in source.batches(roles.all):
         where = in_batch(source, batch.numbers)
-        ids.take(batch.cells[roles.id], batch.numbers)
+        ids.take(batch.cells, batch.numbers)
         for name, label in labels.items():
             label.take(batch.cells[name], where)
         beside.take(batch.cells, where)
@@ -323,13 +324,13 @@ def read_text_column(where: str, data: DataSection, column: str) -> dict[str, st
     """
     texts: list[str] = []
     with source_of(where, data) as source:
-        for wanted in (data.id, column):
+        for wanted in (*data.ids, column):
             if wanted not in source.columns:
                 known = ", ".join(map(repr, source.columns[:8]))
                 raise DataError(f"{source.name}: there is no column {wanted!r}; there are {known}")
-        ids = IdColumn(source.name, source.unit, data)
-        for batch in source.batches([data.id, column]):
-            ids.take(batch.cells[data.id], batch.numbers)
+        ids = IdColumns(source.name, source.unit, data)
+        for batch in source.batches(list(dict.fromkeys((*data.ids, column)))):
+            ids.take(batch.cells, batch.numbers)
             cells = batch.cells[column]
             values = cells.tolist() if isinstance(cells, np.ndarray) else cells
             texts += ["" if value is None else str(value).strip() for value in values]

@@ -24,7 +24,7 @@ from fedmq.party.data.columns import (
     checked_beside,
     likely_meaning,
 )
-from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.id_column import IdColumns
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
 from fedmq.party.data.table import Roles, feature_column, in_batch, label_column
@@ -86,18 +86,18 @@ class _Columns:
     source: Source
     data: DataSection
     roles: Roles
-    ids: IdColumn = field(init=False)
+    ids: IdColumns = field(init=False)
     labels: Mapping[str, LabelColumn] = field(init=False)
     features: Mapping[str, FeatureColumn | DateColumn] = field(init=False)
     beside: Mapping[BesideLabel, BesideColumn] = field(init=False)
     checks: dict[str, _Check] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ids = IdColumn(self.source.name, self.source.unit, self.data)
+        self.ids = IdColumns(self.source.name, self.source.unit, self.data)
         self.labels = {name: label_column(name, self.data) for name in self.roles.labels}
         self.features = {name: feature_column(name, self.data) for name in self.roles.features}
         self.checks = {
-            self.roles.id: _Check(lambda cells, batch: self.ids.take(cells, batch.numbers))
+            self.roles.ids[0]: _Check(lambda _, batch: self.ids.take(batch.cells, batch.numbers))
         }
         spelling = NumberSpelling.of(self.data)
         self.beside = {
@@ -152,8 +152,9 @@ class _Columns:
         return lines
 
     def described(self, name: str) -> ValidatedColumn:
-        broken = self.checks[name].problem is not None if name in self.checks else False
-        if name == self.roles.id:
+        checked = self.roles.ids[0] if name in self.roles.ids else name
+        broken = self.checks[checked].problem is not None if checked in self.checks else False
+        if name in self.roles.ids:
             return ValidatedColumn(name, "id", "refused" if broken else "id")
         if name in self.data.labels:
             known = name in self.labels and not broken
@@ -203,7 +204,7 @@ def validate_source(
         refused = [check.problem for check in columns.checks.values() if check.problem is not None]
         refused += columns.refused_beside()
         again = columns.ids.repeated()
-        if columns.checks[columns.roles.id].problem is None:
+        if columns.checks[columns.roles.ids[0]].problem is None:
             try:
                 columns.ids.rows()
             except DataError as error:
@@ -278,28 +279,28 @@ class SourceWarnings:
 
     def look_at(self, batch: Batch) -> None:
         """Take the next rows."""
-        ids = batch.cells[self._roles.id]
-        self._note(
-            ids,
-            batch,
-            "id {!r} was written as a decimal number",
-            _AS_DECIMAL.fullmatch,
-            "store ids as text",
-        )
-        self._note(
-            ids,
-            batch,
-            "id {!r} was rounded by a spreadsheet",
-            _AS_POWER.fullmatch,
-            "store ids as text, and export them anew",
-        )
-        self._note(
-            ids,
-            batch,
-            "id {!r} has leading zeros",
-            _LEADING_ZERO.fullmatch,
-            "spreadsheets drop them: ask the other parties whether their ids still have them",
-        )
+        for ids in (batch.cells[column] for column in self._roles.ids):
+            self._note(
+                ids,
+                batch,
+                "id {!r} was written as a decimal number",
+                _AS_DECIMAL.fullmatch,
+                "store ids as text",
+            )
+            self._note(
+                ids,
+                batch,
+                "id {!r} was rounded by a spreadsheet",
+                _AS_POWER.fullmatch,
+                "store ids as text, and export them anew",
+            )
+            self._note(
+                ids,
+                batch,
+                "id {!r} has leading zeros",
+                _LEADING_ZERO.fullmatch,
+                "spreadsheets drop them: ask the other parties whether their ids still have them",
+            )
         for name, cells in batch.cells.items():
             self._note(
                 cells,

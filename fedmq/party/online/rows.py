@@ -24,7 +24,7 @@ from fedmq.computation import Computation, computation
 from fedmq.errors import DataError, RowsUnavailable
 from fedmq.party.configuration.data import ColumnType, DataSection
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.data.id_column import comparable
+from fedmq.party.data.id_column import comparable, joined, parts_of
 from fedmq.party.data.loading import model_columns, served_columns
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Fetched
@@ -323,20 +323,21 @@ def plan_lookup(party: str, data: DataSection, features: tuple[str, ...], model:
         raise DataError(f"{where}: there are no rows")
     # The model's features reveal a column's type; a few rows do not.
     types = {**_types(features, roles.features), **data.types}
-    ids = first.cells[roles.id]
+    columns = [first.cells[column] for column in roles.ids]
     lookup = Lookup(
         party,
         data.model_copy(update={"types": types}),
         roles,
         features,
         model,
-        whole=isinstance(ids[0], int),
+        whole=tuple(isinstance(cells[0], int) for cells in columns),
     )
     _known(where, first, lookup)
-    for name, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
-        if str(name) != compared:
+    ids = [joined(list(map(str, row))) for row in zip(*columns, strict=True)]
+    for name, compared in zip(ids, comparable(ids, data), strict=True):
+        if name != compared:
             raise DataError(
-                f"{where}: the id {str(name)[:40]!r} is compared as {compared[:40]!r}, by "
+                f"{where}: the id {name[:40]!r} is compared as {compared[:40]!r}, by "
                 "which it cannot be found; let the query yield ids in that form, or keep the "
                 "rows in memory with online.lookup.enabled = false"
             )
@@ -352,7 +353,7 @@ def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, Colu
 class Lookup:
     """Makes the ``features`` of ``model`` from the columns ``roles`` of ``data`` at ``party``.
 
-    ``whole``: the id column holds whole numbers, not text.
+    ``whole``: which columns of the id hold whole numbers, not text.
     """
 
     party: str
@@ -360,7 +361,7 @@ class Lookup:
     roles: Roles
     features: tuple[str, ...]
     model: str
-    whole: bool
+    whole: tuple[bool, ...]
 
     def read(self, connection: Any, ids: Sequence[str]) -> Known:
         """Read the rows of ``ids``, by one statement if all is well.
@@ -369,20 +370,19 @@ class Lookup:
         section allows one. This is logged; all other ids get their answer.
         """
         # A database reports an error for an id that does not fit the column's type.
-        wanted = [name for name in ids if self._fits_column(name)]
+        wanted = [name for name in ids if self._fits_columns(self._parts(name))]
         known = dict.fromkeys(ids)
         rows = self._fetched(connection, wanted) if wanted else []
         if rows:
             known |= {name: row for name, row in self._read(rows).items() if name in known}
         return known
 
-    def _fits_column(self, name: str) -> bool:
-        if not self.whole:
-            return _TEXT_ID.fullmatch(name) is not None
-        return (
-            _WHOLE_NUMBER.fullmatch(name) is not None
-            and -_LARGEST_WHOLE <= int(name) <= _LARGEST_WHOLE
-        )
+    def _parts(self, name: str) -> list[str]:
+        """What each column of the id holds."""
+        return [name] if len(self.whole) == 1 else parts_of(name)
+
+    def _fits_columns(self, parts: Sequence[str]) -> bool:
+        return len(parts) == len(self.whole) and all(map(_fits, parts, self.whole))
 
     def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
         from sqlalchemy.exc import DataError as DatabaseDataError
@@ -408,9 +408,17 @@ class Lookup:
         assert self.data.query is not None
         query = self.data.query.rstrip().removesuffix(";") + "\n"  # it may end in a comment
         asked = sql.text(query).columns(*map(sql.column, self.roles.all)).subquery("asked")
-        keys = [int(name) for name in ids] if self.whole else ids
+        keys = [
+            tuple(
+                int(part) if whole else part for part, whole in zip(parts, self.whole, strict=True)
+            )
+            for parts in map(self._parts, ids)
+        ]
         columns = [asked.c[column] for column in self.roles.all]
-        return sql.select(*columns).where(asked.c[self.roles.id].in_(keys))
+        named = [asked.c[column] for column in self.roles.ids]
+        if len(named) == 1:
+            return sql.select(*columns).where(named[0].in_([key for (key,) in keys]))
+        return sql.select(*columns).where(sql.tuple_(*named).in_(keys))
 
     def _read(self, rows: Sequence[Sequence[Any]]) -> Known:
         try:
@@ -418,7 +426,8 @@ class Lookup:
         except DataError:
             by_id: dict[str, list[Sequence[Any]]] = {}
             for row in rows:
-                by_id.setdefault(str(row[0]), []).append(row)
+                name = joined(list(map(str, row[: len(self.whole)])))
+                by_id.setdefault(name, []).append(row)
             known: dict[str, Any] = {}
             for name, own_rows in by_id.items():
                 try:
@@ -431,6 +440,15 @@ class Lookup:
         cells = dict(zip(self.roles.all, zip(*rows, strict=True), strict=True))
         batch = Batch(range(1, len(rows) + 1), cells)
         return _known(f"{self.party}: {self.data.place}", batch, self)
+
+
+def _fits(part: str, whole: bool) -> bool:
+    """Whether a column of ids may hold ``part``; ``whole``: it holds whole numbers."""
+    if not whole:
+        return _TEXT_ID.fullmatch(part) is not None
+    return (
+        _WHOLE_NUMBER.fullmatch(part) is not None and -_LARGEST_WHOLE <= int(part) <= _LARGEST_WHOLE
+    )
 
 
 def _known(name: str, batch: Batch, lookup: Lookup) -> Known:

@@ -26,7 +26,7 @@ DAY = date(2026, 11, 25)
 
 
 def scored(result: Mapping[str, Any] = RESULT) -> ScoreRows:
-    return ScoreRows.of("id", IDS, result, strict=False)
+    return ScoreRows.of(("id",), IDS, result, strict=False)
 
 
 def of_csv(**more: Any) -> DataSection:
@@ -83,6 +83,33 @@ def test_csv_is_in_the_partys_own_spelling(tmp_path: Path) -> None:
         check_file(path, of_csv())
     with pytest.raises(DataError, match="'ä' cannot be written in ascii"):
         write_file(path, scored(), of_csv(encoding="ascii"))
+
+
+def test_an_id_of_several_columns_has_them_in_files_and_tables(tmp_path: Path) -> None:
+    columns, ids = ("branch", "loan"), ["1|a\\|b", "1|c", "2|c"]
+    rows = ScoreRows.of(columns, ids, RESULT, strict=False)
+    path, data = tmp_path / "scores.csv", of_csv().model_copy(update={"id": columns})
+    for _ in range(2):
+        check_file(path, data)
+        write_file(path, rows, data)
+    assert path.read_text().splitlines()[:2] == ["branch,loan,score,reason", "1,a|b,0.25,"]
+    write_file(tmp_path / "scores.parquet", rows, data)
+    read = pyarrow.parquet.read_table(tmp_path / "scores.parquet").to_pydict()
+    assert (read["branch"], read["loan"]) == (["1", "1", "2"], ["a|b", "c", "c"])
+    database = sqlite_section(tmp_path).model_copy(update={"id": columns})
+    table = ScoreTable("scores", database)
+    for added in (3, 0):
+        table.check()
+        assert table.write(rows, "m", DAY) == added
+    asked = "SELECT DISTINCT loan, branch FROM scores ORDER BY branch, loan"
+    assert queried_ids(asked, database) == ids
+    with pytest.raises(DataError, match=r"there is no column 'loan', but .'branch'.; name it so"):
+        queried_ids("SELECT branch FROM scores", database)
+
+
+def test_hashes_of_several_columns_have_one_column() -> None:
+    rows = ScoreRows.of(("branch", "loan"), ["af", "b0", "c1"], RESULT, strict=False)
+    assert (rows.headers[0], rows.id_columns) == ("branch|loan", 1)
 
 
 def test_a_name_that_ends_in_parquet_gets_a_parquet_file(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
         ("label =", "lable =", "data.lable: there is no such key; did you mean 'label'?"),
         ("[data]", "[dta]", "dta: there is no such key; did you mean 'data'?"),
         ("label =", "zzz =", "data.zzz: there is no such key"),
-        ('"id"', "3", "data.id: Input should be a valid string"),
+        ('"id"', "3", "data.id: the name of a column, or a list of names, is needed"),
         (
             'party = "bank"',
             'party = "Bank"',

@@ -133,6 +133,16 @@ async def test_ids_that_are_numbers_are_found_by_their_text(opened: Opened) -> N
     np.testing.assert_array_equal(values(rows, ids), [[30], [nan], [31], [nan], [nan], [32], [nan]])
 
 
+async def test_an_id_of_several_columns_is_found_by_all_of_them(opened: Opened) -> None:
+    loans = [(1, "a|b", 30), (1, "c", 31), (2, "c", 32)]
+    served = await opened(("branch", "loan", "age"), loans, ("age",), id=["branch", "loan"])
+    ids = ["1|a\\|b", "2|c", "1|c", "2|a\\|b", "1", "c|1", "1|c|", "x|c", "1|a|b"]
+
+    rows = await served.about(ids, 10)
+
+    np.testing.assert_array_equal(values(rows, ids), [[30], [32], [31], *[[nan]] * 6])
+
+
 async def test_names_of_columns_may_be_any(opened: Opened) -> None:
     header = ("Kunden Nr", "select", 'a"b', "100%")
     served = await opened(header, [("p1", 1, 2, "x")], ('a"b', "select", "100%=x"), id="Kunden Nr")
