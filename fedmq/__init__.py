@@ -77,6 +77,7 @@ __all__ = [
 if TYPE_CHECKING:
     from fedmq import client as client
     from fedmq import errors as errors
+    from fedmq import mlflow as mlflow
     from fedmq.boosting.callbacks import TrainingCallback
     from fedmq.boosting.params import TrainParams
     from fedmq.client import AsyncClient, Client
@@ -94,8 +95,8 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers, for which every name would exist otherwise
 
     def __getattr__(name: str) -> object:
-        """Import a public name, or one of the modules `client` and `errors`, at its first use."""
-        if name in ("client", "errors"):
+        """Import a public name, or one of the modules beside them, at its first use."""
+        if name in ("client", "errors", "mlflow"):
             return import_module(f"fedmq.{name}")
         for modules in PUBLIC.values():
             if name in modules:

@@ -12,7 +12,8 @@ import pytest
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.transport.rabbitmq.definitions import password_hash
-from tests.party.daemons import EXAMPLE, PARTIES
+from tests.cli.command import fedmq as command
+from tests.party.daemons import EXAMPLE, PARTIES, ExampleFederation
 from tests.rabbitmq_node import BROKER
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -92,6 +93,32 @@ def test_the_notebook_runs_in_a_running_event_loop() -> None:
         input=inside, check=False, capture_output=True, text=True, timeout=110,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.long
+def test_a_notebook_goes_from_raw_tables_to_a_served_model(demo: ExampleFederation) -> None:
+    text = (EXAMPLES / "daemons.py").read_text()
+    assert len([line for line in text.splitlines() if line and not line.startswith("#")]) <= 30
+    demo.job(
+        'engine = "ou"\nevaluation = 0.2\n'
+        'engine_options = { sums = "shown", key_bits = 1024, allow_weak_keys = true }\n'
+        '[params]\nnum_boost_round = 3\neval_metric = "auc"\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=text.replace("bank/train.toml", "bank/job.toml"),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=demo.folder,
+    )
+    assert done.returncode == 0, done.stderr
+    [found] = re.findall(r"^illness-1 auc: ([\d.]+) scores: (\d+)$", done.stdout, re.MULTILINE)
+    assert float(found[0]) > 0.9
+    assert int(found[1]) > 100
+    served = command("serving", demo.config("bank"), "--json").result
+    assert served["models"]["production"]["model"] == "illness-1"
 
 
 @pytest.mark.parametrize("party", PARTIES)

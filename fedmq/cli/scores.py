@@ -56,6 +56,8 @@ mode_option = click.option(
     show_default=True,
     help="hop: passive parties tell each row's way; sealed: they tell sums that hide it.",
 )
+_REGISTRY = "models:/"
+"""How MLflow names a model of its registry."""
 _name = click.option("--name", default="production", show_default=True, help="The name.")
 _longest = click.option(
     "--for",
@@ -255,8 +257,13 @@ def activate(
     """Serve MODEL (the newest if left out) under a name, at all parties together.
 
     Every party loads its share first; if one of them cannot, or not in time, the name keeps its
-    meaning. Ctrl-C only stops watching (see: fedmq cancel).
+    meaning. MODEL may be one of MLflow's registry, models:/NAME/VERSION or models:/NAME@ALIAS.
+    Ctrl-C only stops watching (see: fedmq cancel).
     """
+    if model is not None and model.startswith(_REGISTRY):
+        from fedmq.mlflow.models import load_model  # an extra, and slow to import
+
+        model = load_model(model, party).name
     request = {"do": "activate", "model": model, "name": name, "mode": mode, "seconds": seconds}
     print_result(_watched(party, request, as_json), as_json, _switched)
     print_next_step(as_json, "serving", party)

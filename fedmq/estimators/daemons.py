@@ -21,9 +21,9 @@ from fedmq.party.data.id_column import comparable
 from fedmq.party.data.table import read_text_column
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.workbench.connection import connect
-from fedmq.workbench.model import PartyModel
+from fedmq.workbench.model import PartyModel, ids_of
 
-__all__ = ["DaemonTraining", "check_left_out", "column_of_ids"]
+__all__ = ["DaemonTraining", "check_left_out"]
 
 _ELSEWHERE = {
     "parties": "job = {'parties': ['telco']} names those that take part; columns are in their own "
@@ -55,12 +55,6 @@ def check_left_out(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None and name in _ELSEWHERE:
             raise ConfigError(f"{name}: not with federation; {_ELSEWHERE[name]}")
-
-
-def column_of_ids(people: Any) -> NDArray[Any]:
-    """``people`` as ids (rows,): a list, a column, or a table with one column."""
-    ids = np.asarray(people)
-    return ids.reshape(-1) if ids.ndim == 2 and ids.shape[1] == 1 else ids
 
 
 class DaemonTraining:
@@ -126,7 +120,7 @@ class DaemonTraining:
             if y is not None:
                 raise ConfigError("y: labels without ids cannot be compared; leave both out")
             return
-        ids = comparable([str(one) for one in column_of_ids(people).tolist()], self._config.data)
+        ids = comparable(ids_of(people), self._config.data)
         outside = next((name for name in ids if name not in self.labels), None)
         if outside is not None:
             raise ConfigError(f"X: {outside!r} is not among the people of the training")

@@ -22,7 +22,7 @@ from fedmq.boosting.callbacks import TrainingCallback
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.estimators.columns import TrainedColumns, column_names, is_per_party
-from fedmq.estimators.daemons import DaemonTraining, check_left_out, column_of_ids
+from fedmq.estimators.daemons import DaemonTraining, check_left_out
 from fedmq.estimators.parameters import (
     DEFAULT_ROUNDS,
     PARAMETERS,
@@ -39,7 +39,7 @@ from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
 from fedmq.simulation.tables import ACTIVE, active_table
-from fedmq.workbench.model import PartyModel
+from fedmq.workbench.model import PartyModel, ids_of
 
 __all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor"]
 
@@ -280,7 +280,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """The predictions of the rows of ``X``, or of these ids, by every party's share."""
         check_is_fitted(self)
         if isinstance(self.model_, PartyModel):
-            return self.model_.predict(column_of_ids(X), base_margin=base_margin)
+            return self.model_.predict(X, base_margin=base_margin)
         return self._scores(X, base_margin).predictions
 
     def _scores(self, X: Any, base_margin: Any = None) -> Scores:
@@ -506,7 +506,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         found = self.predict_proba(X, base_margin=base_margin)
         unknown = np.flatnonzero(np.isnan(found).any(axis=1))
         if len(unknown):
-            person = str(column_of_ids(X)[unknown[0]])
+            person = ids_of(X)[unknown[0]]
             raise DataError(
                 f"X: {len(unknown)} of {len(found)} people have no score, such as {person!r}, whom "
                 "a party does not know; predict_proba has NaN for them"

@@ -11,7 +11,7 @@ import getpass
 import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
@@ -20,12 +20,18 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.model import PartyModel, PartyModels, frame
-from fedmq.workbench.run import Run
+from fedmq.workbench.run import Run, Watcher
 
-__all__ = ["FOLDS", "AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
+__all__ = ["FOLDS", "WATCHED_BY", "AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
+
+Made = TypeVar("Made")
 
 FOLDS = 3
 """Folds of a cross-validation that says nothing of them."""
+
+
+WATCHED_BY: list[Callable[[Party, TrainingJob], Watcher]] = []
+"""Each makes a watcher of every training and cross-validation that this program begins."""
 
 
 class JobKeys(TypedDict, total=False):
@@ -66,7 +72,7 @@ class Party:
     """A party by its daemon. What its methods raise is what the commands of the name say."""
 
     def __init__(self, path: Path, config: PartyFile) -> None:
-        self._path = path
+        self.file = path
         self._state = config.state
         self.name = config.party
         self.models = PartyModels(path)
@@ -142,9 +148,7 @@ class Party:
         ``job``: a file as ``fedmq train`` takes it, whose keys and parameters the others replace.
         """
         wanted = self._job("train", params, job, keys).model_copy(update={"nfold": None})
-        request = {"do": "train", "job": wanted.model_dump(mode="json")}
-        made = self._model_of
-        return Run(self._state, request, made, wanted.params.total_trees)
+        return self._begun(wanted, self._model_of, wanted.params.total_trees)
 
     def cv(
         self,
@@ -164,8 +168,7 @@ class Party:
         """Begin the cross-validation of a ``job`` that was read, as `cv` does."""
         folds = nfold or job.nfold or FOLDS
         wanted = job.model_copy(update={"nfold": folds})
-        request = {"do": "train", "job": wanted.model_dump(mode="json")}
-        return Run(self._state, request, _figures, folds * wanted.params.total_trees)
+        return self._begun(wanted, _figures, folds * wanted.params.total_trees)
 
     def follow(self, session: str) -> Run[PartyModel]:
         """The training ``session`` that is under way."""
@@ -188,13 +191,20 @@ class Party:
         if job is not None:
             named = {f"params.{name}": value for name, value in (given or {}).items()}
             return TrainingJob.read(Path(job), {**keys, **named})
-        return TrainingJob.of({**keys, "party": self._path, "params": dict(given or {})}, what)
+        return TrainingJob.of({**keys, "party": self.file, "params": dict(given or {})}, what)
+
+    def _begun(
+        self, job: TrainingJob, made_of: Callable[[Mapping[str, Any]], Made], trees: int
+    ) -> Run[Made]:
+        request = {"do": "train", "job": job.model_dump(mode="json")}
+        watchers = [watcher_of(self, job) for watcher_of in WATCHED_BY]
+        return Run(self._state, request, made_of, trees, watchers)
 
     def _model_of(self, result: Mapping[str, Any]) -> PartyModel:
         return self.models[result["model"]]
 
     def __repr__(self) -> str:
-        return f"<Party {self.name} of {self._path}>"
+        return f"<Party {self.name} of {self.file}>"
 
     def _repr_html_(self) -> str:
         status = self.status()

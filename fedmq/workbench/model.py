@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,18 @@ from fedmq.party.store.documents import ModelStore, read_column_names
 from fedmq.party.store.share_file import check_owner
 from fedmq.workbench.evaluation import Evaluation, Wanted, evaluate_model
 
-__all__ = ["OwnShares", "PartyModel", "PartyModels", "frame", "importance_of"]
+__all__ = [
+    "EVALUATED",
+    "OwnShares",
+    "PartyModel",
+    "PartyModels",
+    "frame",
+    "ids_of",
+    "importance_of",
+]
+
+EVALUATED: list[Callable[[PartyModel, Evaluation], None]] = []
+"""Each is given every evaluation that this program makes."""
 
 _NAME = "production"
 _WAIT = 60.0
@@ -105,7 +116,7 @@ class PartyModel:
 
     def __init__(self, shares: OwnShares, party_file: Path, name: str) -> None:
         self._shares = shares
-        self._party_file = party_file
+        self.party_file = party_file
         self.name = name
         self._share = shares.checked(name)
 
@@ -170,7 +181,7 @@ class PartyModel:
                 for place, player in enumerate(players)
             }
         )
-        return found.set_axis(_ids(ids))
+        return found.set_axis(ids_of(ids))
 
     def evaluate(
         self,
@@ -204,7 +215,10 @@ class PartyModel:
         shares = self._shares
         ask = partial(request_daemon, shares.state)
         active = shares.federation.active
-        return evaluate_model(self._party_file, shares.config, active, self.name, wanted, ask)
+        found = evaluate_model(self.party_file, shares.config, active, self.name, wanted, ask)
+        for watcher in EVALUATED:
+            watcher(self, found)
+        return found
 
     def importance(self, kind: str = "gain", *, names: bool = False, wait: float = _WAIT) -> Any:
         """The importance of each column, or party, as far as this party sees it: a data frame.
@@ -228,7 +242,7 @@ class PartyModel:
 
     def _active(self, what: str) -> ActiveShare:
         if not isinstance(self._share, ActiveShare):
-            raise ConfigError(f"{self._party_file}: only {self._shares.federation.active} {what}")
+            raise ConfigError(f"{self.party_file}: only {self._shares.federation.active} {what}")
         return self._share
 
     def _scored(
@@ -245,7 +259,7 @@ class PartyModel:
         request = {
             "do": "predict",
             "model": self.name,
-            "ids": None if ids is None else _ids(ids),
+            "ids": None if ids is None else ids_of(ids),
             "alignment": alignment,
             "strict": strict,
             "output_margin": output_margin,
@@ -267,11 +281,14 @@ class PartyModel:
         return f"<p>{html.escape(repr(self).strip('<>'))}</p>"
 
 
-def _ids(ids: ArrayLike) -> list[str]:
-    given = [ids] if isinstance(ids, str) else np.asarray(ids).tolist()
-    if not isinstance(given, list) or not given or isinstance(given[0], list):
+def ids_of(people: Any) -> list[str]:
+    """The ids in ``people``: a list, a column, or a table with one column; DataError otherwise."""
+    ids = np.asarray([people] if isinstance(people, str) else people)
+    if ids.ndim == 2 and ids.shape[1] == 1:
+        ids = ids[:, 0]
+    if ids.ndim != 1 or not len(ids):
         raise DataError("ids: a list or column of ids is needed, such as frame['id']")
-    return [str(one) for one in given]
+    return [str(one) for one in ids.tolist()]
 
 
 def _as_array(scores: Sequence[Any]) -> NDArray[np.float64]:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fedmq.errors import DaemonAway, FedmqError, PeerSilent
 from fedmq.party.operations.control import request_daemon
 
-__all__ = ["Progress", "Run", "follow_to_the_end"]
+__all__ = ["Progress", "Run", "Watcher", "follow_to_the_end"]
 
 _BACK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
@@ -67,6 +67,19 @@ class Progress:
         return "  ".join([f"tree {self.done}/{total}", *metrics, *self.waiting])
 
 
+class Watcher(Protocol):
+    """Is told of a training in the thread that follows it; it raises nothing."""
+
+    def opened(self, run: Run[Any]) -> None:
+        """The parties have been asked; ``run`` has a session and a model."""
+
+    def progressed(self, run: Run[Any]) -> None:
+        """Look at ``run.progress``."""
+
+    def ended(self, result: Mapping[str, Any] | None, failure: BaseException | None) -> None:
+        """What ``fedmq train --json`` prints, or why there is no model; nobody has been told."""
+
+
 class Run(Generic[T]):
     """A training or cross-validation under way: ``session`` of ``model``.
 
@@ -80,10 +93,12 @@ class Run(Generic[T]):
         request: Mapping[str, Any],
         made_of: Callable[[Mapping[str, Any]], T],
         trees: int | None = None,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self._state = state
         self._made_of = made_of
         self._trees = trees
+        self._watchers = watchers
         self._opened: list[str] = [request["session"]] if "session" in request else []
         self._begun, self._ended = threading.Event(), threading.Event()
         self._changed = threading.Condition()
@@ -166,6 +181,11 @@ class Run(Generic[T]):
             self._result = follow_to_the_end(self._state, request, self._take, self._opened)
         except BaseException as error:  # it is raised in the thread that waits
             self._failure = error
+        try:
+            for watcher in self._watchers:
+                watcher.ended(self._result, self._failure)
+        except BaseException as error:
+            self._failure = self._failure or error
         self._ended.set()
         self._begun.set()
         self._notify()
@@ -174,12 +194,16 @@ class Run(Generic[T]):
         if event["event"] == "opened":
             self._opened.append(event["session"])
             self.model = event["model"]
+            for watcher in self._watchers:
+                watcher.opened(self)
         if event["event"] == "progress":
             done, metrics = event["done"], dict(event["details"])
             total = event["total"] or self._trees
             self.progress = Progress(done, total, metrics, tuple(event["waiting"]))
             for name, value in metrics.items():
                 self.curves.setdefault(name, {})[done] = value
+            for watcher in self._watchers:
+                watcher.progressed(self)
         if self._opened:
             self._begun.set()
         self._notify()

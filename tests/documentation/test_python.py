@@ -28,6 +28,7 @@ ELSEWHERE = {
     DOCS / "reference" / "examples.md",
     DOCS / "how-to" / "serve-scores.md",
     DOCS / "how-to" / "drive-daemons.md",
+    DOCS / "how-to" / "mlflow.md",
 }
 PAGES = [page for page in pages_with("python") if page not in ELSEWHERE]
 ROWS = 60

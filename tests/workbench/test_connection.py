@@ -173,7 +173,7 @@ async def test_what_is_wrong_is_one_line(federation: DaemonsInMemory) -> None:
     with pytest.raises(ConfigError, match="give either ids, or the name of an alignment"):
         await beside(federation, lambda bank: bank.models["m"].predict())
     with pytest.raises(DataError, match="ids: a list or column of ids is needed"):
-        await beside(federation, lambda bank: bank.models["m"].predict([["p01"]]))
+        await beside(federation, lambda bank: bank.models["m"].predict([["p01", "p02"]]))
     telco = federation.folder / "telco" / "party.toml"
     with pytest.raises(ConfigError, match="only bank has metrics"):
         await asyncio.to_thread(lambda: fedmq.connect(telco).models["m"].metrics)
