@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 PUBLIC = {
+    "Before a training": {
+        "screen": "fedmq.simulation.screen",
+        "Screen": "fedmq.evaluation.screening",
+    },
     "Train": {
         "simulate": "fedmq.simulation.simulate",
         "cv": "fedmq.simulation.cross_validation",
@@ -62,6 +66,7 @@ __all__ = [
     "Client",
     "FedmqError",
     "Recording",
+    "Screen",
     "SimulatedModel",
     "TrainParams",
     "TrainingCallback",
@@ -71,6 +76,7 @@ __all__ = [
     "connect",
     "cv",
     "encrypted_gradients",
+    "screen",
     "simulate",
 ]  # without the estimators: ``from fedmq import *`` works without scikit-learn
 
@@ -84,12 +90,14 @@ if TYPE_CHECKING:
     from fedmq.errors import FedmqError
     from fedmq.estimators.estimator import FederatedClassifier as FederatedClassifier
     from fedmq.estimators.estimator import FederatedRegressor as FederatedRegressor
+    from fedmq.evaluation.screening import Screen
     from fedmq.leakage.audit import AuditReport, audit
     from fedmq.leakage.view import encrypted_gradients
     from fedmq.party.sessions.observe import Recording
     from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
     from fedmq.simulation.cross_validation import cv
     from fedmq.simulation.model import SimulatedModel
+    from fedmq.simulation.screen import screen
     from fedmq.simulation.simulate import simulate
     from fedmq.workbench.connection import connect
 else:  # hidden from type checkers, for which every name would exist otherwise

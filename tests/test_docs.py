@@ -15,7 +15,7 @@ import fedmq
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from tests.loaded_module import loaded_module
@@ -32,7 +32,7 @@ PAGES = [
 PATH = re.compile(
     r"(?<![\w./])(?:fedmq|tests|benchmarks|examples|brokers|deploy|docs)/[\w./@-]*\b/?"
 )
-CONFIGURED = [Federation, PartyFile, AlignmentJob, TrainingJob]
+CONFIGURED = [Federation, PartyFile, AlignmentJob, ScreenJob, TrainingJob]
 
 
 @pytest.fixture(scope="module")

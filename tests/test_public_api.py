@@ -39,6 +39,7 @@ def test_the_package_shows_few_names() -> None:
         "Client",
         "FedmqError",
         "Recording",
+        "Screen",
         "SimulatedModel",
         "TrainParams",
         "TrainingCallback",
@@ -48,6 +49,7 @@ def test_the_package_shows_few_names() -> None:
         "connect",
         "cv",
         "encrypted_gradients",
+        "screen",
         "simulate",
     ]
 

@@ -29,12 +29,21 @@ from fedmq import errors
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
+from fedmq.messages import (
+    alignment,
+    body,
+    inference,
+    model_request,
+    online,
+    overlap,
+    screen,
+    training,
+)
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
@@ -136,6 +145,7 @@ def configuration() -> str:
         ("federation.toml", Federation),
         ("party.toml", PartyFile),
         ("align.toml", AlignmentJob),
+        ("screen.toml", ScreenJob),
         ("train.toml", TrainingJob),
     ):
         doc = inspect.getmodule(model)
@@ -375,6 +385,7 @@ def messages() -> str:
         ("Any session", body),
         ("Alignment", alignment),
         ("Count of shared people", overlap),
+        ("Screen", screen),
         ("Training", training),
         ("Inference", inference),
         ("Online scores", online),

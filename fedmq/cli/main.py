@@ -97,6 +97,10 @@ STAGES = {
             "fedmq.cli.data:align",
             "Find the ids that all parties share, as described in JOB, without showing other ids.",
         ),
+        "screen": Listed(
+            "fedmq.cli.screen:screen",
+            "Look at all parties' columns, as described in JOB, before a training.",
+        ),
     },
     "Train": {
         "estimate": Listed(

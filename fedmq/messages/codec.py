@@ -13,7 +13,16 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError, Unreadable
-from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
+from fedmq.messages import (
+    alignment,
+    body,
+    inference,
+    model_request,
+    online,
+    overlap,
+    screen,
+    training,
+)
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -48,6 +57,7 @@ KINDS: dict[str, type[Body]] = {
         *body.BODIES,
         *alignment.BODIES,
         *overlap.BODIES,
+        *screen.BODIES,
         *training.BODIES,
         *inference.BODIES,
         *online.BODIES,

@@ -36,6 +36,7 @@ from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.inference import InferenceService
 from fedmq.party.services.model_request import ModelRequestService
 from fedmq.party.services.overlap import OverlapService
+from fedmq.party.services.screen import ScreenService
 from fedmq.party.services.service import Command, KeptModelsService, PartyContext, Service
 from fedmq.party.services.training import TrainingService
 from fedmq.party.sessions.observe import Observation
@@ -70,6 +71,7 @@ SERVICES: list[Callable[[PartyContext], Service]] = [
     KeptModelsService,
     ModelRequestService,
     OverlapService,
+    ScreenService,
 ]
 """Services that need only the party's context; a new session kind adds its own."""
 

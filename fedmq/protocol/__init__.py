@@ -19,6 +19,7 @@ The files hold what all kinds of session share; each kind has a folder.
 ``online``           how one batch is scored while somebody waits
 ``alignment``        how common ids are found
 ``overlap``          how is counted whom all parties share
+``screen``           how columns are looked at before a training
 ``deployment``       how all parties begin to serve a model together
 ``model_request``    what the active party asks of another party about a model
 ===================  ==================================================================

@@ -12,7 +12,16 @@ from enum import Enum
 from typing import Literal
 
 from fedmq.errors import ConfigError
-from fedmq.messages import alignment, codec, inference, model_request, online, overlap, training
+from fedmq.messages import (
+    alignment,
+    codec,
+    inference,
+    model_request,
+    online,
+    overlap,
+    screen,
+    training,
+)
 from fedmq.messages.body import Body
 from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
@@ -50,6 +59,12 @@ from fedmq.protocol.overlap.states import (
     PASSIVE_OVERLAP,
     ActiveOverlapState,
     PassiveOverlapState,
+)
+from fedmq.protocol.screen.states import (
+    ACTIVE_SCREEN,
+    PASSIVE_SCREEN,
+    ActiveScreenState,
+    PassiveScreenState,
 )
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
@@ -111,6 +126,17 @@ SESSION_KINDS: dict[str, SessionKind] = {
             sides=(
                 Side("Overlap: the active party", ACTIVE_OVERLAP, ActiveOverlapState),
                 Side("Overlap: a passive party", PASSIVE_OVERLAP, PassiveOverlapState),
+            ),
+        ),
+        SessionKind(
+            name="screen",
+            bodies=screen.BODIES,
+            lane="training",
+            policy="training",
+            outlives_crash=False,
+            sides=(
+                Side("Screen: the active party", ACTIVE_SCREEN, ActiveScreenState),
+                Side("Screen: a passive party", PASSIVE_SCREEN, PassiveScreenState),
             ),
         ),
         SessionKind(

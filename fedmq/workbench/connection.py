@@ -15,7 +15,8 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
-from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.evaluation.screening import Screen
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.operations.control import request_daemon
@@ -32,6 +33,16 @@ FOLDS = 3
 
 WATCHED_BY: list[Callable[[Party, TrainingJob], Watcher]] = []
 """Each makes a watcher of every training and cross-validation that this program begins."""
+
+
+class ScreenKeys(TypedDict, total=False):
+    """The keys of ``screen.toml`` beside its name, as the reference describes them."""
+
+    alignment: str
+    parties: Sequence[str]
+    bins: int
+    most_rows: int
+    seed: int
 
 
 class JobKeys(TypedDict, total=False):
@@ -135,6 +146,14 @@ class Party:
         job = AlignmentJob.of(keys, "count_shared")
         found: dict[str, Any] = self.ask("overlap", on_progress, job=job.model_dump(mode="json"))
         return found
+
+    def screen(self, name: str, **keys: Unpack[ScreenKeys]) -> Screen:
+        """Look at all parties' columns before a training, as ``fedmq screen`` does."""
+        wanted: dict[str, Any] = {"name": name, **keys}
+        if "parties" in wanted:
+            wanted["parties"] = tuple(wanted["parties"])
+        job = ScreenJob.of(wanted, "screen")
+        return Screen(self.ask("screen", job=job.model_dump(mode="json")))
 
     def train(
         self,
@@ -290,6 +309,10 @@ class AsyncParty:
     ) -> dict[str, Any]:
         """As `Party.count_shared`."""
         return await asyncio.to_thread(self._party.count_shared, name, parties=parties)
+
+    async def screen(self, name: str, **keys: Unpack[ScreenKeys]) -> Screen:
+        """As `Party.screen`."""
+        return await asyncio.to_thread(self._party.screen, name, **keys)
 
     async def train(
         self,

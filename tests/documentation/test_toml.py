@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from tests.documentation.fences import Fence, pages_with, to_run
 
@@ -24,6 +24,7 @@ WHOLE: Mapping[type[BaseModel], Mapping[str, Any]] = {
     },
     TrainingJob: {"party": "party.toml"},
     AlignmentJob: {"party": "party.toml", "name": "customers"},
+    ScreenJob: {"party": "party.toml", "name": "look"},
     Federation: {"federation": "demo", "active": "bank", "passive": ["telco"]},
 }
 """Each file with all that it must have."""

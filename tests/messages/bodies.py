@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedmq.messages import alignment, body, inference, model_request, online, overlap, training
+from fedmq.messages import (
+    alignment,
+    body,
+    inference,
+    model_request,
+    online,
+    overlap,
+    screen,
+    training,
+)
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.codec import KINDS
@@ -433,6 +442,37 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         rows=st.integers(1, 2**28 - 1),
         points=points(),
     ),
+    screen.ScreenOpen: st.builds(
+        screen.ScreenOpen,
+        name=models,
+        alignment=text,
+        alignment_name=st.just("") | models,
+        salt=text,
+        rows=st.integers(1, 2**32 - 1),
+        most_rows=st.integers(1, screen.MOST_ROWS),
+        seed=naturals,
+        bins=st.integers(2, screen.MOST_BINS),
+        public=payloads,
+    ),
+    screen.ScreenReady: st.builds(screen.ScreenReady),
+    screen.ScreenLabels: st.builds(screen.ScreenLabels, start=naturals, ciphertexts=points()),
+    screen.ScreenColumns: st.builds(
+        screen.ScreenColumns,
+        first=naturals,
+        of=naturals,
+        described=st.lists(
+            st.builds(
+                screen.DescribedColumn,
+                name=text,
+                type=st.sampled_from(["number", "categories"]),
+                missing=st.integers(0, 100),
+                distinct=text,
+                counts=uint32s,
+                ones=points(),
+            ),
+            max_size=3,
+        ).map(tuple),
+    ),
     overlap.OverlapCount: st.builds(
         overlap.OverlapCount, people=st.none() | naturals, exact=st.booleans(), fewest=naturals
     ),
@@ -473,6 +513,11 @@ _FIELDS: dict[str, Any] = {
     "known_to": None,
     "fewest": 1,
     "exact": True,
+    "most_rows": 10,
+    "bins": 10,
+    "first": 0,
+    "of": 1,
+    "described": (),
     "owner": "telco",
     "points": Array.of(np.ones((1, 32), np.uint8)),
     "places": Array.of(np.zeros(1, np.uint32)),
@@ -585,6 +630,8 @@ def example(kind: type[Body]) -> Body:
         fields["records"] = 1
     if kind in (inference.SealedLink, inference.SealedQuery, online.OnlineMasks):
         fields["seed"] = bytes(32)
+    if kind is screen.ScreenOpen:
+        fields["salt"] = "salt"
     if kind is training.SessionAccept:
         fields["candidates"] = 1
     if kind is online.ModelDeploy:

@@ -136,6 +136,7 @@ def test_a_missing_field_is_named(kind: type[Body]) -> None:
 
 
 _LISTS = (
+    "described",
     "ids",
     "normalise",
     "known_to",

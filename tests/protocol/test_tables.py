@@ -46,6 +46,8 @@ from fedmq.protocol.online.sealed_active import SealedBatch
 from fedmq.protocol.overlap import passing_lists as passing_lists
 from fedmq.protocol.overlap.active import ActiveOverlap
 from fedmq.protocol.overlap.passive import PassiveOverlap
+from fedmq.protocol.screen.active import ActiveScreen
+from fedmq.protocol.screen.passive import PassiveScreen
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.messages.bodies import example
@@ -55,6 +57,7 @@ from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows
 from tests.protocol.inference.test_explained import IDS, explaining
 from tests.protocol.overlap import counts
+from tests.protocol.screen import screens
 from tests.simulator import Link, Simulation
 
 MACHINES: list[type[Machine]] = [
@@ -62,6 +65,8 @@ MACHINES: list[type[Machine]] = [
     PassiveAlignment,
     ActiveOverlap,
     PassiveOverlap,
+    ActiveScreen,
+    PassiveScreen,
     ActiveTraining,
     PassiveTraining,
     ActiveInference,
@@ -256,6 +261,7 @@ def watched(see: Callable[[str, Machine, Event], None]) -> Iterator[None]:
         sealed(watch),
         trained_and_scored(watch),
         aligned(watch),
+        screened(watch),
         paused(watch),
     ):
         yield
@@ -304,6 +310,14 @@ def aligned(watch: Watch) -> Iterator[None]:
         yield
 
 
+def screened(watch: Watch) -> Iterator[None]:
+    """Screens that measure, and that only describe."""
+    for seed, measured in itertools.product(range(3), (True, False)):
+        parties = screens.machines(measured=measured)
+        ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
+        yield
+
+
 def disturbed(watch: Watch) -> Iterator[None]:
     """Sessions at whose beginning a peer does not know of them, or a plan returns at once."""
     federation = small()
@@ -313,6 +327,7 @@ def disturbed(watch: Watch) -> Iterator[None]:
         federation.scoring(simulation.results),
         alignments.machines(alignments.people(3)),
         counts.machines(alignments.people(3)),
+        screens.machines(),
     ):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
@@ -326,6 +341,7 @@ def asked(watch: Watch) -> Iterator[None]:
     ran(watch(small().having(asked={"telco": 60}).training()), owners=owners)
     ran(watch(alignments.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
     ran(watch(counts.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
+    ran(watch(screens.machines(asked=60)), owners=owners)
     yield
 
 
@@ -432,7 +448,10 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     ran(aligning)
     counting = counts.machines(alignments.people(3))
     ran(counting)
+    screening = screens.machines()
+    ran(screening)
     for ended_machine in (
+        *screening.values(),
         *counting.values(),
         *aligning.values(),
         *training.values(),
@@ -444,6 +463,7 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     }
     failing |= {f"aligning {k}": v for k, v in alignments.machines(alignments.people(3)).items()}
     failing |= {f"counting {k}": v for k, v in counts.machines(alignments.people(3)).items()}
+    failing |= {f"screening {k}": v for k, v in screens.machines().items()}
     for ended_machine in failing.values():
         ended_machine.handle(Cancelled("enough"))
         ended[type(ended_machine)].append(ended_machine)

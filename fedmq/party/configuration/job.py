@@ -22,6 +22,7 @@ from fedmq.boosting.model.fallbacks import fallback_names
 from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
+from fedmq.messages.screen import MOST_BINS, MOST_ROWS
 from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.toml_file import FilePath, Section, check_document, read_toml
 from fedmq.privacy.registry import engine_named
@@ -31,6 +32,7 @@ __all__ = [
     "ByGroup",
     "ByNewest",
     "FallbackJob",
+    "ScreenJob",
     "Split",
     "TrainingJob",
     "column_of",
@@ -268,6 +270,40 @@ class FallbackJob(TrainingJob):
     """The session of the model's training: under its consent this one is."""
     after: str = ""
     """The session that comes before this one."""
+
+
+class ScreenJob(Section):
+    """A look at the columns of all parties before a training: what they are like, and how well each
+    alone tells the label."""
+
+    file = "screen job"
+
+    party: FilePath = Path("party.toml")
+    """The active party's file: its daemon is asked. Its label is 0 or 1."""
+    name: ModelId
+    """What the screen is called."""
+    alignment: ModelId | None = None
+    """The alignment whose people are looked at; when left out, all parties must hold exactly the
+    same ids."""
+    parties: tuple[PartyName, ...] | None = None
+    """The passive parties whose columns are looked at; all when left out."""
+    bins: Annotated[int, Field(ge=2, le=MOST_BINS)] = 10
+    """Into so many bins a column of numbers is cut at most, at its quantiles."""
+    most_rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50_000
+    """So many people are looked at, drawn by ``seed`` where there are more: each has a label to
+    encrypt."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Which people are drawn."""
+
+    @classmethod
+    def read(cls, path: Path) -> ScreenJob:
+        """Raises ConfigError naming file and key."""
+        return read_toml(path, cls)
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any], where: str) -> ScreenJob:
+        """The job with these ``keys`` of the file; ConfigError begins with ``where``."""
+        return check_document(keys, where, Path(), cls)
 
 
 class AlignmentJob(Section):

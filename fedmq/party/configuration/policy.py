@@ -37,7 +37,7 @@ columns, by number and without names."""
 # Both follow from `fedmq.protocol.kinds`, which no command needs to import; a test compares them.
 AllowedSession = Literal["alignment", "training", "inference"]
 """What ``sessions`` may hold: the word with which a kind of session is allowed."""
-AskedSession = Literal["alignment", "overlap", "training", "activation"]
+AskedSession = Literal["alignment", "overlap", "screen", "training", "activation"]
 """The kinds of session about which an owner may be asked."""
 
 
@@ -50,7 +50,7 @@ class StandingConsent(Section):
 
     peer: PartyName
     """Who may ask."""
-    session: Literal["alignment", "training"]
+    session: Literal["alignment", "overlap", "screen", "training"]
     """For what."""
     alignment: str = ""
     """The alignment that is made, or that selects the rows; empty where rows are matched without
@@ -224,12 +224,20 @@ class PolicySection(Section):
     column_names: Literal["private", "shared"] = "private"
     """Whether the active party may learn which splits of a model are by which column, and the
     columns' names; what it has learned it keeps."""
+    screen: Literal["refuse", "described", "measured"] = "refuse"
+    """What the active party may see of this party's columns before a training: nothing; what each
+    is like (``described``: its type, missing values, how many distinct ones); or how well it tells
+    the label as well (``measured``), by how many people with either label stand in each of its
+    bins, a sum that is shown whatever ``engine_options`` hide."""
+    most_screens_per_day: Annotated[int, Field(ge=0)] = 5
+    """Such looks within any day."""
     groups: tuple[str, ...] = ()
     """Columns by whose groups the active party may have encrypted numbers of people added, such as
     how many of them its model selects: for reports of whether it treats groups alike."""
     smallest_group: Annotated[int, Field(ge=2)] = 50
-    """Groups of fewer people are joined with others before sums are shown, and rows are refused
-    that differ from those of an earlier question by fewer people of a group."""
+    """Groups of fewer people, and bins of a screened column, are joined with others before sums are
+    shown, and rows are refused that differ from those of an earlier question by fewer people of a
+    group."""
     group_names: Literal["private", "shared"] = "private"
     """Whether the active party sees the names of groups, or a number for each."""
     most_group_questions_per_day: Annotated[int, Field(ge=0)] = 5

@@ -11,9 +11,16 @@ from typing import Any
 
 from fedmq.privacy.engine import Engine
 
-__all__ = ["MEASURED_LEAKS", "PAGE", "MeasuredLeak", "measured_leaks"]
+__all__ = ["MEASURED_LEAKS", "PAGE", "SCREENED_IN_WORDS", "MeasuredLeak", "measured_leaks"]
 
 PAGE = "docs/measured/leakage.md"
+
+SCREENED_IN_WORDS = (
+    "in which bin a person stands, guessed by the label: 45.3 % of 300,000 cells right on Credit "
+    "2, where the fullest bin alone is right for 45.2 %; an active party that lies reads it of 15 "
+    "of its 30,000 people, in every column (docs/explanation/screening.md)"
+)
+"""What the bins of a screen tell: no engine takes part in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,6 +367,13 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
     if (standing.peer, standing.session) != (asked.peer, asked.kind):
         return False
     terms = asked.details
+    if asked.kind == "screen":
+        return (
+            standing.alignment == terms["alignment"]
+            and standing.most_rows >= terms["rows"]
+            and standing.most_bins >= terms["bins"]
+            and (standing.sums == "shown" or not terms["measured"])
+        )
     if asked.kind != "training":
         known_to = None if standing.known_to is None else list(standing.known_to)
         named = (standing.alignment, list(standing.parties), list(standing.normalise), known_to)
@@ -391,6 +398,15 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
     terms = asked.details
     if asked.kind == "activation":
         raise DaemonError("each activation is asked about: approve it without --alike")
+    if asked.kind == "screen":
+        return StandingConsent(
+            peer=asked.peer,
+            session="screen",
+            alignment=terms["alignment"],
+            sums="shown" if terms["measured"] else "hidden",
+            most_rows=terms["rows"],
+            most_bins=terms["bins"],
+        )
     if asked.kind != "training":
         return StandingConsent(
             peer=asked.peer,

@@ -20,6 +20,7 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.overlap import OverlapOpen
+from fedmq.messages.screen import ScreenOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog, audited
@@ -47,6 +48,7 @@ class PolicyConsent:
         self.quota = RowQuota(policy.most_rows_per_hour)
         self._alignments = DailyQuota(policy.most_alignments_per_day, "alignments")
         self._trainings = DailyQuota(policy.most_trainings_per_day, "trainings")
+        self._screens = DailyQuota(policy.most_screens_per_day, "screens")
         self._party = party
         self._policy = policy
         self._began = time.time()
@@ -61,6 +63,7 @@ class PolicyConsent:
         self.quota.limit = policy.most_rows_per_hour
         self._alignments.limit = policy.most_alignments_per_day
         self._trainings.limit = policy.most_trainings_per_day
+        self._screens.limit = policy.most_screens_per_day
 
     @property
     def policy(self) -> PolicySection:
@@ -73,6 +76,8 @@ class PolicyConsent:
         return {
             "alignments": self._alignments.used,
             "most_alignments_per_day": self._alignments.limit,
+            "screens": self._screens.used,
+            "most_screens_per_day": self._screens.limit,
             "trainings": self._trainings.used,
             "most_trainings_per_day": self._trainings.limit,
         }
@@ -198,6 +203,21 @@ class PolicyConsent:
         await self._remember_days()
         self._alignments.take()
         await self.audit.record("agreed", header, name=terms.name, told=self._policy.overlap)
+
+    async def screen(self, header: Header, terms: ScreenOpen) -> bool:
+        """Whether this party shows how its columns tell the label; Refused if it shows nothing."""
+        await self._ask(header, screen=terms.name, alignment=terms.alignment_name, rows=terms.rows)
+        self._check_peer(header, "screen")
+        if self._policy.screen == "refuse":
+            raise self._refusal(
+                'show its columns before a training; screen = "described" or "measured" in its '
+                "[policy] would allow it"
+            )
+        await self._remember_days()
+        self._screens.take()
+        shown = self._policy.screen
+        await self.audit.record("agreed", header, screen=terms.name, shown=shown)
+        return shown == "measured"
 
     async def inference(
         self,
@@ -339,7 +359,7 @@ class PolicyConsent:
                 self.quota.remember(at, entry["rows"])
 
     async def _remember_days(self) -> None:
-        """Count the alignments and trainings of the last day."""
+        """Count the alignments, screens and trainings of the last day."""
         if not self._days_remembered:
             entries = await asyncio.to_thread(lambda: list(self._agreed_before(DAY)))
             if self._days_remembered:  # by another opening, meanwhile
@@ -348,6 +368,8 @@ class PolicyConsent:
             for at, entry in reversed(entries):
                 if "name" in entry:
                     self._alignments.remember(at)
+                if "screen" in entry:
+                    self._screens.remember(at)
                 if "training" in entry:
                     begins = entry.get("begins", False)
                     self._trainings.remember(at, entry["session"], anew=begins)

@@ -15,9 +15,10 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.online import ModelDeploy
 from fedmq.messages.overlap import OverlapOpen
+from fedmq.messages.screen import ScreenOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
-from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
+from fedmq.party.consent.measured_leaks import PAGE, SCREENED_IN_WORDS, measured_leaks
 from fedmq.party.consent.person import Person
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
@@ -58,6 +59,21 @@ class RequestedTerms:
         digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
         details = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
         return cls(peer, "overlap", opening.name, digest, details)
+
+    @classmethod
+    def of_screen(cls, peer: str, opening: ScreenOpen, measured: bool) -> RequestedTerms:
+        """The terms of a screen that ``peer`` opens; ``measured``: labels are added up by bin."""
+        details = {
+            "alignment": opening.alignment_name,
+            "rows": opening.rows,
+            "most_rows": opening.most_rows,
+            "bins": opening.bins,
+            "measured": measured,
+        }
+        # The key and the salt are others in the next session.
+        named = f"{opening.name} {opening.seed} {sorted(details.items())}".encode()
+        digest = hashlib.blake2b(named, digest_size=16).hexdigest()
+        return cls(peer, "screen", opening.name, digest, details)
 
     @classmethod
     def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
@@ -169,6 +185,8 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
         return f"{request['peer']} asks to find the people that all parties share"
     if request["kind"] == "overlap":
         return f"{request['peer']} asks how many people all parties share"
+    if request["kind"] == "screen":
+        return f"{request['peer']} asks to see what your columns are like"
     terms = request["terms"]
     if request["kind"] == "activation":
         who = Person(**terms["asked_by"]) if "asked_by" in terms else request["peer"]
@@ -184,8 +202,7 @@ def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     terms = request["terms"]
     if request["kind"] == "activation":
         return [*_of_activation(request, terms)]
-    about = {"alignment": _of_alignment, "overlap": _of_overlap, "training": _of_training}
-    return [*about[request["kind"]](request, terms), *_spent(request["kind"], terms["spent"])]
+    return [*_ABOUT[request["kind"]](request, terms), *_spent(request["kind"], terms["spent"])]
 
 
 def _of_alignment(
@@ -241,6 +258,25 @@ def _of_activation(
     )
 
 
+def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    rows, most = terms["rows"], terms["most_rows"]
+    drawn = f", of whom {most:,} are drawn" if most < rows else ""
+    yield "screen", request["name"]
+    yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
+    yield "people", f"{_rows(rows)}{drawn}"
+    what = "of each column its type, missing values in hundredths, how many values in steps"
+    if terms["measured"]:
+        yield "bins of a column", f"at most {terms['bins']}"
+        yield (
+            "active party learns",
+            f"{what}, and how many people with either label stand in each bin, in no order",
+        )
+        yield "you learn", "no label"
+        yield "measured", SCREENED_IN_WORDS
+    else:
+        yield "active party learns", what
+
+
 def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     held = terms["evaluation_rows"]
     aside = f", of which {held:,} only evaluate the model" if held else ""
@@ -293,8 +329,16 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
         )
 
 
+_ABOUT = {
+    "alignment": _of_alignment,
+    "overlap": _of_overlap,
+    "screen": _of_screen,
+    "training": _of_training,
+}
+
+
 def _spent(kind: str, spent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    plural = "trainings" if kind == "training" else "alignments"
+    plural = {"screen": "screens", "training": "trainings"}.get(kind, "alignments")
     yield (
         "spent today",
         f"{spent[plural]:,} of {spent[f'most_{plural}_per_day']:,} {plural}, this one included",

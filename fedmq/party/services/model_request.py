@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import PassiveShare
@@ -53,7 +52,7 @@ from fedmq.party.store.documents import check_unserved, delete_model, keep_colum
 from fedmq.party.store.journal import PeopleJournal
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import decrypt_group_sums, encrypt_people, make_group_key
-from fedmq.privacy.homomorphic.paillier import PublicKey, check_public
+from fedmq.privacy.homomorphic.paillier import public_numbers, public_of
 from fedmq.privacy.plan import PIECE_BYTES
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
@@ -151,13 +150,7 @@ class ModelRequestService(Service):
             model=model,
             column=str(request["column"]),
             people=len(ids),
-            public=pack_payload(
-                {
-                    "n": _to_bytes(key.public.n),
-                    "noise": _to_bytes(key.public.noise_base),
-                    "noise_bits": key.public.noise_bits,
-                }
-            ),
+            public=pack_payload(public_numbers(key.public)),
         )
         pieces = _pieces(ids, ciphertexts)
         body = await self._ask(party, question, _GROUPS_WAIT_SECONDS, pieces)
@@ -312,7 +305,7 @@ def _addition(
     policy = context.config.policy
     _require_share(context, asked.model)
     smallest_key = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
-    public = _public_key(unpack_payload(asked.public), smallest_key, context.federation.active)
+    public = public_of(unpack_payload(asked.public), smallest_key, context.federation.active)
 
     def addition(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> AddGroups:
         return AddGroups(
@@ -390,7 +383,7 @@ def _require_share(context: PartyContext, model: str) -> None:
         raise Refused(f"{context.party} has no share of model {model}")
 
 
-# Groups on the wire: people in pieces, and the question's key
+# Groups on the wire: people in pieces
 
 
 def _pieces(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> list[ModelGroupPiece]:
@@ -403,16 +396,3 @@ def _pieces(ids: tuple[str, ...], ciphertexts: NDArray[np.uint8]) -> list[ModelG
         )
         for start in range(0, len(ids), size)
     ]
-
-
-def _public_key(public: Mapping[str, Any], smallest: int, owner: str) -> PublicKey:
-    """The key of a question; Refused if it is invalid or too short."""
-    try:
-        n, noise = (int.from_bytes(public[name].tobytes(), "little") for name in ("n", "noise"))
-        return check_public(n, noise, int(public["noise_bits"]), smallest, owner)
-    except (KeyError, AttributeError, TypeError, ValueError):
-        raise Refused(f"{owner}: its public key is malformed") from None
-
-
-def _to_bytes(number: mpz) -> NDArray[np.uint8]:
-    return np.frombuffer(number.to_bytes(-(-number.bit_length() // 8), "little"), np.uint8)

@@ -9,6 +9,7 @@ the slots are masked before a sum leaves: ciphertexts of other contents disclose
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "decrypting",
     "encrypt_people",
     "make_group_key",
+    "masked_sums",
     "sum_bits",
 ]
 
@@ -115,15 +117,23 @@ def add_by_group(
     numbers, modulus = from_wire(ciphertexts, public.modulus), public.modulus
     if len(numbers) != len(group_of):
         raise MessageError("one ciphertext for each person is needed")
-    bits = sum_bits(len(numbers))
-    masks = int(public.n >> bits)
-    if masks < 2**40:
-        raise MessageError("the key is too short for sums of so many people")
     sums = [mpz(1)] * (int(group_of.max()) + 1)
     for group, number in zip(group_of.tolist(), numbers, strict=True):
         sums[group] = sums[group] * number % modulus
+    return to_wire(masked_sums(public, sums, sum_bits(len(numbers))), modulus)
+
+
+def masked_sums(public: PublicKey, sums: Sequence[mpz], bits: int) -> list[mpz]:
+    """Encrypted ``sums``, masked above their ``bits`` and under fresh noise.
+
+    Raises:
+        MessageError: the key is too short.
+    """
+    masks, modulus = int(public.n >> bits), public.modulus
+    if masks < 2**40:
+        raise MessageError("the key is too short for sums of so many people")
     # The mask fills the key above the bits, so that the decryption is uniform there.
     masked = public.add_plaintexts(sums, [secrets.randbelow(masks) << bits for _ in sums])
     # Full noise: the key owner could craft its short noise to show which people were added.
     noise = [powmod(draw_unit(public.n), public.n, modulus) for _ in sums]
-    return to_wire([c * r % modulus for c, r in zip(masked, noise, strict=True)], modulus)
+    return [c * r % modulus for c, r in zip(masked, noise, strict=True)]

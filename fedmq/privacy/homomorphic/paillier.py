@@ -13,13 +13,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 from gmpy2 import gcd, invert, is_prime, mpz, powmod
+from numpy.typing import NDArray
 from phe import paillier as phe
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.privacy.homomorphic import scheme
 from fedmq.privacy.homomorphic.scheme import (
     PRIMALITY_ROUNDS,
@@ -34,7 +37,14 @@ from fedmq.privacy.homomorphic.scheme import (
     rough_part,
 )
 
-__all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
+__all__ = [
+    "PrivateKey",
+    "PublicKey",
+    "check_public",
+    "generate",
+    "public_numbers",
+    "public_of",
+]
 
 # Shorter keys protect nothing, not even in a test.
 _SMALLEST_BITS = 128
@@ -209,6 +219,28 @@ def check_public(n: int, base: int, bits: int, smallest_bits: int, owner: str) -
     """The public key of the party ``owner``; raises `Refused` like the checks of `scheme`."""
     modulus = scheme.check_modulus(n, smallest_bits, owner)
     return PublicKey(modulus, scheme.check_noise(base, bits, modulus * modulus, owner), bits)
+
+
+def public_numbers(key: PublicKey) -> dict[str, Any]:
+    """A ``key`` as it travels: named numbers, as uint8 arrays and an int."""
+    return {
+        "n": _to_bytes(key.n),
+        "noise": _to_bytes(key.noise_base),
+        "noise_bits": key.noise_bits,
+    }
+
+
+def public_of(numbers: Mapping[str, Any], smallest_bits: int, owner: str) -> PublicKey:
+    """The key of `public_numbers`; Refused if it is malformed, invalid or too short."""
+    try:
+        n, noise = (int.from_bytes(numbers[name].tobytes(), "little") for name in ("n", "noise"))
+        return check_public(n, noise, int(numbers["noise_bits"]), smallest_bits, owner)
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise Refused(f"{owner}: its public key is malformed") from None
+
+
+def _to_bytes(number: mpz) -> NDArray[np.uint8]:
+    return np.frombuffer(number.to_bytes(-(-number.bit_length() // 8), "little"), np.uint8)
 
 
 def _noise_base(first: Prime, second: Prime) -> mpz:

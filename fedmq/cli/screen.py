@@ -1,0 +1,84 @@
+"""``fedmq screen``: all parties' columns before a training, and how well each tells the label."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
+from fedmq.cli.party_daemon import state_folder
+from fedmq.errors import ConfigError
+from fedmq.evaluation.page import html_of
+from fedmq.evaluation.screening import columns_of, screen_report, title_of
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.job import ScreenJob
+from fedmq.party.operations.control import request_daemon
+
+__all__ = ["screen"]
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder to write screen.html and screen.json into.",
+)
+@json_option
+def screen(job: Path, output: Path | None, as_json: bool) -> None:
+    """Look at all parties' columns, as described in JOB, before a training.
+
+    Each party says what its columns are like, as far as its policy lets it, and, where it agrees,
+    how many people with either label stand in the bins of each: so IV, KS and AUC of each column
+    alone. Labels leave encrypted.
+    """
+    description = ScreenJob.read(job)
+    if output is not None and output.exists() and not output.is_dir():
+        raise ConfigError(f"{output}: is no folder; name another one with --output")
+    request = {"do": "screen", "job": description.model_dump(mode="json")}
+    found = request_daemon(state_folder(description.party), request)
+    if output is not None:
+        _write(output, found)
+    print_result(found, as_json, _in_words)
+    if output is not None:
+        print_next_step(as_json, output / "screen.html", program="open")
+
+
+def _write(folder: Path, found: Mapping[str, Any]) -> None:
+    page = html_of(screen_report(found))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "screen.json", json.dumps(found, indent=1).encode(), 0o600)
+        write_atomically(folder / "screen.html", page.encode(), 0o600)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _in_words(found: Any) -> Text:
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:.4f}"
+
+    rows = [
+        (
+            column["party"],
+            title_of(column),
+            column["type"],
+            f"{column['missing']:.0%}",
+            column["distinct"],
+            *(shown(column.get(name)) for name in ("iv", "ks", "auc")),
+        )
+        for column in columns_of(found)
+    ]
+    columns = ("party", "column", "type", "missing", "distinct", "iv", "ks", "auc")
+    refused = [f"{told['refused']}" for told in found["parties"].values() if "refused" in told]
+    head = (
+        f"{found['looked_at']:,} of {found['rows']:,} people, {found['ones']:,} with label 1; "
+        f"{found['seconds']:.1f} s, {found['bytes_sent'] / 1e6:.1f} MB sent"
+    )
+    return joined(head, table(columns, rows), *refused)

@@ -1,0 +1,192 @@
+"""The columns that a screen looks at: computations that load them, and columns as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.screened_columns import (
+    ScreenedColumn,
+    Strength,
+    chosen_rows,
+    screened_columns,
+)
+from fedmq.computation import computation
+from fedmq.errors import DataError, Refused
+from fedmq.messages.screen import ScreenOpen
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.loading import Aligned
+from fedmq.party.data.table import NO_ID, Table, read_table
+from fedmq.party.store.answered_people import EarlierPeople
+from fedmq.protocol.screen.active import ShownColumn
+from fedmq.protocol.screen.passive import OwnColumns
+from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
+
+__all__ = [
+    "LabelledColumns",
+    "binary_label",
+    "load_labelled_columns",
+    "load_shown_columns",
+    "own_column",
+    "shown_column",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledColumns:
+    """The active party's side of a screen: its own columns, and its ``label`` bool (rows,).
+
+    ``alignment``: the digest of all ``rows`` in common, of which the columns are of a part.
+    """
+
+    alignment: str
+    rows: int
+    label: NDArray[np.bool_]
+    columns: Sequence[ScreenedColumn]
+
+
+def binary_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
+    """The label as float32 (rows,); DataError if there are several, or one is neither 0 nor 1."""
+    if values.ndim > 1:
+        raise DataError(f"{where}: a screen takes one label, and here are {values.shape[1]}")
+    return objective_of(TrainParams(objective="binary:logistic")).labels(values, where)
+
+
+@computation("LoadLabelledColumns")
+def load_labelled_columns(
+    party: str,
+    data: DataSection,
+    aligned: Aligned | None,
+    salt: str,
+    bins: int,
+    most_rows: int,
+    seed: int,
+) -> LabelledColumns:
+    """The columns and labels of the active ``party``.
+
+    Raises:
+        DataError: as `read_table`; or a label is neither 0 nor 1, or all are alike.
+    """
+    table, alignment = _rows(party, read_table(party, data, binary_label), aligned, salt)
+    rows = len(table.ids)
+    table = table.taken(chosen_rows(rows, most_rows, seed).tolist())
+    assert table.label is not None
+    label = table.label > 0.5
+    if label.all() or not label.any():
+        raise DataError(
+            f"{party}: {data.place}: all labels are {int(label.all())}; both are needed"
+        )
+    return LabelledColumns(alignment, rows, label, tuple(_columns(table, bins, 1)))
+
+
+@computation("LoadShownColumns")
+def load_shown_columns(
+    party: str,
+    data: DataSection,
+    aligned: Aligned | None,
+    opening: ScreenOpen,
+    peer: str,
+    permitted: tuple[str, ...] | None,
+    smallest: int,
+    earlier: EarlierPeople,
+) -> OwnColumns:
+    """The ``permitted`` columns of ``party`` as ``peer`` may see them, in bins of ``smallest``.
+
+    Raises:
+        Refused: the parties' rows are others, too few, or nearly those of an ``earlier`` answer.
+        DataError: as `read_table`.
+    """
+    table, alignment = _rows(party, read_table(party, data), aligned, opening.salt)
+    rows = len(table.ids)
+    if alignment != opening.alignment or rows != opening.rows:
+        what = f"alignment {opening.alignment_name!r}" if opening.alignment_name else "the ids"
+        raise Refused(f"{what} of {party} and of {peer} are not the same; see: fedmq align")
+    table = table.taken(chosen_rows(rows, opening.most_rows, opening.seed).tolist())
+    held = np.array([name != NO_ID for name in table.ids], dtype=np.bool_)
+    if int(held.sum()) < smallest:
+        raise Refused(f"{party} shows columns of {smallest} people or more (smallest_group)")
+    draw = np.random.default_rng()
+    columns = [
+        column.for_others(smallest, draw)
+        for column in _columns(table, opening.bins, smallest, permitted)
+    ]
+    if not columns:
+        raise Refused(f"{party} has no column to show")
+    names = [name for name in table.ids if name != NO_ID]
+    answered = PeopleAnswered(party, "question", hashed_ids(names))
+    earlier.check(answered)
+    return OwnColumns(columns, answered)
+
+
+def _rows(party: str, table: Table, aligned: Aligned | None, salt: str) -> tuple[Table, str]:
+    """The common rows of ``table``, and what tells them from others."""
+    if aligned is None:
+        return table, table.digest(salt)
+    taken, stored = aligned.rows_of(party, table)
+    return taken, stored.session
+
+
+def _columns(
+    table: Table, bins: int, smallest: int, permitted: tuple[str, ...] | None = None
+) -> list[ScreenedColumn]:
+    """The columns of the ``permitted`` features; all for None."""
+    kept = [
+        place for place, name in enumerate(table.features) if permitted is None or name in permitted
+    ]
+    features = [table.features[place] for place in kept]
+    categories = {
+        column: [name for name in names if name in features]
+        for column, names in table.category_columns.items()
+    }
+    return list(screened_columns(table.values[:, kept], features, categories, bins, smallest))
+
+
+# A column as plain data
+
+
+def own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -> dict[str, Any]:
+    """A column of the active party."""
+    described = {
+        "column": number,
+        "name": column.name,
+        "type": column.kind,
+        "missing": column.missing,
+        "distinct": column.distinct,
+    }
+    return described | _strength(column.counts, column.ones(label))
+
+
+def shown_column(number: int, column: ShownColumn) -> dict[str, Any]:
+    """A column of another party."""
+    found = column.described
+    described = {
+        "column": number,
+        "name": found.name or None,
+        "type": found.type,
+        "missing": found.missing / 100,
+        "distinct": found.distinct,
+    }
+    if column.ones is None:
+        return described
+    return described | _strength(found.counts.numpy(), column.ones)
+
+
+def _strength(counts: NDArray[np.integer], ones: NDArray[np.integer]) -> dict[str, Any]:
+    strength = Strength.of(counts, ones)
+    if strength is None:
+        return {}
+    bins: Sequence[tuple[int, int, float]] = list(
+        zip(counts.tolist(), ones.tolist(), strength.woe, strict=True)
+    )
+    return {
+        "iv": strength.iv,
+        "ks": strength.ks,
+        "auc": strength.auc,
+        "bins": [{"people": people, "ones": held, "woe": woe} for people, held, woe in bins],
+    }

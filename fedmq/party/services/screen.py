@@ -1,0 +1,186 @@
+"""Screens: the active party's owner looks at all parties' columns before a training."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from fedmq.computation import Computation
+from fedmq.errors import FedmqError
+from fedmq.messages.array import pack_payload, unpack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.screen import ScreenOpen
+from fedmq.party.configuration.job import ScreenJob
+from fedmq.party.consent.owner_consent import SessionOwner
+from fedmq.party.consent.terms import RequestedTerms
+from fedmq.party.data.loading import Aligned
+from fedmq.party.data.screening import (
+    LabelledColumns,
+    load_labelled_columns,
+    load_shown_columns,
+    own_column,
+    shown_column,
+)
+from fedmq.party.services.service import Command, Service, answered
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
+from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.answered_people import AnsweredPeopleStore
+from fedmq.party.store.journal import PeopleJournal
+from fedmq.privacy.homomorphic import SAFE_KEY_BITS
+from fedmq.privacy.homomorphic.group_sums import make_group_key
+from fedmq.privacy.homomorphic.paillier import PrivateKey, public_numbers, public_of
+from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
+from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
+
+__all__ = ["ScreenService"]
+
+
+class ScreenService(Service):
+    """Asks each passive party separately: a refusal does not hold up the others."""
+
+    @property
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
+        return {ScreenOpen: self._join}
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"screen": self._screen}
+
+    # The active party's side
+
+    async def _screen(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        context = self.context
+        context.require_active("look at columns")
+        job = ScreenJob.model_validate(request["job"])
+        partners = context.federation.partners(job.parties)
+        begun, salt = asyncio.get_running_loop().time(), secrets.token_hex(8)
+        own: LabelledColumns = await context.pool.run(
+            load_labelled_columns.bind(
+                context.party,
+                context.config.data,
+                self._aligned(job.alignment),
+                salt,
+                job.bins,
+                job.most_rows,
+                job.seed,
+            )
+        )
+        bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
+
+        async def looked_at(party: str) -> tuple[dict[str, Any], int]:
+            key: PrivateKey = await context.pool.run(make_group_key.bind(bits))
+            opening = ScreenOpen(
+                name=job.name,
+                alignment=own.alignment,
+                alignment_name=job.alignment or "",
+                salt=salt,
+                rows=own.rows,
+                most_rows=job.most_rows,
+                seed=job.seed,
+                bins=job.bins,
+                public=pack_payload(public_numbers(key.public)),
+            )
+
+            async def attempt(number: int, on_change: OnChange) -> RunningSession:
+                machine = ActiveScreen(party, opening, own.label, key)
+                return context.sessions.open(
+                    session, number, "screen", job.name, machine, on_change=on_change
+                )
+
+            session = secrets.token_hex(8)
+            attempts = context.sessions.drive(AttemptLoop(attempt))
+            await on_progress({"event": "opened", "session": session, "screen": job.name})
+            try:
+                columns: list[ShownColumn] = await attempts.followed(on_progress)
+            except FedmqError as error:
+                return {"refused": str(error)}, attempts.bytes_sent
+            shown = [shown_column(number, column) for number, column in enumerate(columns, 1)]
+            return {"columns": shown}, attempts.bytes_sent
+
+        found = await asyncio.gather(*(looked_at(party) for party in partners))
+        own_columns = [
+            own_column(number, column, own.label) for number, column in enumerate(own.columns, 1)
+        ]
+        return {
+            "screen": job.name,
+            "alignment": job.alignment,
+            "rows": own.rows,
+            "looked_at": len(own.label),
+            "ones": int(own.label.sum()),
+            "bins": job.bins,
+            "seed": job.seed,
+            "parties": {
+                context.party: {"columns": own_columns},
+                **{party: told for party, (told, _) in zip(partners, found, strict=True)},
+            },
+            "seconds": round(asyncio.get_running_loop().time() - begun, 3),
+            "bytes_sent": sum(sent for _, sent in found),
+        }
+
+    def _aligned(self, name: str | None) -> Aligned | None:
+        return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
+
+    # The passive party's side
+
+    async def _join(self, envelope: Envelope) -> RunningSession:
+        context, header, opening = self.context, envelope.header, envelope.body
+        assert isinstance(opening, ScreenOpen)
+        agreed = await answered(self._agree(header, opening))
+        smallest = self._smallest_difference
+        machine = PassiveScreen(
+            header.sender,
+            await self._read(header, opening),
+            lambda: agreed.result()[0],
+            consent_within=0 if agreed.exception() else agreed.result()[1],
+        )
+        running = context.sessions.open(
+            header.session,
+            header.attempt,
+            "screen",
+            opening.name,
+            machine,
+            journal=PeopleJournal(context.session_store.database, header.session, smallest),
+            owner=SessionOwner(context.owner_consent, header.session),
+        )
+        context.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        context.owner_consent.follow(header.session, running.runner.outcome)
+        return running
+
+    @property
+    def _smallest_difference(self) -> int:
+        """By so many people a screen differs from earlier answers: of fewer it would tell."""
+        policy = self.context.config.policy
+        return max(policy.smallest_difference, policy.smallest_group)
+
+    async def _read(self, header: Header, opening: ScreenOpen) -> Computation:
+        context = self.context
+        people = min(opening.rows, opening.most_rows)
+        store = AnsweredPeopleStore(context.session_store.database)
+        return load_shown_columns.bind(
+            context.party,
+            context.config.data,
+            self._aligned(opening.alignment_name or None),
+            opening,
+            header.sender,
+            context.config.policy.features,
+            context.config.policy.smallest_group,
+            await store.earlier(people, self._smallest_difference),
+        )
+
+    async def _agree(self, header: Header, opening: ScreenOpen) -> tuple[ScreenTerms, int]:
+        """What this party shows, and the seconds that its owner has to agree; 0: at once.
+
+        Raises:
+            Refused: policy or owner refuse it, or the key is no good one.
+        """
+        context, policy = self.context, self.context.config.policy
+        measured = await context.consent.screen(header, opening)
+        least = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
+        key = public_of(unpack_payload(opening.public), least, header.sender) if measured else None
+        requested = RequestedTerms.of_screen(header.sender, opening, measured)
+        seconds = await context.owner_consent.seconds_left(header, requested)
+        return ScreenTerms(policy.column_names == "shared", key), seconds

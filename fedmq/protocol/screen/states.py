@@ -1,0 +1,86 @@
+"""What is legal when, while columns are looked at?"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fedmq.messages import screen
+from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
+from fedmq.protocol.events import ComputationFailed, ConsentDecided, Start
+from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, session_table
+
+__all__ = ["ACTIVE_SCREEN", "PASSIVE_SCREEN", "ActiveScreenState", "PassiveScreenState"]
+
+
+class ActiveScreenState(Enum):
+    """Where the active party stands while it looks at another party's columns."""
+
+    READY = "not begun"
+    ASKING = "the party is asked to show its columns"
+    COUNTING = "the party adds up labels that it cannot read"
+    FINISHED = "the columns are known"
+    FAILED = "the party refused, or gave no answer"
+
+
+class PassiveScreenState(Enum):
+    """Where a party stands whose columns are looked at."""
+
+    READY = "not begun"
+    ASKING = "its owner is asked whether it takes part"
+    PREPARING = "the columns are read"
+    COUNTING = "labels arrive that it cannot read, and are added up by bin"
+    FINISHED = "the columns are shown"
+    FAILED = "refused, or not asked any more"
+
+
+ENCRYPTED = Done("encrypted labels")
+DECRYPTED = Done("ones of each bin")
+DESCRIBED = When("all columns are described, without labels")
+COLUMNS = Done("own columns in bins")
+COUNTED = Done("encrypted ones of each bin")
+SHOWS = When("it shows descriptions alone")
+
+_A = ActiveScreenState
+
+ACTIVE_SCREEN = session_table(
+    {
+        _A.READY: {Start: _A.ASKING},
+        _A.ASKING: {
+            ConsentPendingMessage: _A.ASKING,
+            screen.ScreenReady: _A.COUNTING,
+            screen.ScreenColumns: _A.ASKING,
+            DESCRIBED: _A.FINISHED,
+            SessionRefuse: _A.FAILED,
+        },
+        _A.COUNTING: {
+            ENCRYPTED: _A.COUNTING,
+            screen.ScreenColumns: _A.COUNTING,
+            DECRYPTED: _A.FINISHED,
+        },
+    },
+    (_A.FINISHED, _A.FAILED),
+    ActiveScreenState,
+)
+
+
+_P = PassiveScreenState
+
+PASSIVE_SCREEN = session_table(
+    {
+        _P.READY: {screen.ScreenOpen: _P.PREPARING},
+        _P.ASKING: {ConsentDecided: _P.PREPARING},
+        _P.PREPARING: {
+            ASKS_OWNER: _P.ASKING,
+            COLUMNS: _P.COUNTING,
+            ComputationFailed: _P.PREPARING,
+            REFUSES: _P.FAILED,
+        },
+        _P.COUNTING: {
+            SHOWS: _P.FINISHED,
+            screen.ScreenLabels: _P.COUNTING,
+            COUNTED: _P.FINISHED,
+        },
+    },
+    (_P.FINISHED, _P.FAILED),
+    PassiveScreenState,
+)

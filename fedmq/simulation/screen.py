@@ -1,0 +1,143 @@
+"""All parties' columns looked at in one process: `fedmq.screen`, over the daemons' machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.screened_columns import chosen_rows, screened_columns
+from fedmq.computation import Given
+from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.screening import Screen
+from fedmq.messages.array import pack_payload
+from fedmq.messages.screen import MOST_BINS, MOST_ROWS, ScreenOpen
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.data.data_frame import PartyFeatures, party_features
+from fedmq.party.data.screening import binary_label, own_column, shown_column
+from fedmq.party.telemetry.metrics import Traffic
+from fedmq.privacy.homomorphic import SAFE_KEY_BITS
+from fedmq.privacy.homomorphic.group_sums import make_group_key
+from fedmq.privacy.homomorphic.paillier import public_numbers
+from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
+from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.simulate import check_parties
+from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows
+
+__all__ = ["screen"]
+
+
+def screen(
+    *,
+    active: Any,
+    label: ArrayLike,
+    passive: Mapping[str, Any],
+    bins: int = 10,
+    smallest_group: int = 50,
+    names: bool = True,
+    measured: bool = True,
+    most_rows: int = 50_000,
+    seed: int = 0,
+    join: Join = "same",
+    broker: str = MEMORY,
+) -> Screen:
+    """Look at all parties' columns before a training, through the daemons' machines.
+
+    Args:
+        active: the active party's features, (rows, features): a NumPy array, or a pandas, Polars
+            or Arrow data frame.
+        label: (rows,); 0 and 1.
+        passive: each other party's features by its name, about the same rows.
+        bins: into so many a column of numbers is cut at most, at its quantiles.
+        smallest_group: bins of fewer rows of a passive party are joined, as its ``[policy]`` has
+            it.
+        names: whether the passive parties show the names of their columns.
+        measured: whether they add up labels by bin; otherwise they only describe their columns.
+        most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
+        seed: which rows are drawn.
+        join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
+            must hold the same.
+        broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ.
+
+    Raises:
+        ConfigError, DataError: a parameter or a table is wrong.
+    """
+    check_parties(passive)
+    _check("bins", bins, 2, MOST_BINS)
+    _check("smallest_group", smallest_group, 1, 2**32)
+    _check("most_rows", most_rows, 1, MOST_ROWS)
+    _check("seed", seed, 0, 2**32 - 1)
+    matched = by_index({ACTIVE: active, **passive}, {"label": label}, join)
+    tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    ones = binary_label(column_of_rows(matched.beside["label"], "label"), ACTIVE) > 0.5
+    rows = len(ones)
+    for party, features in tables.items():
+        if len(features.values) != rows:
+            raise DataError(f"{party}: {len(features.values)} rows, there are {rows} labels")
+    taken = chosen_rows(rows, most_rows, seed)
+    ones = ones[taken]
+    if ones.all() or not ones.any():
+        raise DataError(f"{ACTIVE}: all labels are {int(ones.all())}, and both are needed")
+    columns = screened_columns(*_of_rows(tables[ACTIVE], taken), bins, 1)
+    told: dict[str, Any] = {
+        ACTIVE: {"columns": [own_column(at, found, ones) for at, found in enumerate(columns, 1)]}
+    }
+    traffic = Traffic()
+    for party in passive:
+        if len(taken) < smallest_group:
+            told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
+            continue
+        key = make_group_key(SAFE_KEY_BITS)
+        opening = ScreenOpen(
+            name="screen",
+            alignment="",
+            salt="",
+            rows=rows,
+            most_rows=most_rows,
+            seed=seed,
+            bins=bins,
+            public=pack_payload(public_numbers(key.public)),
+        )
+        own = OwnColumns(
+            [
+                column.for_others(smallest_group, np.random.default_rng())
+                for column in screened_columns(
+                    *_of_rows(tables[party], taken), bins, smallest_group
+                )
+            ]
+        )
+        terms = ScreenTerms(names, key.public if measured else None)
+        machines = {
+            ACTIVE: ActiveScreen(party, opening, ones, key),
+            party: PassiveScreen(ACTIVE, Given(own), lambda terms=terms: terms),  # type: ignore[misc]
+        }
+        shown: list[ShownColumn]
+        shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
+        told[party] = {"columns": [shown_column(at, found) for at, found in enumerate(shown, 1)]}
+    return Screen(
+        {
+            "screen": "screen",
+            "alignment": None,
+            "rows": rows,
+            "looked_at": len(taken),
+            "ones": int(ones.sum()),
+            "bins": bins,
+            "seed": seed,
+            "parties": told,
+            "bytes_sent": traffic.total.bytes,
+        }
+    )
+
+
+def _of_rows(
+    features: PartyFeatures, rows: NDArray[np.intp]
+) -> tuple[NDArray[np.float32], tuple[str, ...], Mapping[str, tuple[str, ...]]]:
+    return features.values[rows], features.names, features.category_columns
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} = {value!r}: a whole number from {least} to {most:,} is needed")

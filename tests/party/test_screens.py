@@ -1,0 +1,220 @@
+"""Screens between whole daemons: what policies show, and how often; the figures are the table's."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.screened_columns import Strength, screened_columns
+from fedmq.errors import DaemonError
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob
+from fedmq.party.consent.terms import terms_in_words
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+GROUP = "smallest_group = 5\n"
+
+
+def showing(made: DaemonsInMemory, **policies: str) -> DaemonsInMemory:
+    """The passive parties' policies, each with small groups: the tables have 40 people."""
+    for party, policy in policies.items():
+        path = made.folder / party / "party.toml"
+        path.write_text(path.read_text() + GROUP + policy + "\n")
+    return made
+
+
+async def look(demo: DaemonsInMemory, **keys: Any) -> Any:
+    job = ScreenJob(name="look", bins=4, **keys)
+    return await demo.ask("bank", "screen", job=job.model_dump(mode="json"))
+
+
+def table(demo: DaemonsInMemory, party: str) -> dict[str, np.ndarray]:
+    with (demo.folder / party / "data.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def expected(demo: DaemonsInMemory, party: str, smallest: int) -> list[Strength]:
+    held, label = table(demo, party), table(demo, "bank")["label"] == "1"
+    values = np.column_stack([held["x0"], held["x1"]]).astype(np.float32)
+    columns = screened_columns(values, ("x0", "x1"), {}, 4, smallest)
+    return [Strength.of(column.counts, column.ones(label)) for column in columns]
+
+
+async def test_measured_columns_have_the_figures_of_the_joined_table_and_described_ones_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch),
+        telco='screen = "measured"\ncolumn_names = "shared"',
+        retail='screen = "described"',
+    )
+    async with demo:
+        found = await look(demo)
+    assert (found["rows"], found["looked_at"]) == (40, 40)
+    for party, smallest in (("bank", 1), ("telco", 5)):
+        columns = found["parties"][party]["columns"]
+        assert [column["name"] for column in columns] == ["x0", "x1"]
+        for column, strength in zip(columns, expected(demo, party, smallest), strict=True):
+            assert column["iv"] == pytest.approx(strength.iv)
+            assert column["auc"] == pytest.approx(strength.auc)
+            assert column["ks"] == pytest.approx(strength.ks)
+    for column in found["parties"]["retail"]["columns"]:
+        assert column["name"] is None and column["distinct"] == "11 to 100"
+        assert "iv" not in column and "bins" not in column
+
+
+async def test_an_owner_that_says_nothing_shows_nothing_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "described"')
+    async with demo:
+        found = await look(demo)
+        assert found["parties"]["retail"]["refused"] == (
+            "retail does not show its columns: retail does not show its columns before a training; "
+            'screen = "described" or "measured" in its [policy] would allow it'
+        )
+        assert len(found["parties"]["telco"]["columns"]) == 2
+        with pytest.raises(DaemonError, match="telco holds no label"):
+            await demo.ask("telco", "screen", job={"name": "look"})
+
+
+async def test_only_the_columns_of_the_policy_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncolumn_names = "shared"\nfeatures = ["x1"]'
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco=policy)
+    async with demo:
+        found = await look(demo, parties=("telco",))
+    assert [column["name"] for column in found["parties"]["telco"]["columns"]] == ["x1"]
+
+
+async def test_an_alignment_says_whose_columns_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"')
+    path = demo.folder / "telco" / "data.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-10]) + "\n")
+    async with demo:
+        refused = (await look(demo, parties=("telco",)))["parties"]["telco"]["refused"]
+        assert "the ids of telco and of bank are not the same" in refused
+        job = AlignmentJob(name="customers", parties=("telco",)).model_dump(mode="json")
+        await demo.ask("bank", "align", job=job)
+        found = await look(demo, parties=("telco",), alignment="customers")
+        assert found["rows"] == 30
+        bins = found["parties"]["telco"]["columns"][0]["bins"]
+        assert sum(one["people"] for one in bins) == 30
+        assert sum(one["ones"] for one in bins) == found["ones"]
+
+
+async def test_screens_are_counted_by_the_day_and_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch),
+        telco='screen = "described"\nmost_screens_per_day = 2',
+    )
+    async with demo:
+        for _ in range(2):
+            assert "columns" in (await look(demo, parties=("telco",)))["parties"]["telco"]
+        await demo.stop("telco")
+        await demo.start("telco")
+        refused = (await look(demo, parties=("telco",)))["parties"]["telco"]["refused"]
+        assert "2 screens a day at most" in refused
+
+
+async def test_people_who_differ_by_few_from_those_of_an_earlier_screen_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "described"')
+    async with demo:
+        told = await look(demo, parties=("telco",), most_rows=36)
+        assert "columns" in told["parties"]["telco"]
+        again = await look(demo, parties=("telco",), most_rows=36)
+        assert "columns" in again["parties"]["telco"]
+        refused = (await look(demo, parties=("telco",)))["parties"]["telco"]["refused"]
+        assert "differ by about 4" in refused
+
+
+async def test_too_few_people_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "described"')
+    async with demo:
+        found = await look(demo, parties=("telco",), most_rows=4)
+    assert "shows columns of 5 people or more" in found["parties"]["telco"]["refused"]
+
+
+async def test_labels_other_than_0_and_1_are_refused_by_name_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"')
+    path = demo.folder / "bank" / "data.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *(line.replace(",1,", ",7,") for line in lines[1:])]))
+    asked: list[str] = []
+
+    async def hold(_: str, recipient: str, __: str) -> bool:
+        asked.append(recipient)
+        return False
+
+    demo.hold = hold
+    async with demo:
+        with pytest.raises(DaemonError, match=r"column 'label': label in row \d+ is 7"):
+            await look(demo)
+        assert "telco" not in asked
+
+
+async def test_one_label_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"')
+    path = demo.folder / "bank" / "party.toml"
+    path.write_text(path.read_text().replace('label = "label"', 'label = ["label", "x0"]'))
+    async with demo:
+        with pytest.raises(DaemonError, match="a screen takes one label, and here are 2"):
+            await look(demo)
+
+
+async def test_an_owner_reads_what_is_told_and_measured_before_a_row_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"\nconsent = "ask"'
+    )
+    async with demo:
+
+        async def waiting() -> Any:
+            found = await demo.ask("telco", "inbox")
+            return next((asked for asked in found if asked["state"] == "waiting"), None)
+
+        looking = asyncio.create_task(look(demo, parties=("telco",)))
+        asked = await demo.until(waiting)
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        assert "how many people with either label stand in each bin" in words["active party learns"]
+        assert "45.3 %" in words["measured"]
+        assert words["spent today"].startswith("1 of 5 screens")
+        diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
+        await demo.ask("telco", "approve", request=asked["request"], by="olga", diff=diff)
+        assert "columns" in (await looking)["parties"]["telco"]
+        # The same again needs no question; more bins do.
+        assert "columns" in (await look(demo, parties=("telco",)))["parties"]["telco"]
+        job = ScreenJob(name="look", bins=9, parties=("telco",)).model_dump(mode="json")
+        looking = asyncio.create_task(demo.ask("bank", "screen", job=job))
+        asked = await demo.until(waiting)
+        await demo.ask("telco", "refuse", request=asked["request"], by="olga")
+        assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
+
+
+async def test_the_audit_log_says_what_was_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "described"')
+    async with demo:
+        await look(demo, parties=("telco",))
+    log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
+    agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
+    assert [(entry["screen"], entry["shown"]) for entry in agreed] == [("look", "described")]

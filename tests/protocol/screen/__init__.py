@@ -1,0 +1,1 @@
+"""Screens between simulated parties."""

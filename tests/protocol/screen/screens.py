@@ -1,0 +1,75 @@
+"""Two parties of which one looks at the other's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.screened_columns import ScreenedColumn, screened_columns
+from fedmq.computation import Given
+from fedmq.messages.array import pack_payload
+from fedmq.messages.screen import ScreenOpen
+from fedmq.privacy.homomorphic.paillier import PrivateKey, generate, public_numbers
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.screen.active import ActiveScreen
+from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+
+ROWS, SMALLEST = 90, 8
+NAMES = ("telco_secret_calls", "telco_secret_plan=secret_gold", "telco_secret_plan=secret_tin")
+
+
+@cache
+def key() -> PrivateKey:
+    """Short, and one for all: tests wait for it."""
+    return generate(512)
+
+
+def label() -> NDArray[np.bool_]:
+    return np.random.default_rng(1).random(ROWS) < 0.4
+
+
+def values() -> NDArray[np.float32]:
+    """A number, some of it missing, and a column of two categories."""
+    random = np.random.default_rng(2)
+    number = random.normal(size=ROWS) + label()
+    number[random.random(ROWS) < 0.2] = np.nan
+    gold = random.random(ROWS) < 0.5
+    return np.column_stack([number, gold, ~gold]).astype(np.float32)
+
+
+def columns(bins: int = 5, smallest: int = SMALLEST) -> list[ScreenedColumn]:
+    of_column = {"telco_secret_plan": NAMES[1:]}
+    return list(screened_columns(values(), NAMES, of_column, bins, smallest))
+
+
+def opening() -> ScreenOpen:
+    return ScreenOpen(
+        name="look",
+        alignment="the same ids",
+        salt="salt",
+        rows=ROWS,
+        most_rows=ROWS,
+        seed=0,
+        bins=5,
+        public=pack_payload(public_numbers(key().public)),
+    )
+
+
+def machines(
+    measured: bool = True,
+    names: bool = False,
+    asked: int = 0,
+    agree: Callable[[], None] = lambda: None,
+) -> dict[str, Machine]:
+    def terms() -> ScreenTerms:
+        agree()
+        return ScreenTerms(names, key().public if measured else None)
+
+    shown = [column.for_others(SMALLEST, np.random.default_rng(3)) for column in columns()]
+    return {
+        "bank": ActiveScreen("telco", opening(), label(), key()),
+        "telco": PassiveScreen("bank", Given(OwnColumns(shown)), terms, consent_within=asked),
+    }

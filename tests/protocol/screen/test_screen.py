@@ -1,0 +1,191 @@
+"""Screens between simulated parties: the right counts, over bad links, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DataError, FedmqError, ProtocolError, Refused
+from fedmq.messages import screen
+from fedmq.messages.array import Array
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.protocol.events import Received, Start
+from fedmq.protocol.machine import run_inline
+from fedmq.protocol.screen.passive import PassiveScreen
+from tests.how_often import each_seed
+from tests.protocol.inspection import Bits, Codes, Numbers, Texts, leaks
+from tests.protocol.screen.screens import (
+    NAMES,
+    ROWS,
+    SMALLEST,
+    columns,
+    label,
+    machines,
+    opening,
+    values,
+)
+from tests.simulator import Link, Simulation
+
+
+def ran(made: dict[str, Any], **options: Any) -> Simulation:
+    simulation = Simulation(made, **options)
+    simulation.run()
+    return simulation
+
+
+def test_the_active_party_reads_how_many_of_each_label_stand_in_each_bin() -> None:
+    simulation = ran(machines())
+    assert not simulation.errors
+    for shown, own in zip(simulation.results["bank"], columns(), strict=True):
+        pairs = sorted(zip(own.counts.tolist(), own.ones(label()).tolist(), strict=True))
+        counts = shown.described.counts.numpy().tolist()
+        assert sorted(zip(counts, shown.ones.tolist(), strict=True)) == pairs
+        assert min(counts) >= SMALLEST
+        assert shown.described.name == ""
+        assert shown.described.missing == round(100 * own.missing)
+
+
+def test_an_owner_that_only_describes_is_sent_no_label_and_tells_no_count() -> None:
+    seen: list[str] = []
+    simulation = ran(machines(measured=False), tap=lambda sent: seen.append(sent.header.kind))
+    assert screen.ScreenLabels.kind not in seen
+    for shown in simulation.results["bank"]:
+        assert shown.ones is None
+        assert shown.described.counts.numpy().size == shown.described.ones.numpy().size == 0
+        assert shown.described.distinct in ("2", "11 to 100")
+
+
+def test_names_are_told_where_the_owner_shares_them() -> None:
+    shown = ran(machines(names=True)).results["bank"]
+    assert [one.described.name for one in shown] == ["telco_secret_calls", "telco_secret_plan"]
+
+
+@each_seed(8)
+def test_a_link_that_loses_repeats_and_delays_changes_nothing(seed: int) -> None:
+    found = ran(machines(), seed=seed, link=Link(drop=0.1, repeat=0.1, delay=3.0))
+    assert not found.errors
+    expected = ran(machines()).results["bank"]
+    for one, other in zip(found.results["bank"], expected, strict=True):
+        assert one.ones.tolist() == other.ones.tolist()
+
+
+def test_no_message_tells_a_label_a_value_a_bin_or_a_name() -> None:
+    envelopes: list[Envelope] = []
+    ran(machines(), tap=envelopes.append)
+    held = label()
+    secrets = [
+        Bits("labels", ["bank"], np.arange(ROWS), held),
+        Codes("labels", ["bank"], held.astype(np.int64)),
+        Numbers("values", ["telco"], values().ravel()),
+        Texts("names", ["telco"], [*NAMES, "telco_secret_plan", "secret_gold"]),
+        *(Codes("bins", ["telco"], column.bin_of.astype(np.int64)) for column in columns()),
+        *(
+            Bits("bins", ["telco"], np.arange(ROWS), column.bin_of == number)
+            for column in columns()
+            for number in range(len(column.counts))
+        ),
+    ]
+    assert leaks(envelopes, secrets) == set()
+
+
+def test_two_screens_show_the_bins_in_other_orders() -> None:
+    column = max(columns(), key=lambda found: len(found.counts))
+    orders = {
+        tuple(column.for_others(SMALLEST, np.random.default_rng(seed)).counts) for seed in range(9)
+    }
+    assert len(orders) > 1
+
+
+def test_an_owner_that_refuses_says_why_and_a_broken_table_says_nothing() -> None:
+    def disagree() -> None:
+        raise Refused("telco does not show its columns")
+
+    errors = ran(machines(agree=disagree)).errors
+    assert "telco does not show its columns" in str(errors["bank"])
+
+    class Broken:
+        label = "Broken"
+
+        def run(self) -> None:
+            raise DataError("telco: secret.csv, line 3: the id is empty")
+
+    made = machines()
+    made["telco"] = PassiveScreen("bank", Broken(), lambda: None)  # type: ignore[arg-type,return-value]
+    errors = ran(made).errors
+    assert "could not be read" in str(errors["bank"])
+    assert "secret.csv" not in str(errors["bank"])
+    assert "secret.csv" in str(errors["telco"])
+
+
+# What is not legal
+
+
+def altered(change: Any) -> dict[str, FedmqError]:
+    return ran(machines(), rewrite=change).errors
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"first": 1}, "columns from 1 on"),
+        ({"of": 1}, "2 columns, not 1"),
+        ({"of": 2**31}, "columns from 0 on of 2147483648"),
+    ],
+)
+def test_columns_come_once_and_as_many_as_were_said(change: dict[str, Any], why: str) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        return body.model_copy(update=change) if isinstance(body, screen.ScreenColumns) else body
+
+    assert why in str(altered(rewrite)["bank"])
+
+
+def test_counts_of_other_rows_are_refused() -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, screen.ScreenColumns):
+            return body
+        more = [
+            column.model_copy(update={"counts": Array.of(column.counts.numpy() + np.uint32(1))})
+            for column in body.described
+        ]
+        return body.model_copy(update={"described": tuple(more)})
+
+    assert "rows, not 90" in str(altered(rewrite)["bank"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "start", "why"),
+    [
+        ((ROWS, 0), 0, ""),
+        ((ROWS + 1, 128), 0, "labels begin at 0, not at 0 of 90"),
+        ((3, 128), 2, "labels begin at 2, not at 0"),
+        ((0, 128), 0, "one ciphertext for each row"),
+        ((1, 2**24), 0, "more than"),
+    ],
+)
+def test_labels_are_one_ciphertext_a_row_in_their_order(
+    shape: tuple[int, int], start: int, why: str
+) -> None:
+    machine = machines()["telco"]
+    [effect] = machine.handle(Received("bank", opening()))
+    machine.handle(run_inline(effect))
+    body = screen.ScreenLabels(start=start, ciphertexts=Array.of(np.ones(shape, np.uint8)))
+    if not why:
+        effects = machine.handle(Received("bank", body))
+        with pytest.raises(FedmqError):
+            run_inline(effects[0])
+        return
+    with pytest.raises(ProtocolError, match=why):
+        machine.handle(Received("bank", body))
+
+
+def test_columns_before_the_labels_have_left_are_refused() -> None:
+    machine = machines()["bank"]
+    machine.handle(Start())
+    machine.handle(Received("telco", screen.ScreenReady()))
+    with pytest.raises(ProtocolError, match="before the labels were sent"):
+        machine.handle(Received("telco", screen.ScreenColumns(first=0, of=1, described=())))

@@ -1,0 +1,90 @@
+"""`fedmq.screen`: its figures are those of the joined table, and data frames go in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import fedmq
+from fedmq.errors import ConfigError, DataError
+
+ROWS = 240
+RANDOM = np.random.default_rng(4)
+BANK = pandas.DataFrame({"age": RANDOM.normal(size=ROWS), "job": RANDOM.choice(list("ab"), ROWS)})
+TELCO = pandas.DataFrame(
+    {"calls": RANDOM.integers(0, 4, ROWS), "plan": RANDOM.choice(["x", "y", "z"], ROWS)}
+)
+LABEL = ((BANK["age"] + TELCO["calls"] + RANDOM.normal(size=ROWS)) > 1.5).astype(int)
+
+
+def by_table(codes: pandas.Series) -> tuple[float, float]:
+    """IV and AUC of a column whose values are its bins."""
+    table = pandas.crosstab(codes, LABEL)
+    shares = table / table.sum()
+    woe = np.log(shares[1] / shares[0])
+    iv = float(((shares[1] - shares[0]) * woe).sum())
+    return iv, float(roc_auc_score(LABEL, woe.loc[codes].to_numpy()))
+
+
+@pytest.fixture(scope="module")
+def found() -> fedmq.Screen:
+    return fedmq.screen(active=BANK, label=LABEL, passive={"telco": TELCO}, smallest_group=10)
+
+
+def test_figures_are_those_of_the_joined_table(found: fedmq.Screen) -> None:
+    columns = {column["name"]: column for column in found.columns}
+    assert columns.keys() == {"age", "job", "calls", "plan"}
+    for name, codes in (
+        ("calls", TELCO["calls"]),
+        ("plan", TELCO["plan"]),
+        ("job", BANK["job"]),
+        ("age", pandas.qcut(BANK["age"], 10, labels=False)),
+    ):
+        iv, auc = by_table(codes)
+        assert columns[name]["iv"] == pytest.approx(iv), name
+        assert columns[name]["auc"] == pytest.approx(auc), name
+
+
+def test_a_data_frame_has_a_row_for_each_column_the_strongest_first(found: fedmq.Screen) -> None:
+    frame = found.to_pandas()
+    assert frame["iv"].is_monotonic_decreasing
+    assert set(frame["party"]) == {"active", "telco"}
+    assert frame.set_index("name").loc["calls", "type"] == "number"
+
+
+def test_the_page_loads_nothing_and_has_the_figures(found: fedmq.Screen, tmp_path: Path) -> None:
+    path = tmp_path / "screen.html"
+    found.write_html(path)
+    page = path.read_text()
+    assert "telco: calls" in page and f"{found.columns[0]['iv']:.4f}" in page
+    assert "http:" not in page and "https:" not in page
+    assert "Metrics" not in page
+
+
+def test_a_party_that_only_describes_and_shares_no_name_is_listed_by_number() -> None:
+    found = fedmq.screen(
+        active=BANK, label=LABEL, passive={"telco": TELCO}, names=False, measured=False
+    )
+    assert [column["name"] for column in found.columns if column["party"] == "telco"] == [None] * 2
+    assert found.to_pandas()["iv"].isna().sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"bins": 1}, "bins = 1: a whole number from 2 to 50"),
+        ({"smallest_group": 0}, "smallest_group = 0"),
+        ({"label": LABEL + 1}, "label in row"),
+        ({"label": LABEL * 0}, "all labels are 0"),
+        ({"label": LABEL[:9]}, "9"),
+        ({"passive": {"Telco": TELCO}}, "Telco"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: dict[str, object], why: str) -> None:
+    given = {"active": BANK, "label": LABEL, "passive": {"telco": TELCO}, **options}
+    with pytest.raises((ConfigError, DataError), match=why):
+        fedmq.screen(**given)  # type: ignore[arg-type]
