@@ -69,7 +69,8 @@ def search(
     with ProgressBar("searching, trials", "trial", quiet=as_json) as bar:
 
         def cross_validate(chosen: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
-            tried = TrainingJob.read(job, {**settings, **_of_params(chosen)})
+            given = {**settings, **_of_params(chosen), "fallback": False}  # of the last model alone
+            tried = TrainingJob.read(job, given)
             run = bank.cross_validate(tried, nfold)
             try:
                 run.wait()

@@ -158,6 +158,21 @@ def people(tmp_path: Path) -> Path:
     return path
 
 
+async def test_fallback_models_are_refused_by_name_and_a_party_may_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with DaemonsInMemory(tmp_path, monkeypatch) as demo:
+        with pytest.raises(DaemonError, match="--set fallback=false") as refused:
+            await demo.ask("bank", "train", job={**job(), "fallback": True})
+        assert refused.value.exit_code == ConfigError.exit_code
+        for model, parties in (("both", None), ("one", ["retail"])):
+            wanted = {**job(), "model": model, "parties": parties}
+            await demo.ask("bank", "train", job=wanted)
+    kept = tmp_path / "bank" / "state" / "cross-validations"
+    both, one = [(kept / f"{model}-cv.folds.csv").read_text() for model in ("both", "one")]
+    assert both == one
+
+
 def folds_of(path: Path, nfold: int = 4, seed: int = 0, **settings: Any) -> ActiveTable:
     data = DataSection(path=path, id="id", label="label", ignore=("household",))
     params = TrainParams(seed=seed)

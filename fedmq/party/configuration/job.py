@@ -155,8 +155,8 @@ class TrainingJob(Section):
     fallback: bool = False
     """Whether fallback models follow, one after the other, on the same rows: without each passive
     party, and without all. They are activated and rolled back with the model, and score people of
-    whom a party says nothing, where ``unknown = "fallback"`` in ``[online]``. ``fedmq cv`` takes no
-    account of it."""
+    whom a party says nothing, where ``unknown = "fallback"`` in ``[online]``. ``fedmq cv`` refuses
+    it."""
     category_sets: bool = False
     """Whether ``max_cat_to_onehot`` holds for other parties' columns as well, where their owners
     agree: a split by a set tells an owner on which side each of its categories stands."""

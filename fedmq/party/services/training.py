@@ -234,6 +234,12 @@ class TrainingService(Service):
         self.context.require_active("train")
         job = TrainingJob.model_validate(request["job"]).of_labels(self.context.config.data.labels)
         self.context.federation.partners(job.parties)
+        if job.fallback and job.nfold is not None:
+            raise ConfigError(
+                "fallback: fedmq cv trains no fallback models, each would take another "
+                "cross-validation; leave them out with --set fallback=false, and see what a party "
+                "is worth with --set 'parties=[...]' of the others"
+            )
         if job.continue_from is not None:
             self.context.model_store.active(job.continue_from)
         if ENGINES[job.engine].known_leak:  # it may be towards the active party or away from it
@@ -282,7 +288,7 @@ class TrainingService(Service):
         model = _name(job.session_model, growing | kept, "cv" if job.nfold else "model")
         session = StoredSession(secrets.token_hex(8), model, 1, job=_text(job))
         begun = [session]
-        if job.fallback and job.nfold is None:
+        if job.fallback:
             passive = self.context.federation.partners(job.parties)
             check_fallback_names(model, passive)
             for absent, name in fallback_names(model, passive).items():
