@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.errors import DaemonError
 from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.identity import private_keys as private_keys
@@ -228,8 +229,12 @@ class ChaosFederation:
         self.file.write_text(self._whole)
 
     def ask(self, party: str, do: str, **request: Any) -> Any:
-        """What the daemon of ``party`` answers to a request."""
-        return request_daemon(self.daemons[party].state, {"do": do, **request})
+        """What the daemon of ``party`` answers; an error has the last words of all daemons."""
+        try:
+            return request_daemon(self.daemons[party].state, {"do": do, **request})
+        except DaemonError as error:
+            error.add_note(self.tell())
+            raise
 
     def train(
         self,

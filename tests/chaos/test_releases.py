@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from tests.chaos.federation import PARTIES, ChaosFederation
 
 OLDER = os.environ.get("FEDMQ_OLDER", "")
@@ -52,6 +53,17 @@ def end_of(federation: ChaosFederation, model: str, session: str) -> str:
             return waiting
         time.sleep(0.2)
     raise AssertionError(f"nobody says why {model} does not go on\n{federation.tell()}")
+
+
+def read_again(federation: ChaosFederation, model: str) -> dict[str, str]:
+    """Every party's share of ``model`` as this release writes it, under one name."""
+    return {
+        party: (ActiveShare if party == "bank" else PassiveShare)
+        .loads(text, party)
+        .model_copy(update={"model_id": "m"})
+        .dumps()
+        for party, text in federation.shares(model).items()
+    }
 
 
 @pytest.mark.parametrize("older", [("telco",), ("telco", "retail")])
@@ -102,7 +114,8 @@ def test_a_party_is_brought_to_this_release_with_its_state(federation: ChaosFede
     assert federation.ask("bank", "predict", model="before", ids=ids)["scores"] == scores
     federation.train("after", TREES)
     federation.await_shares(["after"], 120)
-    assert federation.equal("before", "after")
+    # What an older release leaves out, as it does not know it, has its default.
+    assert read_again(federation, "before") == read_again(federation, "after")
     assert set(federation.shares("after")) == set(PARTIES)
 
 
