@@ -27,33 +27,38 @@ RATE = 0.2  # of the people whom telco lacks
 TOLERANCE = 0.1  # 60 people
 
 
-def write_tables(folder: Path) -> None:
-    """Telco's column says nearly all about its own people; the others default seldom."""
-    random = np.random.default_rng(8)
-    x = random.normal(size=120)
+def write_tables(folder: Path, everybody: list[str] = EVERYBODY) -> None:
+    """Telco's column says nearly all about its half of them; the others default seldom."""
+    random, people = np.random.default_rng(8), len(everybody)
+    x = random.normal(size=people)
     label = (x > -0.8).astype(int)  # of telco's people four of five
-    label[60:] = np.arange(60) % 5 == 0
+    label[people // 2 :] = np.arange(people // 2) % 5 == 0
     lines: Mapping[str, list[str]] = {
         "bank": ["id,label,x0"],
         "telco": ["id,x0"],
         "retail": ["id,x0"],
     }
-    for row, name in enumerate(EVERYBODY):
+    for row, name in enumerate(everybody):
         lines["bank"].append(f"{name},{label[row]},{random.normal()}")
         lines["retail"].append(f"{name},{random.normal()}")
-        if name not in UNKNOWN:
+        if row < people // 2:
             lines["telco"].append(f"{name},{x[row]}")
     for party, written in lines.items():
         (folder / party / "data.csv").write_text("\n".join(written) + "\n")
 
 
-async def made(demo: DaemonsInMemory, join: str) -> None:
+async def made(demo: DaemonsInMemory, join: str, fallback: bool = False) -> None:
     """A model of an alignment, in production."""
     align = AlignmentJob(name="people", join=join)
     await demo.ask("bank", "align", job=align.model_dump(mode="json"))
     params = {"num_boost_round": 8, "max_depth": 3, "max_bin": 16, "min_child_weight": 0.5}
     job = TrainingJob(
-        model="m", engine="plain", alignment="people", evaluation=0.3, params={**params, "eta": 0.8}
+        model="m",
+        engine="plain",
+        alignment="people",
+        evaluation=0.3,
+        fallback=fallback,
+        params={**params, "eta": 0.8},
     )
     await demo.ask("bank", "train", job=job.model_dump(mode="json"))
     await demo.ask("bank", "activate", model="m", name="production", mode=None)
@@ -86,6 +91,30 @@ async def test_directions_that_are_learned_give_calibrated_scores_in_files_and_o
         assert None not in await scored(demo, list(held_out.ids))
 
 
+async def test_fallback_models_fit_the_people_whom_they_are_for_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch, '[online]\nunknown = "fallback"\ndeadline = 1\n')
+    people = [f"p{row:03}" for row in range(400)]
+    write_tables(tmp_path, people)
+    async with demo:
+        await made(demo, "left", fallback=True)
+        strangers = people[200:]
+        by = await demo.ask("bank", "predict", model="m", ids=strangers, strict=False)
+        assert set(by["fallback"]) == {"m-without-telco"}
+        assert np.mean(by["scores"]) == pytest.approx(RATE, abs=TOLERANCE)
+        online = await demo.ask("bank", "score", name="production", ids=strangers)
+        assert [row["score"] for row in online["scores"]] == pytest.approx(by["scores"])
+        # While telco is away nobody knows whom it lacks: its people are not taken for strangers.
+        await demo.stop("telco")
+        away = await demo.ask("bank", "score", name="production", ids=people[:100])
+        assert {row["fallback"] for row in away["scores"]} == {"m-without-telco"}
+        trees = demo.daemons["bank"].parts.context.model_store.active("m-without-telco")
+        assert trees.shift < -0.5
+        assert np.mean([row["score"] for row in away["scores"]]) > 0.4
+        await demo.start("telco")
+
+
 @pytest.mark.parametrize(
     ("join", "online"),
     [("left", ""), ("inner", '[online]\nunknown = "directions"\n')],
@@ -108,8 +137,9 @@ async def test_without_learned_and_wanted_directions_nobody_whom_telco_lacks_has
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("way", ["directions", "fallback"])
 async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     credit = pooled("credit1")
     table = pd.DataFrame(credit.X).rename(columns="x{}".format, index="c{}".format)
@@ -121,7 +151,7 @@ async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
     held = {"bank": np.ones(len(table), np.bool_)}
     for party in ("telco", "retail"):  # who is unknown there defaults more often
         held[party] = random.random(len(table)) > np.where(label == 1, 0.7, 0.25)
-    settings = '[online]\nunknown = "directions"\ndeadline = 60.0\nrequest_rows = 20000\n'
+    settings = f'[online]\nunknown = "{way}"\ndeadline = 60.0\nrequest_rows = 20000\n'
     demo = DaemonsInMemory(tmp_path, monkeypatch, settings)
     for party, own in zip(held, columns, strict=True):
         frame = table.loc[held[party], own.tolist()]
@@ -134,7 +164,12 @@ async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
         assert aligned["rows"] == len(table) > aligned["choices"]["inner"] > 9_000
         params = {"num_boost_round": 30, "max_depth": 4, "max_bin": 32, "eta": 0.2}
         job = TrainingJob(
-            model="m", engine="plain", alignment="people", evaluation=0.3, params=params
+            model="m",
+            engine="plain",
+            alignment="people",
+            evaluation=0.3,
+            fallback=way == "fallback",
+            params=params,
         )
         await demo.ask("bank", "train", job=job.model_dump(mode="json"))
         await demo.ask("bank", "activate", model="m", name="production", mode=None)
@@ -145,10 +180,11 @@ async def test_people_unknown_at_two_parties_are_calibrated_on_real_tables(
         rows = ScoredRows(
             held_out.ids, held_out.sets, true.astype(np.float64), np.zeros(len(ids)), None
         )
-        evaluated, without, lacking, _ = await asyncio.to_thread(
+        evaluated, without, lacking, fallbacks = await asyncio.to_thread(
             scored_rows, partial(request_daemon, demo.folder / "bank" / "state"), "m", rows
         )
     assert without == 0 and set(lacking) == {"telco", "retail"}
+    assert len(fallbacks) == (3 if way == "fallback" else 0)
     by_way = {
         "file": in_file,
         "online": np.array([row["score"] for row in online["scores"]]),

@@ -167,7 +167,8 @@ class ActiveShare(_Share):
     that the training continued, with ``earlier_departures``; ``history`` begins after them.
     ``tree_weights``: what each tree of DART weighs. ``lacked_at``: how many of the people that it
     was trained on each party lacks. The default directions of that party's splits are learned from
-    them; without them the directions say nothing of people whom the party lacks.
+    them; without them the directions say nothing of people whom the party lacks. ``shift``: what a
+    fallback model adds to the margin of a person whom just the parties lack that it does without.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -182,6 +183,7 @@ class ActiveShare(_Share):
     earlier_departures: tuple[str, ...] = ()
     tree_weights: tuple[float, ...] = ()
     lacked_at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    shift: float = 0.0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -130,11 +130,14 @@ class AlignmentIds:
 def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32], found: PeopleFound | None) -> int:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
     ids, terms = own.ids.strings(), own.terms
-    choices = None
+    choices, lacking = None, {}
     if found is not None:
+        lacking = {
+            party: tuple(np.flatnonzero(mask).tolist()) for party, mask in found.lacking.items()
+        }
         choices = StoredChoices(left=found.left, inner=found.inner, known_to=found.known_to)
     alignment = StoredAlignment(
-        version=2 if choices or (rows == LACKED).any() else 1,
+        version=3 if lacking else 2 if choices or (rows == LACKED).any() else 1,
         name=terms.name,
         session=terms.session,
         made=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -144,6 +147,7 @@ def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32], found: PeopleFou
         ids=tuple(None if row == LACKED else ids[row] for row in rows.tolist()),
         choices=choices,
         lacked_at=None if found is None else found.lacked_at,
+        lacking=lacking or None,
     )
     own.store.save(alignment)
     return len(alignment.ids)
@@ -224,10 +228,13 @@ class LoadActiveTable:
         table = read_table(self.party, self.data, objective.labels)
         alignment, name = table.digest(self.salt), ""
         lacked_at: Mapping[str, int] = {}
+        lacking: dict[str, NDArray[np.bool_]] = {}
         if self.aligned is not None:
             table, stored = self.aligned.rows_of(self.party, table)
             alignment, name = stored.session, self.aligned.name
             lacked_at = stored.lacked_at or {}
+            for party, places in (stored.lacking or {}).items():
+                lacking[party] = np.isin(np.arange(len(table.ids)), places)
         label = table.label
         assert label is not None
         shares = EvaluationShares.of(self.evaluation, self.split)
@@ -262,6 +269,7 @@ class LoadActiveTable:
             category_columns=table.category_columns,
             folds=folds,
             lacked_at=lacked_at,
+            lacking=lacking,
         )
 
     def _folds(

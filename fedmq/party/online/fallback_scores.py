@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.fallbacks import chosen_fallback, fallback_names
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import AnswerRefused, PeerSilent
 from fedmq.party.online.scoring import AskedScores, ScoredRequest, Scorer, ServedModel
 
@@ -55,15 +56,17 @@ class FallbackScores:
         fallbacks: Mapping[frozenset[str], ServedModel],
         absent: frozenset[str],
         asked: AskedScores,
+        unknown: frozenset[str] = frozenset(),
     ) -> ScoredRequest:
         """The scores by ``main``, or by its fallback model without the ``absent`` parties.
 
-        Parties that turn out to say nothing, of all rows or of some, are done without in turn.
+        To those of them that are ``unknown`` nobody of the rows is known. Parties that turn out to
+        say nothing, of all rows or of some, are done without in turn.
         """
         while True:
             model = (chosen_fallback(fallbacks, absent) if absent else None) or main
             try:
-                scored = await self._scorer.by(model, asked)
+                scored = await self._scorer.by(model, _begun(asked, main, model, unknown))
                 break
             except (PeerSilent, AnswerRefused) as error:
                 more = absent | error.parties
@@ -79,7 +82,8 @@ class FallbackScores:
             )
         for more, rows in _unknown(scored, absent, known=set(main.forest.share.parties[1:])):
             if chosen_fallback(fallbacks, more) is not None:
-                part = await self._scored(main, fallbacks, more, _taken(asked, rows))
+                lacking = unknown | (more - absent)
+                part = await self._scored(main, fallbacks, more, _taken(asked, rows), lacking)
                 scored = with_rows(scored, rows, part)
         return scored
 
@@ -100,6 +104,20 @@ def _unknown(
         lacking = absent | {party for party, rows in unknown.items() if rows[row]}
         found.setdefault(lacking, []).append(row)
     return [(lacking, np.array(rows, np.int64)) for lacking, rows in found.items()]
+
+
+def _begun(
+    asked: AskedScores, main: ServedModel, model: ServedModel, unknown: frozenset[str]
+) -> AskedScores:
+    """The rows begin a shift further if just those do not know them whom ``model`` lacks."""
+    share = model.forest.share
+    if not share.shift or unknown != frozenset(main.forest.share.parties) - set(share.parties):
+        return asked
+    first = asked.first
+    if first is None:
+        start = objective_of(share.params).first_margin(share.base_score)
+        first = np.full(len(asked.ids), start, np.float32)
+    return replace(asked, first=first + np.float32(share.shift))
 
 
 def _taken(asked: AskedScores, rows: NDArray[np.int64]) -> AskedScores:

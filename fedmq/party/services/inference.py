@@ -16,6 +16,7 @@ from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.fallbacks import chosen_fallback
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import DisclosedColumns
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import ConfigError, DataError, PeerSilent
 from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.envelope import Envelope
@@ -50,6 +51,10 @@ class Models:
         """The model that scores without the ``absent`` parties; None if there is none."""
         return chosen_fallback(self.fallbacks, absent) if absent else self.share
 
+    def done_without(self, fallback: ActiveShare) -> frozenset[str]:
+        """The parties of the model that ``fallback`` does without."""
+        return frozenset(self.share.parties) - set(fallback.parties)
+
     def unknown(
         self, scores: Scores, absent: frozenset[str]
     ) -> dict[frozenset[str], NDArray[np.int64]]:
@@ -74,6 +79,14 @@ class AskedRows:
     partial: bool
     explain: bool
     sealed: bool = False
+
+    def shifted(self, share: ActiveShare) -> Self:
+        """The rows begin ``share.shift`` further: nobody of them is known to those it lacks."""
+        first = self.first
+        if first is None:
+            start = objective_of(share.params).first_margin(share.base_score)
+            first = np.full(len(self.names), start, np.float32)
+        return replace(self, first=first + np.float32(share.shift))
 
     def taken(self, rows: NDArray[np.int64]) -> Self:
         """These ``rows`` alone, without reasons."""
@@ -217,18 +230,26 @@ class InferenceService(Service):
         return Models(share, fallbacks, share.need_not_know(unknown))
 
     async def _scored(
-        self, models: Models, absent: frozenset[str], asked: AskedRows, on_progress: OnProgress
+        self,
+        models: Models,
+        absent: frozenset[str],
+        asked: AskedRows,
+        on_progress: OnProgress,
+        unknown: frozenset[str] = frozenset(),
     ) -> tuple[frozenset[str], Scores, NDArray[np.object_]]:
         """The scores without the ``absent`` parties; and by row its fallback model, or None.
 
         Rows that a party does not know follow, by the fallback model without it. First the parties
-        without which all rows are scored: the ``absent``, and those that stayed silent.
+        without which all rows are scored: the ``absent``, and those that stayed silent. To those
+        of them that are ``unknown`` nobody of the rows is known.
         """
         while True:
             share = models.without(absent)
             assert share is not None
             try:
-                scores = await self._by(share, models.need_not_know, asked, on_progress)
+                shifts = share.shift and unknown == models.done_without(share)
+                start = asked.shifted(share) if shifts else asked
+                scores = await self._by(share, models.need_not_know, start, on_progress)
                 break
             except PeerSilent as error:
                 more = absent | error.parties
@@ -239,7 +260,8 @@ class InferenceService(Service):
         for lacking, rows in models.unknown(scores, absent).items():
             if models.without(lacking) is not None:
                 taken = asked.taken(rows)
-                _, part, by = await self._scored(models, lacking, taken, on_progress)
+                more = unknown | (lacking - absent)
+                _, part, by = await self._scored(models, lacking, taken, on_progress, more)
                 scores, fallback[rows] = scores.with_rows(rows, part), by
         return absent, scores, fallback
 

@@ -41,14 +41,14 @@ class StoredAlignment(BaseModel):
 
     ``session``: the session that made it, the same at all parties. ``fingerprint``: of the table
     that it was made from. At the active party ``choices``, and in ``lacked_at`` how many of these
-    people a party lacks.
+    people a party lacks, and in ``lacking`` at which places they stand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["fedmq.alignment"] = "fedmq.alignment"
-    version: Literal[1, 2] = 1
-    """2 if it has a None, ``choices`` or ``lacked_at``."""
+    version: Literal[1, 2, 3] = 1
+    """2 if it has a None, ``choices`` or ``lacked_at``; 3 if it has ``lacking``."""
     name: str
     session: str
     made: str
@@ -58,6 +58,7 @@ class StoredAlignment(BaseModel):
     ids: tuple[str | None, ...]
     choices: StoredChoices | None = None
     lacked_at: Mapping[str, int] | None = None
+    lacking: Mapping[str, tuple[int, ...]] | None = None
 
 
 def _dumps(alignment: StoredAlignment) -> str:
@@ -65,7 +66,7 @@ def _dumps(alignment: StoredAlignment) -> str:
 
 
 _HEAD_BYTES = 65536
-_ALIGNMENT: Format[StoredAlignment] = Format(_dumps, StoredAlignment.model_validate_json, (1, 2))
+_ALIGNMENT: Format[StoredAlignment] = Format(_dumps, StoredAlignment.model_validate_json, (1, 2, 3))
 
 
 class AlignmentStore:

@@ -23,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from fedmq.boosting.intercept import shift_to_labels
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.fallbacks import fallback_names, main_name
 from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Agreed, DisclosedColumns
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.population_stability import BinnedColumn, binned_columns
 from fedmq.errors import ConfigError, DataError
@@ -490,8 +492,31 @@ def keep_result(
     if rows_held_out:
         held_out_rows(state).keep(model, HeldOutRows.of(table, job.params))
     if isinstance(job, FallbackJob):
-        result = result.model_copy(update={"fallback_of": job.fallback_of})
+        main = ModelStore(state).active(job.fallback_of)
+        shift = _shift(job, table, margins(), frozenset(main.parties) - set(result.parties))
+        result = result.model_copy(update={"fallback_of": job.fallback_of, "shift": shift})
     ModelStore(state).save(result)
+
+
+def _shift(
+    job: TrainingJob,
+    table: ActiveTable,
+    margins: NDArray[np.float32] | None,
+    absent: frozenset[str],
+) -> float:
+    """What fits the scores of people to their labels whom just the ``absent`` parties lack.
+
+    A fallback model without these parties is for them: their labels may differ from those of all,
+    and no column that it has says so. 0 where the training has too few of them.
+    """
+    if margins is None or not absent <= table.lacking.keys() or table.objective is not None:
+        return 0.0
+    concerned = ~table.evaluation
+    for party, lacks in table.lacking.items():
+        concerned = concerned & (lacks if party in absent else ~lacks)
+    weight = None if table.weight is None else table.weight[concerned]
+    objective = objective_of(job.params)
+    return shift_to_labels(objective, margins[concerned], table.label[concerned], weight)
 
 
 def keep_share(

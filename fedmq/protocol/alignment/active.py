@@ -13,7 +13,7 @@ from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.privacy.set_intersection import Common, IdList, Points, intersect
+from fedmq.privacy.set_intersection import LACKED, Common, IdList, Points, intersect
 from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
@@ -33,18 +33,24 @@ __all__ = ["ActiveAlignment", "PeopleFound"]
 State = ActiveAlignmentState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PeopleFound:
     """How many people each choice of an alignment has: ``left`` all of the active party's.
 
     ``inner``: those whom all parties hold. ``known_to``: the people of the active party whom each
-    passive party holds. ``lacked_at``: how many of the alignment's people a party lacks.
+    passive party holds. ``lacking`` bool (rows,): which of the alignment's people a party lacks;
+    parties that lack nobody are left out.
     """
 
     left: int
     inner: int
     known_to: Mapping[str, int]
-    lacked_at: Mapping[str, int]
+    lacking: Mapping[str, NDArray[np.bool_]]
+
+    @property
+    def lacked_at(self) -> dict[str, int]:
+        """How many of these people each party lacks."""
+        return {party: int(rows.sum()) for party, rows in self.lacking.items()}
 
 
 class ActiveAlignment(Alignment):
@@ -175,11 +181,16 @@ class ActiveAlignment(Alignment):
     def _people_found(self, common: Common) -> PeopleFound:
         rows = common.count
         held = dict(zip(self._parties, common.held, strict=True))
+        lacking = {
+            peer: places == LACKED
+            for peer, places in zip(self.peers, common.places[1:], strict=True)
+            if held[peer] < rows
+        }
         return PeopleFound(
             left=len(self._ids),
             inner=common.by_all,
             known_to=dict(zip(self.peers, common.shared[1:], strict=True)),
-            lacked_at={peer: rows - held[peer] for peer in self.peers if held[peer] < rows},
+            lacking=lacking,
         )
 
     @on_message(alignment.CommonRows)

@@ -99,7 +99,8 @@ class ActiveTable:
     fold contains rows of ``evaluation``.
     ``category_columns``: the features of each column of categories, 1 if a row has the category,
     otherwise 0. ``lacked_at``: how many people of the alignment a passive party lacks; parties that
-    lack nobody are left out. Raises `DataError` for more rows than a training takes.
+    lack nobody are left out. ``lacking`` bool (rows,): which people it lacks, where that is known.
+    Raises `DataError` for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -120,6 +121,7 @@ class ActiveTable:
     folds: tuple[Fold, ...] = ()
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lacked_at: Mapping[str, int] = field(default_factory=dict)
+    lacking: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():

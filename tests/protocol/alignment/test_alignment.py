@@ -17,7 +17,6 @@ from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.set_intersection import LACKED, hash_to_curve
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
-from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Fail, Received, Start
 from fedmq.protocol.machine import run_inline
@@ -69,6 +68,12 @@ def test_a_left_join_keeps_the_active_partys_people_and_shows_each_party_the_pla
     assert set(order) == wanted and len(order) == len(wanted)
     for own in owners.values():
         assert own.stored == [name if name in set(own.names) else "" for name in order]
+    found = owners["bank"].found
+    assert found is not None
+    for party, lacks in found.lacking.items():
+        assert lacks.tolist() == [name == "" for name in owners[party].stored]
+    lacking = {party for party, own in owners.items() if "" in own.stored}
+    assert found.lacking.keys() == lacking
 
 
 def test_an_alignment_counts_the_people_of_each_choice_for_the_active_party_alone() -> None:
@@ -78,11 +83,13 @@ def test_an_alignment_counts_the_people_of_each_choice_for_the_active_party_alon
         "retail": Own(["b", "d", "c", "f"]),
     }
     Simulation(machines(owners, known_to=["retail"])).run()
-    found = PeopleFound(4, 2, {"telco": 2, "retail": 3}, lacked_at={"telco": 1})
-    assert owners["bank"].found == found
+    found = owners["bank"].found
+    assert found is not None
+    assert (found.left, found.inner, found.known_to) == (4, 2, {"telco": 2, "retail": 3})
+    assert found.lacked_at == {"telco": 1}
     assert owners["telco"].found is None and owners["retail"].found is None
     Simulation(machines(owners)).run()
-    assert owners["bank"].found == PeopleFound(4, 2, {"telco": 2, "retail": 3}, {})
+    assert owners["bank"].found is not None and owners["bank"].found.lacking == {}
 
 
 def test_a_left_join_needs_as_many_people_of_each_party_as_it_wants() -> None:
