@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
@@ -67,6 +69,13 @@ def _httpx() -> ModuleType:
     return httpx
 
 
+def _trusting(ca: str | Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:  # of ssl, too
+        raise ConfigError(f"{ca}: is no certificate in PEM: {error.strerror or error}") from None
+
+
 class _BaseClient(ABC):
     """Requests and responses; the two clients below send them."""
 
@@ -78,6 +87,7 @@ class _BaseClient(ABC):
         model: str = "production",
         seconds: float = 10.0,
         retries: int = 0,
+        ca: str | Path | None = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._model = model
@@ -85,6 +95,7 @@ class _BaseClient(ABC):
         self._retries = retries
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._httpx = _httpx()
+        self._verify = True if ca is None else _trusting(ca)
         self._http = self._new_http_client()
 
     @abstractmethod
@@ -154,6 +165,16 @@ class _BaseClient(ABC):
             {row["id"]: row["fallback"] for row in answer["scores"] if "fallback" in row},
         )
 
+    def _asked(self, path: str) -> dict[str, Any]:
+        return {"url": self._url + path, "headers": self._headers, "timeout": self._seconds}
+
+    @staticmethod
+    def _told(response: Any) -> dict[str, Any]:
+        if response.status_code != 200:
+            raise _error(response)
+        told: dict[str, Any] = response.json()
+        return told
+
     def _unreachable(self, error: Exception) -> DaemonError:
         return DaemonError(f"{self._url} does not answer: {str(error) or type(error).__name__}")
 
@@ -183,11 +204,12 @@ class Client(_BaseClient):
     ``model`` is a model's id or a name. ``seconds`` is the default time to wait for an answer.
     Within this time it asks up to ``retries`` times more where nobody answers, as while the daemon
     restarts, where too much is asked at once, or where a party is away. Each request for scores
-    counts towards the limits of their owners. Safe to use from several threads.
+    counts towards the limits of their owners. ``ca``: the authority, in PEM, that has signed the
+    server's certificate. Safe to use from several threads.
     """
 
     def _new_http_client(self) -> Any:
-        return self._httpx.Client()
+        return self._httpx.Client(verify=self._verify)
 
     def predict(
         self,
@@ -225,6 +247,20 @@ class Client(_BaseClient):
             request = self._again(request, until - time.monotonic())
         raise AssertionError("the tries have no end")
 
+    def models(self) -> dict[str, Any]:
+        """The models that are served, by name; errors as of `predict`."""
+        return self._get("/v1/models")
+
+    def serving(self) -> dict[str, Any]:
+        """What is under way, who is away, and what has happened; errors as of `predict`."""
+        return self._get("/v1/serving")
+
+    def _get(self, path: str) -> dict[str, Any]:
+        try:
+            return self._told(self._http.get(**self._asked(path)))
+        except self._httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -240,7 +276,7 @@ class AsyncClient(_BaseClient):
     """As ``Client``, for asyncio."""
 
     def _new_http_client(self) -> Any:
-        return self._httpx.AsyncClient()
+        return self._httpx.AsyncClient(verify=self._verify)
 
     async def predict(
         self,
@@ -266,6 +302,20 @@ class AsyncClient(_BaseClient):
             await asyncio.sleep(wait)
             request = self._again(request, until - time.monotonic())
         raise AssertionError("the tries have no end")
+
+    async def models(self) -> dict[str, Any]:
+        """As ``Client.models``."""
+        return await self._get("/v1/models")
+
+    async def serving(self) -> dict[str, Any]:
+        """As ``Client.serving``."""
+        return await self._get("/v1/serving")
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        try:
+            return self._told(await self._http.get(**self._asked(path)))
+        except self._httpx.TransportError as error:
+            raise self._unreachable(error) from None
 
     async def close(self) -> None:
         """Close the connections."""

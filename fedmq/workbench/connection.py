@@ -11,10 +11,11 @@ import getpass
 import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+from types import EllipsisType
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import Screen
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -22,6 +23,7 @@ from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.model import PartyModel, PartyModels, frame
 from fedmq.workbench.run import Run, Watcher
+from fedmq.workbench.served import ServedParty
 
 __all__ = ["FOLDS", "WATCHED_BY", "AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
 
@@ -64,15 +66,37 @@ class JobKeys(TypedDict, total=False):
     category_sets: bool
 
 
-def connect(party: str | Path) -> Party:
+@overload
+def connect(party: str | Path) -> Party: ...
+
+
+@overload
+def connect(party: str, *, token: str | None, ca: str | Path | None = None) -> ServedParty: ...
+
+
+def connect(
+    party: str | Path,
+    *,
+    token: str | EllipsisType | None = ...,
+    ca: str | Path | None = None,
+) -> Party | ServedParty:
     """The party whose configuration file is ``party``; its daemon runs on this machine.
 
     ``with fedmq.connect(...) as bank:``, or ``async with``, whose methods are coroutines.
 
+    With ``token`` the party whose daemon serves HTTP at the address ``party``, from any machine;
+    None where it asks for none. Such a party scores, and can no more. ``ca``: the authority, in
+    PEM, that has signed its certificate.
+
     Raises:
-        ConfigError: the file is wrong, or the daemon is another user's.
+        ConfigError: the file or the address is wrong, or the daemon is another user's.
         DaemonAway: no daemon runs.
+        DaemonError: nobody answers at the address, or the token is wrong.
     """
+    if token is not ...:
+        return ServedParty(str(party), token, ca)
+    if str(party).startswith(("https://", "http://")):
+        raise ConfigError(f"{party}: name a token of the party's [http] section: token=...")
     path = Path(party)
     config, _ = PartyFile.read(path)
     request_daemon(config.state, {"do": "health"})

@@ -32,6 +32,7 @@ __all__ = [
     "OwnShares",
     "PartyModel",
     "PartyModels",
+    "as_array",
     "frame",
     "ids_of",
     "importance_of",
@@ -160,7 +161,7 @@ class PartyModel:
             DaemonError: the daemon cannot score them.
         """
         answer = self._scored(ids, alignment, output_margin, strict, base_margin, False)
-        return _as_array(answer["scores"])
+        return as_array(answer["scores"])
 
     def explain(self, ids: ArrayLike) -> Any:
         """What each column, or party, adds to the margin of each id: a data frame.
@@ -291,9 +292,9 @@ def ids_of(people: Any) -> list[str]:
     return [str(one) for one in ids.tolist()]
 
 
-def _as_array(scores: Sequence[Any]) -> NDArray[np.float64]:
+def as_array(scores: Sequence[Any]) -> NDArray[np.float64]:
     """The scores as float64 (rows,), or (rows, classes), with NaN for None."""
-    several = next((len(score) for score in scores if isinstance(score, list)), None)
+    several = next((len(score) for score in scores if isinstance(score, list | tuple)), None)
     missing = float("nan") if several is None else [float("nan")] * several
     return np.array([missing if score is None else score for score in scores], np.float64)
 

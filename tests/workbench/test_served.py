@@ -1,0 +1,88 @@
+"""A program on another machine scores by the HTTP API, with the words of one beside the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedmq
+from fedmq.errors import ConfigError, DaemonError, DataError, UnknownModel
+from fedmq.transport.rabbitmq.certificates import Authority
+from tests.free_port import free_port
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+TOKEN = "a-long-random-token"
+IDS = [f"p{row:02}" for row in range(40)]
+
+
+@pytest.fixture
+async def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """Where the bank's daemon serves a model over TLS."""
+    federation = DaemonsInMemory(tmp_path, monkeypatch)
+    authority = Authority.create("the bank's machines")
+    server = authority.server(["127.0.0.1"])
+    (tmp_path / "ca.pem").write_bytes(authority.pem.certificate)
+    (tmp_path / "bank" / "server.pem").write_bytes(server.certificate)
+    (tmp_path / "bank" / "server.key").write_bytes(server.key)
+    port = free_port()
+    with (tmp_path / "bank" / "party.toml").open("a") as file:
+        file.write(
+            f'[http]\nport = {port}\ntokens = ["{TOKEN}"]\n'
+            'certificate = "server.pem"\nkey = "server.key"\n'
+        )
+    async with federation:
+        await federation.train("m", 2)
+        await federation.ask("bank", "activate", model="m", name="production", mode=None)
+        yield f"https://127.0.0.1:{port}"
+
+
+async def test_it_scores_as_beside_the_daemon(url: str, tmp_path: Path) -> None:
+    def program() -> None:
+        with fedmq.connect(url, token=TOKEN, ca=tmp_path / "ca.pem") as bank:
+            model = bank.models["production"]
+            assert (model.name, model.model) == ("production", "m")
+            own = fedmq.connect(tmp_path / "bank" / "party.toml").models["m"]
+            scores = model.predict(pd.Series([*IDS, "nobody"]))
+            np.testing.assert_allclose(scores[:-1], own.predict(IDS), rtol=1e-6)
+            assert np.isnan(scores[-1])
+            margins = model.predict(IDS, output_margin=True, base_margin=[1.0] * 40)
+            beside = own.predict(IDS, output_margin=True, base_margin=[1.0] * 40)
+            np.testing.assert_allclose(margins, beside, rtol=1e-5)
+            assert sorted(bank.models) == ["m", "production"]
+            assert bank.serving()["models"]["production"]["model"] == "m"
+            assert "<th>production</th><td>m</td>" in bank._repr_html_()
+            with pytest.raises(DataError, match="1 of the ids have no score, such as 'nobody'"):
+                model.predict(["p01", "nobody"], strict=True)
+            with pytest.raises(UnknownModel, match="served as 'm2'; there are: m, production"):
+                bank.models["m2"]
+            for asked, name in ((bank, "align"), (bank, "inbox"), (model, "evaluate")):
+                with pytest.raises(AttributeError, match=rf"has no {name}: a daemon takes that "):
+                    getattr(asked, name)
+            assert not hasattr(bank, "nothing_of_the_kind")
+
+    await asyncio.to_thread(program)
+
+
+async def test_a_wrong_token_authority_or_address_is_one_line(url: str, tmp_path: Path) -> None:
+    def refused(kind: type[Exception], line: str, address: str, **given: Any) -> None:
+        with pytest.raises(kind, match=line):
+            fedmq.connect(address, **given)
+
+    def program() -> None:
+        ca = tmp_path / "ca.pem"
+        refused(DaemonError, "show a token", url, token="another-long-token-of-nobody", ca=ca)
+        refused(DaemonError, "does not answer: .*certificate verify failed", url, token=TOKEN)
+        away = f"https://127.0.0.1:{free_port()}"
+        refused(DaemonError, "does not answer", away, token=TOKEN, ca=ca)
+        refused(ConfigError, "nothing.pem: is no certificate", url, token=TOKEN, ca="nothing.pem")
+        refused(ConfigError, r"name a token of the party's \[http\] section", url)
+        refused(ConfigError, "would show the token", "http://bank.example", token=TOKEN)
+        refused(ConfigError, "is no address; write https://", "party.toml", token=TOKEN)
+
+    await asyncio.to_thread(program)
