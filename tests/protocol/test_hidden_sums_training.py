@@ -24,7 +24,7 @@ from fedmq.protocol.training.active_growth import check_decoys
 from tests.how_often import seldom, seldom_several
 from tests.protocol.dealt_shares_engine import DealtShares
 from tests.protocol.federation import ACTIVE, Federation, joined, shares, small
-from tests.simulator import Link
+from tests.simulator import Link, Simulation
 
 HIDDEN = Lattice(sums="hidden")
 OU = OkamotoUchiyama(key_bits=576, allow_weak_keys=True, sums="hidden")
@@ -156,17 +156,29 @@ def test_nodes_of_wide_tables_are_compared_a_few_at_a_time(
     assert shares(trained) == shares(federation.train())
 
 
-def test_a_level_of_many_candidates_is_compared_in_two_halves(
+def test_a_level_of_many_candidates_is_compared_in_two_halves_that_talk_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedmq.protocol.training.comparisons._WORTH_HALVING", 20)
     federation = dealt(counts=(1, 3), num_boost_round=1, max_depth=3)
-    said: list[Envelope] = []
-    trained = federation.having(engine=DealtShares()).train(tap=said.append)
-    pieces = [each.body for each in said if isinstance(each.body, training.CircuitPiece)]
+    said: list[tuple[float, Body]] = []
+    simulation = Simulation(
+        federation.having(engine=DealtShares()).training(),
+        tap=lambda envelope: said.append((simulation.now, envelope.body)),
+    )
+    simulation.run()
+    pieces = [body for _, body in said if isinstance(body, training.CircuitPiece)]
     sizes = [len(piece.level) for piece in pieces if piece.level]
     assert sizes == [1, 1, 1, 2, 2]
-    assert shares(trained) == shares(federation.train())
+    assert shares(simulation) == shares(federation.train())
+
+    # A message takes a millisecond here, and a computation none: a level takes eight ways there
+    # and back, halved or not.
+    began, ended = (
+        next(when for when, body in said if isinstance(body, kind))
+        for kind in (training.TreeStarted, training.TreeFinished)
+    )
+    assert (ended - began) / 0.002 == pytest.approx(8 * federation.params.max_depth, abs=1)
 
 
 @pytest.mark.parametrize(
