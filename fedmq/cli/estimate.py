@@ -102,6 +102,7 @@ def estimate(
         "alignment": name,
         "choices": None if name is None else store.described(name)["choices"],
         "broker_answers": latency is not None,
+        "link": _link(latency),
         "seconds_per_tree": round(found.per_tree, 4),
         "seconds_on_one_machine": round(found.together, 1),
         "seconds_on_a_machine_each": round(found.apart, 1),
@@ -169,6 +170,14 @@ def _latency_of(link: str) -> BrokerLatency:
     return BrokerLatency(milliseconds / 1e3, 8 / (megabits * 1e6), is_far=True)
 
 
+def _link(latency: BrokerLatency | None) -> dict[str, float | None] | None:
+    """The link that counts; None for a broker nearby. Bytes may be too fast to be measured."""
+    if latency is None or not latency.is_far:
+        return None
+    megabits = round(8e-6 / latency.byte, 4) if latency.byte else None
+    return {"megabits": megabits, "milliseconds": round(1e3 * latency.message, 1)}
+
+
 def _columns(given: tuple[str, ...], passive: Sequence[str], otherwise: int) -> dict[str, int]:
     counts = dict.fromkeys(passive, otherwise)
     for option in given:
@@ -224,9 +233,13 @@ def _in_words(result: Any) -> str:
     silent = (
         "" if result["broker_answers"] else ("; the broker does not answer, so it counts as free")
     )
+    over = ""
+    if (link := result["link"]) is not None:
+        rate = f"{link['megabits']:.3g} Mbit/s" if link["megabits"] else "unknown rate"
+        over = f" over a link of {rate} and {link['milliseconds']:.0f} ms"
     of = f" of alignment {result['alignment']!r}" if result["alignment"] else ""
     lines = [
-        f"{result['trees']} trees on {result['rows']} rows{of}: about "
+        f"{result['trees']} trees on {result['rows']} rows{of}{over}: about "
         f"{result['seconds_on_a_machine_each']:,.1f} s if each party has a machine like this one, "
         f"{result['seconds_on_one_machine']:,.1f} s if all share this one{silent}"
     ]

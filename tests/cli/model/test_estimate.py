@@ -69,6 +69,14 @@ def test_a_slow_link_takes_its_time(federation: Path) -> None:
     found = json.loads(run.stdout)
     sent = found["parties"]["telco"]["bytes_sent"] + found["parties"]["telco"]["bytes_received"]
     assert found["seconds_on_a_machine_each"] > sent / 32_000
+    assert found["link"] == {"megabits": 0.256, "milliseconds": 300}
+
+
+def test_people_read_over_which_link(federation: Path) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--link", "0.256,300"))
+    assert re.match(
+        r"4 trees on [0-9]+ rows over a link of 0.256 Mbit/s and 300 ms: about ", run.stdout
+    )
 
 
 def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Path) -> None:
