@@ -353,6 +353,7 @@ ELSEWHERE = {
     "run": "it goes on, and names fedmq status when it is ready",
     "console": "its address is what was wanted",
     "evaluate": "names its page, which nobody types",
+    "screen": "names its page, too",
     "models card": "test_card.py types it",
     "audit": "its table is what was wanted",
     "audit-log verify": "the hash is what was wanted",
