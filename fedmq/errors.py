@@ -197,16 +197,19 @@ class Inconsistent(FedmqError):
     """A party said what cannot be true; the message names it, and what did not hold.
 
     ``evidence`` is for this party's own audit log: numbers that nobody else needs to know, and
-    never labels.
+    never labels. ``proof``: what convinces others, if there is such a thing.
     """
 
     exit_code = 10
 
-    def __init__(self, party: str, what: str, evidence: Mapping[str, int | str]) -> None:
+    def __init__(
+        self, party: str, what: str, evidence: Mapping[str, int | str], proof: bytes = b""
+    ) -> None:
         super().__init__(f"{party}: {what}")
         self.party = party
         self.what = what
         self.evidence = evidence
+        self.proof = proof
 
 
 class PeerSilent(SessionError):

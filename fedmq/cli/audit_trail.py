@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from fedmq.accountability.certificate import check_certificate
 from fedmq.accountability.transcript_file import TranscriptFile, export
 from fedmq.accountability.verification import verify as verified
 from fedmq.cli.output import json_option, print_next_step, print_result
@@ -19,6 +20,7 @@ from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog, AuditSearch, question_logs
+from fedmq.party.store.certificates import Certificate
 from fedmq.party.telemetry.timeline import JoinedTrace, check_writable, read_trace, write_trace
 
 __all__ = ["audit_log", "trace", "transcript"]
@@ -148,6 +150,34 @@ def verify_transcript(
     federation = Federation.read(federation_file)
     verdict = verified(TranscriptFile.read(shown), federation, held)
     print_result(verdict.as_dict(), as_json, _lines)
+
+
+@transcript.command("verify-certificate")
+@click.argument("certificate", type=_ExistingFile)
+@click.option(
+    "--federation",
+    "federation_file",
+    type=_ExistingFile,
+    required=True,
+    help="The federation file, with the parties' public keys.",
+)
+@json_option
+def verify_certificate(certificate: Path, federation_file: Path, as_json: bool) -> None:
+    """Verify the CERTIFICATE that a party garbled a false circuit.
+
+    The active party keeps one in its state folder, in certificates, where covert = 2 or more
+    catches a passive party. It holds no data: anybody may verify it.
+    """
+    found = check_certificate(Certificate.read(certificate), Federation.read(federation_file))
+    print_result(found, as_json, _convicted)
+
+
+def _convicted(found: Any) -> str:
+    return (
+        f"{found['party']} garbled a false circuit: session {found['session']}, attempt "
+        f"{found['attempt']}, parcel {found['parcel']} of copy {found['copy']} of "
+        f"{found['copies']} is not what the seed gives that it has signed"
+    )
 
 
 def _lines(verdict: Any) -> str:

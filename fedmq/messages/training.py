@@ -206,6 +206,8 @@ class EngineSetup(Body):
 
     piece: Piece
     payload: Payload
+    signature: Signature = b""
+    """Of the passive party, under the key in the payload by which it signs copies of circuits."""
 
 
 class TreeStarted(Body):

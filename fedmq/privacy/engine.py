@@ -459,6 +459,10 @@ class PassiveHidesSums(PassiveHalf):
         """Use up what a comparison uses up: a replay lacks its parcels, not those of later ones."""
 
 
+SIGNER = "signer"
+"""The name, in a setup, of the key by which a passive half signs copies of circuits. Beside it the
+active half finds, as bytes, the passive party's signature under that key, if it signs."""
+
 MOST_COPIES = 8
 """Of circuits: a lie is caught with a chance of 7 in 8, for eight times the arithmetic."""
 

@@ -256,6 +256,14 @@ def most_sums(max_depth: int, rows: int, candidates: int, max_leaves: int = 0) -
 _STATEMENT = b"fedmq statement 1\n"
 """The prefix of statements: no other text that a party's key signs begins with it."""
 
+_SIGNER = b"fedmq signer of copies 1\n"
+
+
+def signer_statement(session: str, attempt: int, active: str, passive: str, signer: bytes) -> bytes:
+    """What ``passive`` signs so that its key ``signer`` of an attempt signs copies of circuits."""
+    return _SIGNER + bytes(msgpack.packb([session, attempt, active, passive, signer]))
+
+
 _FIELDS = TypeAdapter(
     tuple[str, int, str, str, bytes, int, tuple[int, bytes], tuple[int, bytes]],
     config=ConfigDict(strict=True),

@@ -10,6 +10,7 @@ from typing import Any
 from fedmq.errors import FedmqError, Inconsistent
 from fedmq.messages.envelope import Header
 from fedmq.party.consent.audit_log import AuditLog, audited
+from fedmq.party.store.certificates import Certificate
 from fedmq.party.store.database import until_taken
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -66,7 +67,10 @@ class SessionAudit:
         outcome.add_done_callback(ended)
 
     def accuse(self, session: str, attempt: int, model: str, outcome: asyncio.Future[Any]) -> None:
-        """Record the evidence if one of this party's own sessions ends as inconsistent."""
+        """Record the evidence if one of this party's own sessions ends as inconsistent.
+
+        What convinces others is kept as a file, which the entry names.
+        """
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -81,7 +85,10 @@ class SessionAudit:
                 "what": error.what,
                 "evidence": dict(error.evidence),
             }
-            self._ends.spawn(self._recorded(entry))
+            certificate = None
+            if error.proof:
+                certificate = Certificate(self._party, error.party, session, attempt, error.proof)
+            self._ends.spawn(self._recorded(entry, certificate))
 
         outcome.add_done_callback(ended)
 
@@ -91,8 +98,13 @@ class SessionAudit:
         while tasks := [task for task in self._ends if not task.done()]:
             await asyncio.wait(tasks)
 
-    async def _recorded(self, entry: dict[str, Any]) -> None:
+    async def _recorded(
+        self, entry: dict[str, Any], certificate: Certificate | None = None
+    ) -> None:
         try:
+            if certificate is not None:
+                path = await asyncio.to_thread(certificate.keep, self.log.path.parent)
+                entry["certificate"] = str(path)
             await asyncio.to_thread(self.log.record_all, [entry])
-        except FedmqError as error:  # too late to refuse
+        except (FedmqError, OSError) as error:  # too late to refuse
             log.error("%s: %s", self._party, error)

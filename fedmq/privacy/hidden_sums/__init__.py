@@ -28,6 +28,8 @@ all.
 ``evaluator``       the active party's half
 ``steps``           in which order both halves talk, and what they compute between two parcels
 ``copies``          what copies of a level begin with, of which the active party checks all but one
+``conversation``    what one half says about a copy, until it waits
+``proof``           what the passive party signs, and how a false copy is proved to others
 ``talks``           both halves of all copies at once, and how a lie is found
 ``active``          the active party of a session whose sums are hidden; another half shares them
 ``passive``         the passive party of such a session; another half shares its sums
@@ -78,9 +80,10 @@ The active party waits for five answers if no rank leaves a doubt. Otherwise, in
 ranks, it waits for the tables of gains, too, for the numbers of squares if gains take some, and for
 each link but the first. Requests of further pieces of tables leave before the last ones are needed.
 
-With copies, each of these parcels is about all of them. Before stand the active party's choices of
-seeds and keys, and k's answer (`offer_copies`, `open_copies`); behind the last parcel that k makes
-the key that proves which copy is real, and only then what claims, or is handed on.
+With copies, each of these parcels is about all of them, and k signs its own. Before stand the
+active party's choices of seeds and keys, k's answer, and commitments to what k got by it
+(`choose_copies`, `offer_copies`, `open_copies`); behind the last parcel that k makes the key that
+proves which copy is real, and only then what claims, or is handed on.
 
 What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
 from both. To k+1 it is random bits, and says how many nodes are asked about, which all passive

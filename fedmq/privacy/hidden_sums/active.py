@@ -13,6 +13,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.computation import Computation, Given
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
+    SIGNER,
     Answer,
     AskedNode,
     BroadcastPiece,
@@ -24,10 +25,11 @@ from fedmq.privacy.engine import (
     SizeLimit,
 )
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
-from fedmq.privacy.hidden_sums.copies import Copies, copied_bytes
+from fedmq.privacy.hidden_sums.copies import KEY_BYTES, Copies, copied_bytes
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import choose_factors_of_rows
 from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel, garbler_bytes
+from fedmq.privacy.hidden_sums.proof import Signer
 from fedmq.privacy.hidden_sums.shares import ActiveShares, Field
 from fedmq.privacy.hidden_sums.steps import evaluate_level
 from fedmq.privacy.hidden_sums.talks import evaluate_copies
@@ -69,6 +71,7 @@ class HiddenActive(HidesSums):
         self._tweaks: dict[str, Tweaks] = {}
         self._back: dict[str, BackTransfers[ExtensionSender]] = {}
         self._offers: dict[str, NDArray[np.uint8]] = {}
+        self._signers: dict[str, Signer] = {}
         self._filtering: dict[str, Filtering] = {}
         self._field: Field
         self._permutation: Permutation
@@ -116,6 +119,8 @@ class HiddenActive(HidesSums):
         if any(np.array_equal(offer, known) for known in self._offers.values()):
             raise MessageError(f"{peer} offers transfers as another party does")
         self._offers[peer] = offer
+        if self._copies > 1:
+            self._signers[peer] = _signer(peer, pieces[0])
         permutation = Permutation(self._source.public_seed + offer.tobytes())
         sender = ExtensionSender(self._back_secret, seeds)
         self._back[peer] = BackTransfers(sender, permutation, Tweaks())
@@ -124,7 +129,7 @@ class HiddenActive(HidesSums):
 
     def largest_setup(self, candidates: int) -> SizeLimit:
         largest = self._source.largest_setup(candidates)
-        own = (TRANSFERS + 2) * ELEMENT_BYTES
+        own = (TRANSFERS + 2) * ELEMENT_BYTES + KEY_BYTES
         return SizeLimit(max(1, largest.pieces), largest.bytes + own)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
@@ -176,7 +181,14 @@ class HiddenActive(HidesSums):
                 (back.permutation, back.tweaks),
             )
             learned = yield from evaluate_copies(
-                copies, receiver, back.party, shares, inputs, choosing, peer, first
+                copies,
+                receiver,
+                back.party,
+                shares,
+                inputs,
+                choosing,
+                self._signers[peer],
+                first,
             )
         else:
             evaluator = LevelEvaluator(
@@ -207,6 +219,14 @@ class HiddenActive(HidesSums):
             self._params,
             self._field,
         )
+
+
+def _signer(peer: str, piece: Values) -> Signer:
+    """The key by which ``peer`` signs what it says about copies."""
+    key, signature = piece.get(SIGNER), piece.get("signature", b"")
+    if not isinstance(key, np.ndarray) or (key.dtype, key.shape) != (np.uint8, (KEY_BYTES,)):
+        raise MessageError(f"{peer} sent no key by which it signs what it says about copies")
+    return Signer(peer, key.tobytes(), signature if isinstance(signature, bytes) else b"")
 
 
 @dataclass(slots=True)

@@ -10,12 +10,15 @@ seeds of all copies but the real one by oblivious transfer, before the passive p
 - Each copy has transfers of its own, both ways, since its seed discloses the difference of its
   labels. Their first 128 are transfers of the session: in one direction the seed says what is
   chosen, in the other one what is offered.
+- Seeds and keys are exchanged by a transfer of one of two for each copy (`base_transfers`). Whoever
+  is shown the active party's exponent can tell which seed it got, and that it got it.
 
 `talks` has the conversation in all copies at once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
@@ -46,10 +49,19 @@ from fedmq.privacy.hidden_sums.sides import (
     extension_arrays,
     take_extension,
 )
-from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.base_transfers import (
+    ELEMENT_BYTES,
+    TRANSFERS,
+    ChooseAhead,
+    ChosenSeeds,
+    MakeOffer,
+    OfferedSeeds,
+    shape_of,
+)
 from fedmq.privacy.oblivious_transfer.correlated import add
 from fedmq.privacy.oblivious_transfer.extension import (
     BLOCK_WORDS,
+    Extended,
     ExtensionReceiver,
     ExtensionSender,
     Permutation,
@@ -61,10 +73,17 @@ from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES, Stream, fresh_seed
 
 __all__ = [
+    "KEY_BYTES",
+    "SIGNATURE_BYTES",
+    "Begun",
     "Copies",
     "CopySecrets",
     "Drawn",
+    "OfferedParcel",
+    "check_committed",
     "choose_copies",
+    "chosen_commitments",
+    "committed",
     "copied_bytes",
     "offer_copies",
     "open_copies",
@@ -74,7 +93,12 @@ _MOST_PARCELS = 1000
 _LEAST_BYTES = 10_000
 _PADDING = 2000  # bytes that say what a parcel is, and the key
 
-_OF_COPY = 1 + TRANSFERS  # transfers by which the active party gets what a copy begins with
+_HASH_BYTES = 32
+
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+"""Of Ed25519."""
+
+_COMMITTED = b"fedmq seed of a copy\0"
 
 _SEED_WORDS = SEED_BYTES // 8
 
@@ -137,12 +161,7 @@ class Copies:
 
     @property
     def transfers(self) -> int:
-        """Transfers in which the active party chooses, before the copies begin."""
-        return _OF_COPY * self.count
-
-    @property
-    def transfers_back(self) -> int:
-        """Transfers in which the passive party chooses."""
+        """Transfers before the copies begin, in either direction."""
         return TRANSFERS * self.count
 
     def of_copy(self, copy: int, start: int) -> Tweaks:
@@ -202,10 +221,14 @@ class _OfCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopySecrets:
-    """The passive party's: the ``seed`` of a copy, and the ``key`` of its true shares."""
+    """The passive party's: the ``seed`` of a copy, and the ``key`` of its true shares.
+
+    ``offer`` is the seed of the transfer by which the active party gets one of both.
+    """
 
     seed: bytes = field(repr=False)
     key: bytes = field(repr=False)
+    offer: bytes = field(repr=False)
 
     @classmethod
     def of(cls, secret: bytes, copies: Copies) -> list[CopySecrets]:
@@ -215,19 +238,21 @@ class CopySecrets:
             return hmac.digest(secret, f"fedmq copies {purpose}".encode(), "sha256")
 
         return [
-            cls(derived(f"seed {copy} {copies.start}"), derived(f"key {copy} {copies.start}"))
+            cls(*(derived(f"{what} {copy} {copies.start}") for what in ("seed", "key", "offer")))
             for copy in range(copies.count)
         ]
 
 
 def copied_bytes(level: HiddenLevel, count: int) -> tuple[int, int]:
     """The most bytes of ``count`` copies: of the passive party, and of the active party."""
-    chosen, back = extended_bytes(_OF_COPY * count), extended_bytes(TRANSFERS * count)
-    begun = 2 * SEED_BYTES * _OF_COPY * count + 16 * count * level.nodes * level.candidates + back
+    transfers, instances = TRANSFERS * count, level.nodes * level.candidates
+    begun = extended_bytes(transfers) + 2 * SEED_BYTES * transfers + 16 * count * instances
     made = garbler_bytes(level)
-    # A hash of each copy comes with each parcel, of which most have megabytes.
-    hashes = 32 * count * (_MOST_PARCELS + made // _LEAST_BYTES)
-    return made + begun + hashes, chosen + count * evaluator_bytes(level) + _PADDING
+    # Hashes of all copies and a signature come with each parcel, of which most have megabytes.
+    signed = (_HASH_BYTES * count + SIGNATURE_BYTES) * (_MOST_PARCELS + made // _LEAST_BYTES)
+    chosen = extended_bytes(transfers) + 2 * _HASH_BYTES * transfers + ELEMENT_BYTES * count
+    padding = _PADDING * count
+    return made + begun + signed + padding, chosen + count * evaluator_bytes(level) + padding
 
 
 def _locked(key: bytes, shares: Shares) -> Shares:
@@ -243,31 +268,46 @@ def _pads(permutation: Permutation, rows: NDArray[np.uint64], start: int) -> NDA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """What the active party draws: which copy is ``real``, and its secrets (copies, 128), bool."""
+    """What the active party draws: which copy is ``real``, and its secrets (copies, 128), bool.
+
+    ``choosers``: the seeds of its choices of keys and seeds. That of an opened copy shows others
+    what it got, and nothing of the other copies.
+    """
 
     real: int = field(repr=False)
     secrets: NDArray[np.bool_] = field(repr=False)
+    choosers: tuple[bytes, ...] = field(repr=False)
 
     @classmethod
     def at_random(cls, copies: Copies) -> Drawn:
         every = [draw_choices(fresh_seed()) for _ in range(copies.count)]
-        return cls(secrets.randbelow(copies.count), np.stack(every))
+        choosers = tuple(fresh_seed() for _ in every)
+        return cls(secrets.randbelow(copies.count), np.stack(every), choosers)
 
-    @property
-    def choices(self) -> NDArray[np.bool_]:
-        """Of each copy: its seed, unless it is real, and seeds of transfers."""
-        opened = np.arange(len(self.secrets)) != self.real
-        return np.column_stack([opened, ~self.secrets]).reshape(-1)
+    def opens(self, copy: int) -> NDArray[np.bool_]:
+        """The choice of a copy's seed, or key: bool (1,)."""
+        return np.array([copy != self.real])
+
+
+# Before the copies: three parcels, which leave one after the other.
 
 
 @computation("ChooseCopies")
 def choose_copies(
     copies: Copies, drawn: Drawn, receiver: ExtensionReceiver
 ) -> tuple[Made, NDArray[np.uint64]]:
-    """The active party's first parcel, and the rows of its choices."""
-    count = copies.transfers
-    sent, rows = receiver.extend(drawn.choices, Tweaks(copies.start, copies.start + count))
-    return list(extension_arrays(sent)), rows
+    """The active party's first parcel, and the rows of its choices in the session's transfers."""
+    elements = [
+        ChooseAhead(drawn.opens(copy), chooser).run() for copy, chooser in enumerate(drawn.choosers)
+    ]
+    choices = ~drawn.secrets.reshape(-1)
+    sent, rows = receiver.extend(choices, Tweaks(copies.start, copies.start + len(choices)))
+    return [*elements, *extension_arrays(sent)], rows
+
+
+Offered = tuple[Made, list[LevelGarbler], NDArray[np.uint8]]
+"""The passive party's parcel, its halves of all copies, and the seeds that it chose (n, 128, 32).
+"""
 
 
 @computation("OfferCopies")
@@ -278,51 +318,97 @@ def offer_copies(
     sender: ExtensionSender,
     chooser: ExtensionReceiver,
     parcel: Sequence[Values],
-) -> tuple[Made, list[LevelGarbler]]:
-    """The passive party's answer, by its true ``shares``, and its halves of all copies.
+) -> Offered:
+    """The passive party's answer, by its true ``shares``.
 
     Raises `MessageError` for a malformed parcel, or choices that are not the same in all columns.
     """
-    count, back = copies.transfers, copies.transfers_back
+    transfers = copies.transfers
     unpacked = Unpacked(parcel)
-    extended = take_extension(unpacked, count)
+    elements = unpacked.take(np.uint8, shape_of(copies.count))[:, np.newaxis]
+    extended = take_extension(unpacked, transfers)
     unpacked.end()
-    rows = sender.extend(extended, count, Tweaks(copies.start, copies.start + count))
     every = [_OfCopy(of.seed) for of in keys]
-    offered = np.concatenate(
-        [
-            part
-            for of, of_copy in zip(keys, every, strict=True)
-            for part in (_words(of.key, of.seed), of_copy.pairs.view(np.uint64))
-        ]
-    )
+    powers, begun = [], []
+    for of, element in zip(keys, elements, strict=True):
+        powers.append(MakeOffer(of.offer, ahead=True).run()[1])
+        pads = OfferedSeeds(element, of.offer, ahead=True, count=1).run()
+        begun.append(pads ^ np.frombuffer(of.key + of.seed, np.uint8).reshape(pads.shape))
+    rows = sender.extend(extended, transfers, Tweaks(copies.start, copies.start + transfers))
+    offered = np.concatenate([of_copy.pairs.view(np.uint64) for of_copy in every])
     for value, of_value in enumerate((rows, rows ^ sender.secret)):
-        offered[:, value] ^= _pads(copies.permutation, of_value, copies.start + count)
+        offered[:, value] ^= _pads(copies.permutation, of_value, copies.start + transfers)
     corrections = [
         _locked(of.key, copies.field.less(shares, of_copy.shares(copies)))
         for of, of_copy in zip(keys, every, strict=True)
     ]
     # In the first 128 transfers of an extension its sender chooses the opposite of its secret.
     choices = np.concatenate([~of_copy.difference for of_copy in every])
-    sent, own = chooser.extend(choices, Tweaks(copies.back, copies.back + back))
-    chosen = _pads(copies.permutation_back, own, copies.back + back).view(np.uint8)
+    sent, own = chooser.extend(choices, Tweaks(copies.back, copies.back + transfers))
+    chosen = _pads(copies.permutation_back, own, copies.back + transfers).view(np.uint8)
+    chosen = chosen.reshape(copies.count, TRANSFERS, SEED_BYTES)
     garblers = [
         copies.garbler(copy, of.seed, seeds)
-        for copy, (of, seeds) in enumerate(
-            zip(keys, chosen.reshape(copies.count, TRANSFERS, SEED_BYTES), strict=True)
-        )
+        for copy, (of, seeds) in enumerate(zip(keys, chosen, strict=True))
     ]
-    return [offered, *corrections, *extension_arrays(sent)], garblers
+    made = [*powers, *begun, offered, *corrections, *extension_arrays(sent)]
+    return made, garblers, chosen
 
 
-def _words(*seeds: bytes) -> NDArray[np.uint64]:
-    """What is offered in one transfer: uint64 (1, 2, 4)."""
-    return np.frombuffer(b"".join(seeds), np.uint64).reshape(1, len(seeds), _SEED_WORDS)
+def committed(seeds: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """SHA-256 of seeds (..., 32), in their shape."""
+    rows = seeds.reshape(-1, SEED_BYTES)
+    hashes = b"".join(hashlib.sha256(_COMMITTED + row.tobytes()).digest() for row in rows)
+    return np.frombuffer(hashes, np.uint8).reshape(seeds.shape)
 
 
-Begun = tuple[list[LevelEvaluator], list[LevelGarbler | None], bytes]
-"""The active party's halves of all copies, the passive party's of those that are opened, and the
-key that proves which one is not."""
+@computation("CheckCopies")
+def check_committed(
+    copies: Copies,
+    keys: Sequence[CopySecrets],
+    chosen: NDArray[np.uint8],
+    parcel: Sequence[Values],
+) -> None:
+    """Check that the active party commits to the seeds that the passive party chose.
+
+    By this parcel it shows others what the passive party has got. Raises `MessageError`.
+    """
+    commitments = Unpacked(parcel).rest()
+    for copy, (of, seeds) in enumerate(zip(keys, chosen, strict=True)):
+        told = chosen_commitments(copies, of.seed, copy, commitments)
+        if not np.array_equal(committed(seeds), told):
+            raise MessageError("commitments to other seeds than those that were sent")
+
+
+def chosen_commitments(
+    copies: Copies, seed: bytes, copy: int, parcel: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Of a parcel of commitments those to what the passive party got in a copy: (128, 32)."""
+    unpacked = Unpacked([{"bytes": parcel}])
+    pairs = unpacked.take(np.uint8, (copies.count, TRANSFERS, 2, SEED_BYTES))
+    unpacked.end()
+    return of_choices(_OfCopy(seed).difference, pairs[copy])
+
+
+def of_choices(difference: NDArray[np.bool_], pairs: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """What the passive party gets of ``pairs`` (128, 2, 32), by the difference of its labels."""
+    return np.where(difference[:, np.newaxis], pairs[:, 0], pairs[:, 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """What the active party begins copies with: its halves of all of them.
+
+    ``replicas`` are the passive party's of those that are opened, made of its seeds and what it
+    chose, (copies, 128, 32), of which the active party commits to both values, ``commitments``.
+    The ``key`` proves which copy is real.
+    """
+
+    evaluators: list[LevelEvaluator]
+    replicas: list[LevelGarbler | None]
+    chosen: list[NDArray[np.uint8]]
+    commitments: NDArray[np.uint8]
+    key: bytes = field(repr=False)
 
 
 @computation("OpenCopies")
@@ -341,37 +427,37 @@ def open_copies(
     ``shares`` are its true ones. In opened copies it has shares of 0. Raises `MessageError` for a
     malformed parcel, or one whose choices are not the same in all columns.
     """
-    count, count_back = copies.transfers, copies.transfers_back
-    unpacked = Unpacked(parcel)
-    offered = unpacked.take(np.uint64, (count, 2, _SEED_WORDS))
-    corrections = unpacked.take(np.uint64, (copies.count, *copies.shape))
-    extended = take_extension(unpacked, count_back)
-    unpacked.end()
-    taken = np.where(drawn.choices[:, np.newaxis], offered[:, 1], offered[:, 0])
-    taken = taken ^ _pads(copies.permutation, rows, copies.start + count)
-    by_copy = taken.view(np.uint8).reshape(copies.count, _OF_COPY, SEED_BYTES)
-    own = back.extend(extended, count_back, Tweaks(copies.back, copies.back + count_back))
+    transfers = copies.transfers
+    answer = OfferedParcel.read(copies, parcel)
+    got = [
+        answer.begun(copy, drawn.opens(copy), chooser)
+        for copy, chooser in enumerate(drawn.choosers)
+    ]
+    choices = ~drawn.secrets.reshape(-1)
+    taken = np.where(choices[:, np.newaxis], answer.offered[:, 1], answer.offered[:, 0])
+    taken = taken ^ _pads(copies.permutation, rows, copies.start + transfers)
+    by_copy = taken.view(np.uint8).reshape(copies.count, TRANSFERS, SEED_BYTES)
+    own = back.extend(answer.extended, transfers, Tweaks(copies.back, copies.back + transfers))
     pads = [
-        _pads(copies.permutation_back, of_value, copies.back + count_back)
+        _pads(copies.permutation_back, of_value, copies.back + transfers)
         for of_value in (own, own ^ back.secret)
     ]
     pairs = np.stack(pads, axis=1).view(np.uint8).reshape(copies.count, TRANSFERS, 2, SEED_BYTES)
-    evaluators: list[LevelEvaluator] = []
-    replicas: list[LevelGarbler | None] = []
-    for copy, (got, secret) in enumerate(zip(by_copy, drawn.secrets, strict=True)):
-        opened = None
-        entered, replica = np.zeros_like(shares), None
+    begun = Begun([], [], [], committed(pairs), got[drawn.real])
+    for copy, (start, secret, seeds) in enumerate(zip(got, drawn.secrets, by_copy, strict=True)):
+        opened = replica = None
         if copy == drawn.real:
-            correction = _locked(got[0].tobytes(), corrections[copy])
             joined = copies.field.joined
+            correction = _locked(start, answer.corrections[copy])
             entered = copies.field.parted(add(joined(shares), joined(correction)))
         else:
-            of_copy = _OfCopy(got[0].tobytes())
-            difference = of_copy.difference
-            seeds = np.where(difference[:, np.newaxis], pairs[copy][:, 0], pairs[copy][:, 1])
-            replica = copies.garbler(copy, of_copy.seed, seeds)
-            opened = Opened(ExtensionSender(difference, seeds).secret)
-        evaluators.append(
+            difference, entered = _OfCopy(start).difference, np.zeros_like(shares)
+            chosen = of_choices(difference, pairs[copy])
+            replica = copies.garbler(copy, start, chosen)
+            opened = Opened(ExtensionSender(difference, chosen).secret)
+        begun.chosen.append(np.zeros(0, np.uint8) if replica is None else chosen)
+        begun.replicas.append(replica)
+        begun.evaluators.append(
             LevelEvaluator(
                 copies.circuit,
                 entered,
@@ -381,7 +467,7 @@ def open_copies(
                 copies.permutation,
                 copies.of_copy(copy, copies.start),
                 BackTransfers(
-                    ExtensionSender(secret, got[1:]),
+                    ExtensionSender(secret, seeds),
                     copies.permutation_back,
                     copies.of_copy(copy, copies.back),
                 ),
@@ -389,5 +475,37 @@ def open_copies(
                 opened,
             )
         )
-        replicas.append(replica)
-    return evaluators, replicas, by_copy[drawn.real][0].tobytes()
+    return begun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfferedParcel:
+    """The passive party's answer, which begins copies."""
+
+    powers: NDArray[np.uint8]
+    locked: NDArray[np.uint8]
+    offered: NDArray[np.uint64]
+    corrections: Shares
+    extended: Extended
+
+    @classmethod
+    def read(cls, copies: Copies, parcel: Sequence[Values]) -> OfferedParcel:
+        """Read a parcel of `offer_copies`. Raises `MessageError` if it is malformed."""
+        unpacked = Unpacked(parcel)
+        found = cls(
+            unpacked.take(np.uint8, shape_of(copies.count)),
+            unpacked.take(np.uint8, (copies.count, 2, SEED_BYTES)),
+            unpacked.take(np.uint64, (copies.transfers, 2, _SEED_WORDS)),
+            unpacked.take(np.uint64, (copies.count, *copies.shape)),
+            take_extension(unpacked, copies.transfers),
+        )
+        unpacked.end()
+        return found
+
+    def begun(self, copy: int, choice: NDArray[np.bool_], chooser: bytes) -> bytes:
+        """The seed or key of a copy, by what the active party chose of both."""
+        power = self.powers[copy]
+        element = ChooseAhead(choice, chooser).run()
+        [pad] = ChosenSeeds(np.stack([power, power]), element, choice, chooser).run()
+        seed: bytes = (self.locked[copy, int(choice[0])] ^ pad).tobytes()
+        return seed

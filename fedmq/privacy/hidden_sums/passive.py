@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Sequence
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import RESOLUTION_BITS
@@ -13,6 +14,7 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import (
     MOST_COPIES,
+    SIGNER,
     BroadcastPiece,
     ComparedColumns,
     Directions,
@@ -123,7 +125,15 @@ class HiddenPassive(PassiveHidesSums):
         permutation = Permutation(self._source.public_seed + back.tobytes())
         self._back = BackTransfers(ExtensionReceiver(pairs), permutation, Tweaks())
         first, *others = (yield from self._source.setup()) or ({},)
-        return [{**first, "circuits": chosen, "back": back}, *others]
+        own_pieces: Values = {"circuits": chosen, "back": back}
+        if self._copies > 1:
+            key = self._signer().public_key().public_bytes_raw()
+            own_pieces[SIGNER] = np.frombuffer(key, np.uint8)
+        return [{**first, **own_pieces}, *others]
+
+    def _signer(self) -> Ed25519PrivateKey:
+        """The session's, which signs what is said about copies; the party's own signs it."""
+        return Ed25519PrivateKey.from_private_bytes(self._derived("signer of copies"))
 
     def _derived(self, purpose: str) -> bytes:
         """The seed for ``purpose``; ``source`` makes others of the same secret."""
@@ -185,7 +195,8 @@ class HiddenPassive(PassiveHidesSums):
             )
             keys = CopySecrets.of(self._secret, copies)
             back = self._back.party
-            return garble_copies(copies, shares, keys, self._sender, back, nodes[0])
+            signer = self._signer()
+            return garble_copies(copies, shares, keys, self._sender, back, signer, nodes[0])
         garbler = LevelGarbler(
             circuit,
             shares,

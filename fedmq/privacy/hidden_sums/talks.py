@@ -15,128 +15,53 @@ links of a chain.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedmq.computation import Computation, computation
 from fedmq.errors import Inconsistent, MessageError
 from fedmq.privacy.hidden_sums.circuits import NodeInputs
+from fedmq.privacy.hidden_sums.conversation import (
+    Conversation,
+    Parcel,
+    Said,
+    compute,
+    computes,
+    joined,
+)
 from fedmq.privacy.hidden_sums.copies import (
+    SIGNATURE_BYTES,
+    Begun,
     Copies,
     CopySecrets,
     Drawn,
+    check_committed,
     choose_copies,
     offer_copies,
     open_copies,
 )
+from fedmq.privacy.hidden_sums.proof import (
+    HASH_BYTES,
+    CopyProof,
+    Signer,
+    Spoken,
+    hash_of,
+    is_signed,
+)
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import Unpacked, pieces_of
-from fedmq.privacy.hidden_sums.steps import (
-    Learned,
-    LevelStep,
-    Winners,
-    evaluate_level,
-    garble_level,
-)
+from fedmq.privacy.hidden_sums.steps import Learned, Winners, evaluate_level, garble_level
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, ExtensionSender
-from fedmq.privacy.plan import Compute, Ended, Exchange, Handed, HandOn, Plan, Reply, Values
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 
-__all__ = ["HASH_BYTES", "evaluate_copies", "garble_copies", "joined_parcels", "parted_parcel"]
-
-HASH_BYTES = 32
+__all__ = ["evaluate_copies", "garble_copies", "joined_parcels", "parted_parcel"]
 
 _ALL, _REAL = 0, 1
 """The first byte of what the active party sends: about all copies, or the key of the real one."""
-
-T = TypeVar("T")
-
-Parcel = NDArray[np.uint8]
-
-
-class _Talk(Generic[T]):
-    """A plan of one of both halves: it runs until it waits, or has to compute.
-
-    ``sent`` are its parcels that have not left.
-    """
-
-    def __init__(self, plan: Plan[T]) -> None:
-        self._plan = plan
-        self._heard: deque[Parcel] = deque()
-        self.sent: deque[Parcel] = deque()
-        self.step: Any
-        self.half: Any = None
-        """The half of a level, after its last step."""
-        self._advance(None)
-
-    @property
-    def computations(self) -> Sequence[Any]:
-        """What it has to compute before it goes on."""
-        return self.step.computations if isinstance(self.step, Compute) else ()
-
-    @property
-    def leaves_copies(self) -> bool:
-        """Whether it goes on alone: it has ended, or hands on what a chain needs."""
-        return isinstance(self.step, Ended | HandOn | Handed)
-
-    def computed(self, results: Sequence[Any]) -> None:
-        if _is_step(self):
-            [(self.half, _)] = results
-        self._advance(results)
-
-    def hear(self, parcel: Parcel) -> None:
-        self._heard.append(parcel)
-        if isinstance(self.step, Exchange) and not isinstance(self.step, Handed):
-            self._advance([{"bytes": self._heard.popleft()}])
-
-    def _advance(self, value: Any) -> None:
-        while True:
-            try:
-                self.step = self._plan.send(value)
-            except StopIteration as end:
-                self.step = Ended(end.value)
-                return
-            if isinstance(self.step, Compute | HandOn | Handed):
-                return
-            if self.step.pieces:
-                self.sent.append(_joined(self.step.pieces))
-            value = None
-            if isinstance(self.step, Exchange):
-                if not self._heard:
-                    self.step = Exchange()
-                    return
-                value = [{"bytes": self._heard.popleft()}]
-
-    def alone(self, first: int) -> Plan[T]:
-        """Go on without the other copies, in a talk about node ``first``."""
-        while self.sent:
-            yield Reply(first, pieces_of(self.sent.popleft()))
-        while not isinstance(self.step, Ended):
-            answer = yield self.step
-            try:
-                self.step = self._plan.send(answer)
-            except StopIteration as end:
-                self.step = Ended(end.value)
-        value: T = self.step.value
-        return value
-
-
-def _joined(pieces: Sequence[Values]) -> Parcel:
-    return Unpacked(pieces).rest()
-
-
-def _compute(talks: Sequence[_Talk[Any]]) -> Plan[None]:
-    """Compute what ``talks`` wait for, side by side."""
-    steps = [step for talk in talks for step in talk.computations]
-    found = deque((yield Compute(steps)))
-    for talk in filter(_computes, talks):
-        talk.computed([found.popleft() for _ in talk.computations])
-
 
 # The passive party
 
@@ -147,33 +72,42 @@ def garble_copies(
     secrets: Sequence[CopySecrets],
     sender: ExtensionSender,
     back: ExtensionReceiver,
+    signer: Ed25519PrivateKey,
     first: int,
 ) -> Plan[Winners]:
     """Which nodes were won, and by which candidates, as `garble_level`; ``shares`` are true ones.
 
-    ``sender`` and ``back`` are the session's. Raises `MessageError` for malformed parcels, and for
-    a key of no copy.
+    ``sender``, ``back`` and ``signer`` are the session's. Raises `MessageError` for malformed
+    parcels, and for a key of no copy.
     """
-    parcel = yield Exchange()
-    offering = offer_copies.bind(copies, shares, secrets, sender, back, parcel)
-    [(made, garblers)] = yield Compute([offering])
-    yield Reply(first, pieces_of(*made))
-    talks = [_Talk(garble_level(garbler, first)) for garbler in garblers]
+    chosen = yield Exchange()
+    offering = offer_copies.bind(copies, shares, secrets, sender, back, chosen)
+    [(made, garblers, seeds)] = yield Compute([offering])
+    offered = pieces_of(*made)
+    commitments = yield Exchange(offered)
+    yield Compute([check_committed.bind(copies, secrets, seeds, commitments)])
+    spoken = Spoken(copies, [joined(parcel) for parcel in (chosen, offered, commitments)])
+    talks = [Conversation(garble_level(garbler, first)) for garbler in garblers]
     while True:
-        if any(talk.sent for talk in talks):
-            [joint] = yield Compute([joined_parcels.bind(_next(talks))])
-            yield Reply(first, pieces_of(joint))
-        elif any(map(_computes, talks)):
-            yield from _compute(talks)
+        if any(talk.said for talk in talks):
+            said = _next(talks)
+            [joint] = yield Compute([joined_parcels.bind([parcel for parcel, _ in said])])
+            statement = spoken.say(_hashes(joint[-HASH_BYTES * copies.count :]), said[0].heard)
+            signature = np.frombuffer(signer.sign(statement), np.uint8)
+            yield Reply(first, pieces_of(joint, signature))
+        elif any(map(computes, talks)):
+            yield from compute(talks)
         else:
             kind, body = _read((yield Exchange()))
             if kind == _REAL:
                 break
-            size, rest = divmod(len(body), len(talks))
+            size, rest = divmod(len(body), copies.count)
             if kind != _ALL or rest:
                 raise MessageError("a parcel that is not about all copies")
-            for copy, talk in enumerate(talks):
-                talk.hear(body[copy * size : (copy + 1) * size])
+            parts = [body[copy * size : (copy + 1) * size] for copy in range(copies.count)]
+            spoken.hear([hash_of(part) for part in parts])
+            for talk, part in zip(talks, parts, strict=True):
+                talk.hear(part)
     proof = body.tobytes()
     proved = [hmac.compare_digest(of.key, proof) for of in secrets]
     if not any(proved):
@@ -188,11 +122,11 @@ def _read(parcel: Sequence[Values]) -> tuple[int, Parcel]:
     return int(kind), unpacked.rest()
 
 
-def _next(talks: Sequence[_Talk[Any]]) -> list[Parcel]:
+def _next(talks: Sequence[Conversation[Winners]]) -> list[Said]:
     """The next parcel of each; raises `MessageError` if one has none."""
-    if not all(talk.sent for talk in talks):
+    if not all(talk.said for talk in talks):
         raise MessageError("copies of a level that go different ways")
-    return [talk.sent.popleft() for talk in talks]
+    return [talk.said.popleft() for talk in talks]
 
 
 @computation("JoinCopies")
@@ -203,24 +137,30 @@ def joined_parcels(parcels: Sequence[Parcel]) -> Parcel:
     """
     if len({len(parcel) for parcel in parcels}) > 1:
         raise MessageError("copies of a level that go different ways")
-    return np.concatenate([_exclusive_or(parcels), *map(_hash, parcels)])
+    hashes = [np.frombuffer(hash_of(parcel), np.uint8) for parcel in parcels]
+    return np.concatenate([_exclusive_or(parcels), *hashes])
+
+
+Parted = tuple[Parcel, Parcel, bytes, list[int]]
+"""The parcel of the copy that is not known; hashes of all, a signature, and copies of others."""
 
 
 @computation("PartCopies")
-def parted_parcel(joint: Sequence[Values], known: Sequence[Parcel | None]) -> tuple[Parcel, int]:
-    """The parcel of the copy that is not ``known``; the first copy with another hash, or -1.
+def parted_parcel(joint: Sequence[Values], known: Sequence[Parcel | None]) -> Parted:
+    """What `joined_parcels` joined, of which all parcels but one are ``known``.
 
     Raises `MessageError` for a parcel of another length.
     """
     unpacked = Unpacked(joint)
     opened = [parcel for parcel in known if parcel is not None]
     parcel = unpacked.take(np.uint8, opened[0].shape)
-    hashes = unpacked.take(np.uint8, (len(known), HASH_BYTES))
+    hashes = unpacked.take(np.uint8, (len(known) * HASH_BYTES,))
+    signature = unpacked.take(np.uint8, (SIGNATURE_BYTES,)).tobytes()
     unpacked.end()
     real = _exclusive_or([parcel, *opened])
-    made = [real if of is None else of for of in known]
-    wrong = [not np.array_equal(_hash(of), told) for of, told in zip(made, hashes, strict=True)]
-    return real, wrong.index(True) if any(wrong) else -1
+    made = [hash_of(real if of is None else of) for of in known]
+    told = enumerate(zip(made, _hashes(hashes), strict=True))
+    return real, hashes, signature, [copy for copy, (own, its) in told if own != its]
 
 
 def _exclusive_or(parcels: Sequence[Parcel]) -> Parcel:
@@ -230,8 +170,8 @@ def _exclusive_or(parcels: Sequence[Parcel]) -> Parcel:
     return joint
 
 
-def _hash(parcel: Parcel) -> Parcel:
-    return np.frombuffer(hashlib.sha256(np.ascontiguousarray(parcel).data).digest(), np.uint8)
+def _hashes(joined: Parcel) -> list[bytes]:
+    return [row.tobytes() for row in joined.reshape(-1, HASH_BYTES)]
 
 
 # The active party
@@ -244,79 +184,141 @@ def evaluate_copies(
     shares: Shares,
     inputs: NodeInputs,
     choosing: Computation,
-    peer: str,
+    signer: Signer,
     first: int,
 ) -> Plan[Learned]:
     """What the active party learns, as `evaluate_level`; ``shares`` are its true ones.
 
-    ``receiver`` and ``back`` are the session's.
+    ``receiver`` and ``back`` are the session's; ``signer`` is the passive party.
 
     Raises:
-        Inconsistent: a parcel of ``peer`` is not what the seeds of its copies give.
+        Inconsistent: a parcel of the passive party is not what the seeds of its copies give.
     """
     yield Reply(first, pieces_of(copies.circuit.told()))
     drawn = Drawn.at_random(copies)
     [(made, rows)] = yield Compute([choose_copies.bind(copies, drawn, receiver)])
-    parcel = yield Exchange(pieces_of(*made))
-    opening = open_copies.bind(copies, drawn, rows, back, shares, inputs, choosing, parcel)
-    [(evaluators, garblers, key)] = yield Compute([opening])
-    talks = [_Talk(evaluate_level(evaluator, first)) for evaluator in evaluators]
+    chosen = pieces_of(*made)
+    offered = yield Exchange(chosen)
+    opening = open_copies.bind(copies, drawn, rows, back, shares, inputs, choosing, offered)
+    [begun] = yield Compute([opening])
+    commitments = pieces_of(begun.commitments)
+    yield Reply(first, commitments)
+    parcels = [joined(parcel) for parcel in (chosen, offered, commitments)]
+    witness = _Witness(copies, drawn, begun, parcels, signer, first)
+    talks = [Conversation(evaluate_level(evaluator, first)) for evaluator in begun.evaluators]
     for talk in talks:
-        talk.sent.popleft()  # which circuits: the passive party knows it
-    checks = [None if of is None else _Talk(garble_level(of, first)) for of in garblers]
+        talk.said.popleft()  # which circuits: the passive party knows it
+    checks = [
+        None if of is None else Conversation(garble_level(of, first)) for of in begun.replicas
+    ]
     real, replicas = talks[drawn.real], [of for of in checks if of is not None]
-    parcels = 0
     while not real.leaves_copies:
-        if all(talk.sent for talk in talks):
-            parts = [talk.sent.popleft() for talk in talks]
+        if all(talk.said for talk in talks):
+            parts = [talk.said.popleft().parcel for talk in talks]
             yield Reply(first, pieces_of(np.array([_ALL], np.uint8), *parts))
+            witness.tell(parts)
             for check, part in zip(checks, parts, strict=True):
                 if check is not None:
                     check.hear(part)
-        elif any(map(_computes, [*talks, *replicas])):
+        elif any(map(computes, [*talks, *replicas])):
             yield from _compute_copies(real, talks, replicas)
         else:
-            known = _expected((yield Exchange()), checks)
-            [(own, wrong)] = yield Compute([parted_parcel.bind(*known)])
-            if wrong >= 0:
-                what = "its circuits are not those that its seeds give"
-                place: dict[str, int | str] = {"node": first, "parcel": parcels, "copy": wrong}
-                raise Inconsistent(peer, what, place)
-            parcels += 1
-            for talk, checked in zip(talks, known[1], strict=True):
-                talk.hear(own if checked is None else checked)
-    yield Reply(first, pieces_of(np.array([_REAL], np.uint8), np.frombuffer(key, np.uint8)))
+            joint = yield Exchange()
+            if not all(check.said for check in replicas):
+                raise MessageError("a parcel that no copy gives")
+            heard = replicas[0].said[0].heard
+            known = [None if of is None else of.said.popleft().parcel for of in checks]
+            [(own, hashes, signature, wrong)] = yield Compute([parted_parcel.bind(joint, known)])
+            witness.check(_hashes(hashes), heard, signature, wrong)
+            for talk, parcel in zip(talks, known, strict=True):
+                talk.hear(own if parcel is None else parcel)
+    yield Reply(first, pieces_of(np.array([_REAL], np.uint8), np.frombuffer(begun.key, np.uint8)))
     return (yield from real.alone(first))
 
 
-def _expected(
-    joint: Sequence[Values], checks: Sequence[_Talk[Any] | None]
-) -> tuple[Sequence[Values], list[Parcel | None]]:
-    """What came, beside the parcels of the copies that are checked."""
-    if not all(of is None or of.sent for of in checks):
-        raise MessageError("a parcel that no copy gives")
-    return joint, [None if of is None else of.sent.popleft() for of in checks]
-
-
 def _compute_copies(
-    real: _Talk[Learned], talks: Sequence[_Talk[Learned]], checks: Sequence[_Talk[Any]]
+    real: Conversation[Learned],
+    talks: Sequence[Conversation[Learned]],
+    checks: Sequence[Conversation[Winners]],
 ) -> Plan[None]:
     """Compute what all wait for; steps of opened copies after those of the ``real`` one."""
     opened = [talk for talk in talks if talk is not real]
-    tables = [talk for talk in opened if not _is_step(talk)]
-    if any(map(_computes, [real, *tables, *checks])):
-        yield from _compute([real, *tables, *checks])
+    tables = [talk for talk in opened if not talk.takes_step]
+    at_once: list[Conversation[Any]] = [real, *tables, *checks]
+    if any(map(computes, at_once)):
+        yield from compute(at_once)
         return
     for talk in opened:
         for step in talk.computations:
-            assert real.half is not None
             step.half.goes_with(real.half)
-    yield from _compute(opened)
+    yield from compute(opened)
 
 
-def _computes(talk: Any) -> bool:
-    return isinstance(talk.step, Compute)
+class _Witness:
+    """Keeps what was said about copies, until a parcel of an opened one is wrong.
 
+    ``begun`` are the copies, and ``parcels`` those before them; the ``signer`` is named.
+    """
 
-def _is_step(talk: _Talk[Any]) -> bool:
-    return any(isinstance(step, LevelStep) for step in talk.computations)
+    def __init__(
+        self,
+        copies: Copies,
+        drawn: Drawn,
+        begun: Begun,
+        parcels: Sequence[Parcel],
+        signer: Signer,
+        first: int,
+    ) -> None:
+        self._copies = copies
+        self._drawn = drawn
+        self._chosen = begun.chosen
+        self._parcels = parcels
+        self._signer = signer
+        self._first = first
+        self._spoken = Spoken(copies, parcels)
+        self._told: list[tuple[Sequence[Parcel], list[bytes]]] = []
+        self._said: list[list[bytes]] = []
+
+    def tell(self, parts: Sequence[Parcel]) -> None:
+        """The active party tells these ``parts`` of a parcel, one of each copy."""
+        hashes = [hash_of(part) for part in parts]
+        self._spoken.hear(hashes)
+        self._told.append((parts, hashes))
+
+    def check(
+        self, hashes: list[bytes], heard: int, signature: bytes, wrong: Sequence[int]
+    ) -> None:
+        """Check a parcel with these ``hashes``, of which those of copies are ``wrong``.
+
+        Raises:
+            Inconsistent: one is wrong; with a proof, if it is that of an opened copy.
+            MessageError: the passive party has not signed it.
+        """
+        self._said.append(hashes)
+        if not is_signed(self._signer.key, self._spoken.say(hashes, heard), signature):
+            raise MessageError("what is said about copies is not signed")
+        if not wrong:
+            return
+        opened = [copy for copy in wrong if copy != self._drawn.real]
+        proof = self._proof(opened[0], heard, signature) if opened else b""
+        place: dict[str, int | str] = {
+            "node": self._first,
+            "parcel": len(self._said) - 1,
+            "copy": wrong[0],
+        }
+        what = "its circuits are not those that its seeds give"
+        raise Inconsistent(self._signer.party, what, place, proof)
+
+    def _proof(self, copy: int, heard: int, signature: bytes) -> bytes:
+        return CopyProof.of(
+            self._copies,
+            copy,
+            [parcel.tobytes() for parcel in self._parcels],
+            self._drawn.choosers[copy],
+            self._chosen[copy].tobytes(),
+            [(parts[copy].tobytes(), hashes) for parts, hashes in self._told[:heard]],
+            self._said,
+            signature,
+            self._signer.key,
+            self._signer.signature,
+        ).to_bytes()

@@ -34,6 +34,7 @@ __all__ = [
     "MakeOffer",
     "OfferedSeeds",
     "check_elements",
+    "shape_of",
 ]
 
 TRANSFERS = 128
@@ -56,6 +57,11 @@ _GENERATOR = mpz(2)  # of the squares, whose number is prime
 _EXPONENT_BYTES = 32  # twice as many bits as of security
 
 
+def shape_of(count: int) -> tuple[int, int]:
+    """The shape of ``count`` elements of the group."""
+    return count, ELEMENT_BYTES
+
+
 def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
     """``elements`` as ``count`` elements of the group: uint8 (count, 256), little-endian.
 
@@ -65,7 +71,7 @@ def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
     if (
         not isinstance(elements, np.ndarray)
         or elements.dtype != np.uint8
-        or elements.shape != (count, ELEMENT_BYTES)
+        or elements.shape != shape_of(count)
     ):
         raise MessageError(f"{count} elements of {ELEMENT_BYTES} bytes are needed for transfers")
     for element in map(_number, elements):
@@ -110,7 +116,7 @@ class ChooseSeeds:
 
 @dataclass(frozen=True, eq=False)
 class ChooseAhead:
-    """What a receiver sends that begins: uint8 (128, 256). ``choices`` bool (128,)."""
+    """What a receiver sends that begins: uint8 (n, 256). ``choices`` bool (n,)."""
 
     label: ClassVar[str] = "ChooseAhead"
     choices: NDArray[np.bool_] = field(repr=False)
@@ -122,7 +128,7 @@ class ChooseAhead:
 
 @dataclass(frozen=True, eq=False)
 class ChosenSeeds:
-    """The seeds of a receiver that chose ahead, uint8 (128, 32), by a sender's ``offer``.
+    """The seeds of a receiver that chose ahead, uint8 (n, 32), by a sender's ``offer``.
 
     ``chosen``: as `ChooseAhead` made it. Raises `MessageError` for a malformed offer.
     """
@@ -142,19 +148,20 @@ class ChosenSeeds:
 class OfferedSeeds:
     """Both seeds of each transfer, as the sender of ``MakeOffer(seed, ahead)`` knows them.
 
-    uint8 (128, 2, 32). Raises `MessageError` for malformed ``chosen``.
+    uint8 (count, 2, 32). Raises `MessageError` for malformed ``chosen``.
     """
 
     label: ClassVar[str] = "OfferedSeeds"
     chosen: object
     seed: bytes = field(repr=False)
     ahead: bool = False
+    count: int = TRANSFERS
 
     def run(self) -> NDArray[np.uint8]:
-        chosen = check_elements(self.chosen, TRANSFERS)
+        chosen = check_elements(self.chosen, self.count)
         exponent = _sender(self.seed)
         common_power = _power(_common(self.seed, self.ahead), exponent)
-        seeds = np.empty((TRANSFERS, 2, 32), np.uint8)
+        seeds = np.empty((self.count, 2, 32), np.uint8)
         for place, element in enumerate(map(_number, chosen)):
             first = _power(element, exponent)
             second = common_power * gmpy2.invert(first, _MODULUS) % _MODULUS
@@ -175,8 +182,8 @@ def _common(seed: bytes, ahead: bool) -> mpz:
 
 
 def _chosen(common: mpz, choices: NDArray[np.bool_], seed: bytes) -> NDArray[np.uint8]:
-    chosen = np.empty((TRANSFERS, ELEMENT_BYTES), np.uint8)
-    for place, exponent in enumerate(_exponents(seed, "choice", TRANSFERS)):
+    chosen = np.empty(shape_of(len(choices)), np.uint8)
+    for place, exponent in enumerate(_exponents(seed, "choice", len(choices))):
         own = _power(_GENERATOR, exponent)
         first = common * gmpy2.invert(own, _MODULUS) % _MODULUS if choices[place] else own
         chosen[place] = _bytes(first)
@@ -186,8 +193,8 @@ def _chosen(common: mpz, choices: NDArray[np.bool_], seed: bytes) -> NDArray[np.
 def _chosen_seeds(
     power: mpz, chosen: NDArray[np.uint8], choices: NDArray[np.bool_], seed: bytes
 ) -> NDArray[np.uint8]:
-    seeds = np.empty((TRANSFERS, 32), np.uint8)
-    for place, exponent in enumerate(_exponents(seed, "choice", TRANSFERS)):
+    seeds = np.empty((len(choices), 32), np.uint8)
+    for place, exponent in enumerate(_exponents(seed, "choice", len(choices))):
         shared = _power(power, exponent)
         seeds[place] = _seed(place, bool(choices[place]), chosen[place], shared)
     return seeds

@@ -119,14 +119,14 @@ class Permutation:
     """P: AES-128 under a key made of the session's ``public_seed``, on blocks of 16 bytes."""
 
     def __init__(self, public_seed: bytes) -> None:
-        self._public_seed = public_seed
+        self.public_seed = public_seed
         seeded = hashlib.sha256(b"fedmq fixed permutation\0" + public_seed)
         self.key = seeded.digest()[:BLOCK_BYTES]
         """AES's, which anybody may know."""
         self._cipher = Cipher(algorithms.AES(self.key), modes.ECB()).encryptor()
 
     def __reduce__(self) -> tuple[type[Permutation], tuple[bytes]]:
-        return Permutation, (self._public_seed,)  # a cipher cannot be pickled
+        return Permutation, (self.public_seed,)  # a cipher cannot be pickled
 
     @staticmethod
     def space(words: int) -> NDArray[np.uint64]:

@@ -145,7 +145,7 @@ class Opening(Part):
 
     @on_message(training.EngineSetup)
     def _on_setup(self, peer: str, body: training.EngineSetup) -> None:
-        self._acceptances.add_setup(peer, body.payload)
+        self._acceptances.add_setup(peer, body.payload, body.signature)
         self._set_up(peer)
 
     def _set_up(self, peer: str) -> None:

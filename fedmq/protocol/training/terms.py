@@ -620,8 +620,8 @@ class Acceptances:
         self.of[peer] = body
         self._pieces[peer] = []
 
-    def add_setup(self, peer: str, payload: Payload) -> None:
-        """Add a piece of the setup of ``peer``.
+    def add_setup(self, peer: str, payload: Payload, signature: bytes = b"") -> None:
+        """Add a piece of the setup of ``peer``; the engine finds a ``signature`` beside it.
 
         Raises:
             ProtocolError: the piece was not announced.
@@ -632,7 +632,8 @@ class Acceptances:
             raise ProtocolError("an unannounced piece of an engine's setup")
         self._bytes[peer] += payload_bytes(payload)
         self._check_setup(peer, SizeLimit(self.of[peer].setup_pieces, self._bytes[peer]))
-        pieces.append(unpack_payload(payload))
+        signed = {"signature": signature} if signature else {}
+        pieces.append({**unpack_payload(payload), **signed})
 
     def _check_setup(self, peer: str, sent: SizeLimit) -> None:
         limit = self._limits[peer]

@@ -13,13 +13,15 @@ import hmac
 from collections.abc import Iterator, Sequence
 
 import msgpack
+import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import computation
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
+from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
-from fedmq.privacy.engine import Engine
+from fedmq.privacy.engine import SIGNER, Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine
@@ -31,6 +33,7 @@ from fedmq.protocol.session_records import (
     Transcript,
     TranscriptMessage,
     message_hash,
+    signer_statement,
 )
 from fedmq.protocol.training.terms import PassiveTable
 
@@ -139,6 +142,14 @@ _TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece, training.Bes
 """
 
 
+def _stated_signer(transcript: Transcript, body: training.EngineSetup) -> bytes:
+    """What a passive party signs about the key in ``body``."""
+    value = unpack_payload(body.payload)[SIGNER]
+    key = value.tobytes() if isinstance(value, np.ndarray) else b""
+    signing, parties = transcript.signing, (transcript.active, transcript.passive)
+    return signer_statement(signing.session, signing.attempt, *parties, key)
+
+
 class Transcripts:
     """The witness of ``machine``: it keeps a transcript of all messages with each peer.
 
@@ -200,6 +211,9 @@ class Transcripts:
             return body.model_copy(update={"signature": transcript.signing.sign(statement)})
         elif isinstance(body, training.TreeStarted | training.SessionFinished):
             return body.model_copy(update={"signature": transcript.countersignature()})
+        elif isinstance(body, training.EngineSetup) and SIGNER in body.payload:
+            signature = transcript.signing.sign(_stated_signer(transcript, body))
+            return body.model_copy(update={"signature": signature})
         return body
 
     def _verify(self, transcript: Transcript, sender: str, body: Body) -> None:
@@ -224,6 +238,14 @@ class Transcripts:
             self._emit(Save(SignedStatement(statement, body.signature)))
         elif isinstance(body, training.TreeStarted | training.SessionFinished):
             self._verify_countersignature(transcript, body.signature)
+        elif isinstance(body, training.EngineSetup) and SIGNER in body.payload:
+            signed = _stated_signer(transcript, body)
+            if not transcript.signing.verifies(sender, signed, body.signature):
+                raise Inconsistent(
+                    sender,
+                    "it does not sign the key by which it signs copies of circuits",
+                    {"signature": body.signature.hex()},
+                )
 
     def _verify_countersignature(self, transcript: Transcript, signature: bytes) -> None:
         if not transcript.is_countersigned(signature):

@@ -25,6 +25,7 @@ LABELS = {
     "BinTable",
     "Blind",
     "BlindIds",
+    "CheckCopies",
     "ChooseAhead",
     "ChooseCopies",
     "ChooseFactors",

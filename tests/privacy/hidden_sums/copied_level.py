@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedmq.computation import Given
 from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.copies import Copies, CopySecrets
 from fedmq.privacy.hidden_sums.level import HiddenLevel
+from fedmq.privacy.hidden_sums.proof import Signer
 from fedmq.privacy.hidden_sums.talks import evaluate_copies, garble_copies
 from fedmq.privacy.oblivious_transfer.extension import Tweaks
 from fedmq.privacy.plan import Plan
@@ -20,6 +22,9 @@ from tests.privacy.hidden_sums.driven import Running, run_all
 from tests.privacy.hidden_sums.filtered import factors_of
 from tests.privacy.hidden_sums.level_pair import BACK, PERMUTATION, Told, drawn_shares
 from tests.privacy.oblivious_transfer.base import extension, extension_of
+
+SIGNER = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+"""The passive party's key of the session."""
 
 FIRST = 1
 """The node under which parcels travel."""
@@ -51,12 +56,14 @@ class CopiedLevels:
             own,
             level.inputs(to_beat),
             Given(factors_of(level, to_beat)),
-            "telco",
+            Signer("telco", SIGNER.public_key().public_bytes_raw(), b"by telco"),
             FIRST,
         )
         copies = self.copies(level, *self.tweaks[2:])
         keys = CopySecrets.of(self.secret, copies)
-        garbling = garble_copies(copies, other, keys, self.sender, self.back_receiver, FIRST)
+        garbling = garble_copies(
+            copies, other, keys, self.sender, self.back_receiver, SIGNER, FIRST
+        )
         return evaluating, garbling
 
     def run(

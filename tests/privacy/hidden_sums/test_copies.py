@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def real_copy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets which copy the active party draws."""
 
     def draws(copy: int) -> None:
-        monkeypatch.setattr(module.secrets, "randbelow", lambda _: copy)
+        monkeypatch.setattr(module, "secrets", SimpleNamespace(randbelow=lambda _: copy))
 
     return draws
 
