@@ -3,12 +3,13 @@
 ::
 
     python -m benchmarks.hidden_sums ACTIVE.csv PASSIVE.csv [--trees 5] [--depth 3] [--max-bin 32]
-        [--arithmetic 3.4] [--json]
+        [--arithmetic 3.4] [--covert 2] [--json]
 
 Trees are boosted over both tables, as the two parties would; the first column is an id, and the
 active party's second one the label. Of each level both halves run in this process, on shares as the
 lattice leaves them, without lattice and messages; of each tree every parcel is counted, and the
-time of the processor by both halves. Winners are compared with XGBoost's.
+time of the processor by both halves. Winners are compared with XGBoost's. With ``--covert`` trees
+with the filter are trained once more, with as many copies of circuits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import FixedPoint
@@ -38,12 +40,15 @@ from fedmq.computation import Given
 from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.active import Filtering
 from fedmq.privacy.hidden_sums.circuits import NodeInputs, circuit_of
+from fedmq.privacy.hidden_sums.copies import Copies, CopySecrets
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors, choose_factors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
-from fedmq.privacy.hidden_sums.level import BackTransfers
+from fedmq.privacy.hidden_sums.level import BackTransfers, HiddenLevel
+from fedmq.privacy.hidden_sums.proof import Signer
 from fedmq.privacy.hidden_sums.shares import Field
-from fedmq.privacy.hidden_sums.steps import evaluate_level, garble_level
+from fedmq.privacy.hidden_sums.steps import Learned, Winners, evaluate_level, garble_level
+from fedmq.privacy.hidden_sums.talks import evaluate_copies, garble_copies
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.correlated import subtract
 from fedmq.privacy.oblivious_transfer.extension import (
@@ -53,8 +58,11 @@ from fedmq.privacy.oblivious_transfer.extension import (
     Tweaks,
     draw_choices,
 )
+from fedmq.privacy.plan import Plan
 from fedmq.privacy.random_stream import fresh_seed
 from tests.privacy.hidden_sums.driven import Running, run_all, size
+
+SIGNER = Ed25519PrivateKey.generate()
 
 
 def table(path: Path) -> np.ndarray:
@@ -177,43 +185,62 @@ class Session:
             ExtensionSender(secret, seeds),
         )
 
-    def halves(
-        self, level: Level, rows: int, params: TrainParams, filtering: bool
-    ) -> tuple[LevelEvaluator, LevelGarbler]:
-        sums = Field(level.scale.value_bits + max(rows - 1, 1).bit_length() + 2)
+    def plans(
+        self,
+        level: Level,
+        rows: int,
+        params: TrainParams,
+        factors: list[NodeFactors | None],
+        copies: int,
+    ) -> tuple[Plan[Learned], Plan[Winners]]:
+        """Those of both parties; of ``copies`` if there are several."""
+        sums = field_of(level, rows)
         drawn = np.random.default_rng().integers(0, 2**64, level.left.shape, np.uint64) & sums.mask
         joint = sums.joined(level.left.view(np.uint64))
         own = sums.parted(subtract(joint, sums.joined(drawn)))
-        factors: list[NodeFactors | None] = [None] * len(level.totals)
-        if filtering:
-            known = (level.pairs, level.totals, level.to_beat)
-            factors = choose_factors(*known, level.scale, params, sums)
         (receiver, sender), (back_receiver, back_sender) = self.ends
         public, back = self.permutations
         circuit = circuit_of(params, level.scale, sums, UNCONSTRAINED).ranked_at(ALONE)
         inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, circuit)
-        return (
-            LevelEvaluator(
-                circuit,
-                own,
-                inputs,
-                Given(factors),
-                receiver,
-                public,
-                self.tweaks[0][0],
-                BackTransfers(back_sender, back, self.tweaks[0][1]),
-            ),
-            LevelGarbler(
-                circuit,
-                drawn,
-                np.empty((0, drawn[..., 0].size), np.bool_),
-                sender,
-                public,
-                self.tweaks[1][0],
-                BackTransfers(back_receiver, back, self.tweaks[1][1]),
-                fresh_seed(),
-            ),
+        if copies > 1:
+            hidden = HiddenLevel(circuit, *level.left.shape[:2])
+            known, its = (
+                Copies.of(hidden, copies, (public, tweaks), (back, tweaks_back))
+                for tweaks, tweaks_back in self.tweaks
+            )
+            ends = (receiver, back_sender, own, inputs, Given(factors))
+            party = Signer("passive", SIGNER.public_key().public_bytes_raw(), b"")
+            keys = CopySecrets.of(fresh_seed(), its)
+            return (
+                evaluate_copies(known, *ends, party, 1),
+                garble_copies(its, drawn, keys, sender, back_receiver, SIGNER, 1),
+            )
+        evaluator = LevelEvaluator(
+            circuit,
+            own,
+            inputs,
+            Given(factors),
+            receiver,
+            public,
+            self.tweaks[0][0],
+            BackTransfers(back_sender, back, self.tweaks[0][1]),
         )
+        garbler = LevelGarbler(
+            circuit,
+            drawn,
+            np.empty((0, drawn[..., 0].size), np.bool_),
+            sender,
+            public,
+            self.tweaks[1][0],
+            BackTransfers(back_receiver, back, self.tweaks[1][1]),
+            fresh_seed(),
+        )
+        return evaluate_level(evaluator, 1), garble_level(garbler, 1)
+
+
+def field_of(level: Level, rows: int) -> Field:
+    """The fields of shares."""
+    return Field(level.scale.value_bits + max(rows - 1, 1).bit_length() + 2)
 
 
 @dataclass
@@ -232,13 +259,23 @@ class Measured:
 
 
 def run(
-    session: Session, level: Level, rows: int, params: TrainParams, *, filtering: bool
+    session: Session,
+    level: Level,
+    rows: int,
+    params: TrainParams,
+    *,
+    filtering: bool,
+    copies: int = 1,
 ) -> Measured:
     """One level."""
     start = time.process_time()
-    evaluator, garbler = session.halves(level, rows, params, filtering)
-    active = Running(evaluate_level(evaluator, 1))
-    passive = Running(garble_level(garbler, 1), active.hear, opened=False)
+    factors: list[NodeFactors | None] = [None] * len(level.totals)
+    if filtering:
+        known = (level.pairs, level.totals, level.to_beat)
+        factors = choose_factors(*known, level.scale, params, field_of(level, rows))
+    evaluating, garbling = session.plans(level, rows, params, factors, copies)
+    active = Running(evaluating)
+    passive = Running(garbling, active.hear, opened=False)
     active.send = passive.hear
     learned, (won, index) = run_all([active, passive])
     crowded = learned.crowded
@@ -258,7 +295,7 @@ def run(
         len(won),
         wrong,
         int(crowded.sum()),
-        int((~evaluator.fit & ~crowded).sum()) if filtering else 0,
+        factors.count(None) if filtering else 0,
         int(learned.doubtful.sum()),
     )
 
@@ -272,11 +309,14 @@ def main() -> None:
     parser.add_argument("--max-bin", type=int, default=32)
     parser.add_argument("--whole-trees", type=int, default=1, help="trees without the filter")
     parser.add_argument("--arithmetic", choices=(OLDEST, NEWEST), default=OLDEST)
+    parser.add_argument("--covert", type=int, default=1, help="copies of circuits")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     params = TrainParams(xgboost_arithmetic=options.arithmetic)
     active, passive = table(options.active), table(options.passive)
     session, totals = Session(), {"filter": Measured(), "all": Measured()}
+    if options.covert > 1:
+        totals["copies"] = Measured()
     # The first level makes schedules, which a session needs once.
     shape = (options.depth, options.max_bin, params)
     first = next(levels(active, passive, 1, *shape))
@@ -287,15 +327,16 @@ def main() -> None:
         for name, measured in totals.items():
             if name == "all" and level.tree >= options.whole_trees:
                 continue
-            goes_on = name == "filter" and state.goes_on
-            found = run(session, level, len(active), params, filtering=goes_on)
+            goes_on = name != "all" and state.goes_on
+            copies = options.covert if name == "copies" else 1
+            found = run(session, level, len(active), params, filtering=goes_on, copies=copies)
             if name == "filter":
                 state.count(found.nodes, found.crowded, found.doubtful)
             for key in ("up", "down", "seconds", "nodes", "wrong", "crowded", "unfit", "doubtful"):
                 setattr(measured, key, getattr(measured, key) + getattr(found, key))
     figures = {}
     for name, measured in totals.items():
-        trees = options.trees if name == "filter" else min(options.trees, options.whole_trees)
+        trees = options.trees if name != "all" else min(options.trees, options.whole_trees)
         if not trees:
             continue
         figures[name] = {
