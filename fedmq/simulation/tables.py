@@ -64,7 +64,7 @@ def active_table(
     Raises:
         DataError: a column is no array of numbers, or of another length than the labels.
     """
-    pairs = params.objective == "survival:aft" or params.objective.startswith("rank:")
+    pairs = _takes_pairs(params)
     objective = objective_of(params)
     columns = 2 if pairs else params.num_target or 1
     labels = objective.labels(column_of_rows(label, "label", columns), ACTIVE)
@@ -95,9 +95,17 @@ def active_table(
 
 
 def targets_of(params: TrainParams, label: Any) -> int:
-    """How many labels a row of ``label``, (rows,) or (rows, targets), has; bounds are one."""
+    """How many labels a row of ``label``, (rows,) or (rows, targets), has.
+
+    Bounds are one, and so is a label beside its query.
+    """
     shape = np.shape(label)
-    return 1 if len(shape) < 2 or params.objective == "survival:aft" else shape[1]
+    return 1 if len(shape) < 2 or _takes_pairs(params) else shape[1]
+
+
+def _takes_pairs(params: TrainParams) -> bool:
+    """Whether a row's label is two numbers: bounds, or a label and its query."""
+    return params.objective == "survival:aft" or params.objective.startswith("rank:")
 
 
 def with_queries(label: Any, qid: Any) -> Any:
