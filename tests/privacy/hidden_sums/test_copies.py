@@ -167,6 +167,13 @@ def test_the_seed_of_an_opened_copy_claims_nothing(real_copy: Callable[[int], No
         levels.run(level, own_gains(level, 0.5))
 
 
+def test_who_opens_all_copies_learns_no_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.Drawn, "opens", lambda *_: np.array([True]))
+    level = drawn(2, 9)
+    with pytest.raises(MessageError):
+        CopiedLevels().run(level, own_gains(level, 0.5))
+
+
 def _claims_with(seed: bytes, plan: Plan[Any]) -> Plan[Any]:
     """The plan of an active party that shows ``seed`` in place of a key."""
     value: Any = None
