@@ -65,6 +65,8 @@ class Case:
     """The columns that hold categories, numbered as those of ``X``."""
     hides: bool = False
     """Whether sums are hidden."""
+    covert: int = 1
+    """Of how many copies of circuits."""
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
@@ -72,7 +74,8 @@ class Case:
         passive parties lack people.
 
         A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
-        as circuits are dear. So do tables on a lattice that have few values anyway.
+        as circuits are dear. So do tables on a lattice that have few values anyway. Half of that
+        quarter garbles two copies of circuits, unless they take constraints.
         """
         random = np.random.default_rng(seed)
         rows, columns = int(random.integers(20, 200)), int(random.integers(2, 9))
@@ -127,6 +130,7 @@ class Case:
             drawn_rows(random, y, options),
             categories,
             hides,
+            2 if seed % 8 == 7 and not any(signs) and not together else 1,
         )
 
     @property
@@ -148,7 +152,8 @@ class Case:
     def engine_options(self) -> dict[str, Any] | None:
         """Short keys, and whether sums are hidden."""
         weak = WEAK if self.engine in ("paillier", "ou") else {}
-        return {**weak, **({"sums": "hidden"} if self.hides else {})} or None
+        hiding = {"sums": "hidden", "covert": self.covert} if self.hides else {}
+        return {**weak, **hiding} or None
 
     @property
     def tables(self) -> dict[str, Any]:
