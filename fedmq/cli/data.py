@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,10 +15,11 @@ from fedmq.boosting.binning import Cuts
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
+from fedmq.party.data.screening import numbered_columns
 from fedmq.party.data.table import read_table
 from fedmq.party.data.validation import validate_source
 from fedmq.party.operations.control import request_daemon
@@ -76,6 +78,37 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
     )
     shown = f"--bins {config.party}={','.join(map(str, counts))}"
     print_next_step(as_json, "estimate", "train.toml", shown)
+
+
+@data.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("numbers", type=int, nargs=-1, required=True)
+@json_option
+def features(party: Path, numbers: tuple[int, ...], as_json: bool) -> None:
+    """Name the columns of PARTY with these NUMBERS, as `fedmq screen` counts them.
+
+    The line that is printed belongs into the [policy] of PARTY: then it trains with these columns
+    alone. The command sends nothing, and needs no daemon.
+    """
+    config, _ = PartyFile.read(party)
+    columns = numbered_columns(read_table(config.party, config.data), config.policy.features)
+    for number in numbers:
+        if not 1 <= number <= len(columns):
+            raise ConfigError(
+                f"{party}: there is no column {number}; those of a screen are 1 to {len(columns)}"
+            )
+    chosen = sorted({*numbers})
+    named = {
+        "party": config.party,
+        "columns": {str(number): columns[number - 1][0] for number in chosen},
+        "features": [name for number in chosen for name in columns[number - 1][1]],
+    }
+    print_result(
+        named,
+        as_json,
+        lambda found: f"features = {json.dumps(found['features'], ensure_ascii=False)}",
+    )
+    print_next_step(as_json, "data check", party)
 
 
 @data.command(epilog=PARTY_HELP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,9 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
     if output is not None:
         _write(output, found)
     print_result(found, as_json, _in_words)
-    if output is not None:
+    if output is None:
+        print_next_step(as_json, "train", job.with_name("train.toml"))
+    else:
         print_next_step(as_json, output / "screen.html", program="open")
 
 
@@ -72,13 +74,26 @@ def _in_words(found: Any) -> Text:
             f"{column['missing']:.0%}",
             column["distinct"],
             *(shown(column.get(name)) for name in ("iv", "ks", "auc")),
+            "yes" if column.get("selected") else "",
         )
         for column in columns_of(found)
     ]
-    columns = ("party", "column", "type", "missing", "distinct", "iv", "ks", "auc")
+    columns = ("party", "column", "type", "missing", "distinct", "iv", "ks", "auc", "selected")
     refused = [f"{told['refused']}" for told in found["parties"].values() if "refused" in told]
     head = (
         f"{found['looked_at']:,} of {found['rows']:,} people, {found['ones']:,} with label 1; "
         f"{found['seconds']:.1f} s, {found['bytes_sent'] / 1e6:.1f} MB sent"
     )
-    return joined(head, table(columns, rows), *refused)
+    return joined(head, table(columns, rows), *refused, *_to_pass_on(found))
+
+
+def _to_pass_on(found: Mapping[str, Any]) -> Iterator[str]:
+    """What each owner types to train with its selected columns alone."""
+    if found["selected"] is None:
+        return
+    own, *others = found["selected"]
+    yield f"of {own}: {len(found['selected'][own]):,} selected"
+    for party in others:
+        numbers = " ".join(map(str, found["selected"][party]))
+        asked = f"; its owner names them with: fedmq data features PARTY.toml {numbers}"
+        yield f"of {party}: {len(found['selected'][party]):,} selected" + asked * bool(numbers)

@@ -14,7 +14,7 @@ from fedmq.evaluation.report import Cell, Report, ReportTable
 
 __all__ = ["Screen", "columns_of", "screen_report", "title_of"]
 
-_HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc")
+_HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc", "selected")
 _SHOWN = 20  # columns of each party whose bins the page has
 
 
@@ -40,6 +40,8 @@ class Screen:
         except ImportError:
             raise ConfigError("pandas is not installed; run: pip install pandas") from None
         wanted = ["party", "column", "name", "type", "missing", "distinct", "iv", "ks", "auc"]
+        if self.found["selected"] is not None:
+            wanted.append("selected")
         return pandas.DataFrame(self.columns, columns=wanted)
 
     def write_html(self, path: str | Path) -> None:
@@ -57,9 +59,14 @@ def title_of(column: Mapping[str, Any]) -> str:
 
 
 def columns_of(screen: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All columns that a ``screen`` shows, each with its ``party``: the highest IV first."""
+    """All columns that a ``screen`` shows, each with its ``party``: the highest IV first.
+
+    ``selected`` says whether the screen's rule selects it, where there is one.
+    """
+    chosen = screen["selected"]
     found = [
         {"party": party, **column}
+        | ({} if chosen is None else {"selected": column["column"] in chosen[party]})
         for party, told in screen["parties"].items()
         for column in told.get("columns", ())
     ]
@@ -76,6 +83,7 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
             "label 1": f"{screen['ones']:,}",
             "bins": f"at most {screen['bins']}",
             "parties": ", ".join(screen["parties"]),
+            **dict(_selection(screen)),
             **{
                 f"{party} refused": told["refused"]
                 for party, told in screen["parties"].items()
@@ -85,6 +93,14 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
         metrics={},
         tables=tuple(_tables(screen)),
     )
+
+
+def _selection(screen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The rule of a screen and how many columns it selects, as facts."""
+    if screen["select"] is not None:
+        rule = ", ".join(f"{key} = {value:g}" for key, value in screen["select"].items())
+        number = sum(map(len, screen["selected"].values()))
+        yield "selected", f"{number:,} of {len(columns_of(screen)):,} columns, by {rule}"
 
 
 def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
@@ -116,4 +132,5 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
 def _figures(column: Mapping[str, Any]) -> tuple[Cell, ...]:
     missing = f"{column['missing']:.0%}"
     figures = tuple(column.get(name) for name in ("iv", "ks", "auc"))
-    return column["type"], missing, column["distinct"], *figures
+    selected = "yes" if column.get("selected") else None
+    return column["type"], missing, column["distinct"], *figures, selected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,15 @@ from fedmq.evaluation.screening import Screen
 from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import MOST_BINS, MOST_ROWS, ScreenOpen
 from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.configuration.job import SelectSection
+from fedmq.party.configuration.toml_file import check_document
 from fedmq.party.data.data_frame import PartyFeatures, party_features
-from fedmq.party.data.screening import binary_label, own_column, shown_column
+from fedmq.party.data.screening import (
+    binary_label,
+    own_column,
+    selected,
+    shown_column,
+)
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
@@ -41,6 +49,7 @@ def screen(
     measured: bool = True,
     most_rows: int = 50_000,
     seed: int = 0,
+    select: Mapping[str, float] | None = None,
     join: Join = "same",
     broker: str = MEMORY,
 ) -> Screen:
@@ -58,6 +67,8 @@ def screen(
         measured: whether they add up labels by bin; otherwise they only describe their columns.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
         seed: which rows are drawn.
+        select: which columns are ``selected``: ``{"iv": 0.02, "top": 100, "missing": 0.95}``, or
+            some of these.
         join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
             must hold the same.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ.
@@ -66,6 +77,7 @@ def screen(
         ConfigError, DataError: a parameter or a table is wrong.
     """
     check_parties(passive)
+    rule = None if select is None else check_document(select, "select", Path(), SelectSection)
     _check("bins", bins, 2, MOST_BINS)
     _check("smallest_group", smallest_group, 1, 2**32)
     _check("most_rows", most_rows, 1, MOST_ROWS)
@@ -127,6 +139,8 @@ def screen(
             "bins": bins,
             "seed": seed,
             "parties": told,
+            "select": None if rule is None else rule.model_dump(exclude_none=True),
+            "selected": None if rule is None else selected(told, rule),
             "bytes_sent": traffic.total.bytes,
         }
     )

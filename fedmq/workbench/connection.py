@@ -45,6 +45,7 @@ class ScreenKeys(TypedDict, total=False):
     bins: int
     most_rows: int
     seed: int
+    select: Mapping[str, float]
 
 
 class JobKeys(TypedDict, total=False):

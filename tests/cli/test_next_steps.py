@@ -99,6 +99,27 @@ ALIGNED = {
     "seconds": 1.0,
     "bytes_sent": 1,
 }
+COUNTED = {
+    "people": 100,
+    "exact": False,
+    "fewest": 100,
+    "parties": ["bank", "telco"],
+    "own_ids": 1,
+    "seconds": 1.0,
+    "bytes_sent": 1,
+}
+SCREENED = {
+    "screen": "look",
+    "rows": 1,
+    "looked_at": 1,
+    "ones": 1,
+    "bins": 10,
+    "parties": {"bank": {"columns": []}},
+    "select": None,
+    "selected": None,
+    "seconds": 1.0,
+    "bytes_sent": 1,
+}
 SERVED = {"name": "production", "model": "m", "mode": "hop", "before": None, "fallbacks": []}
 SERVING: dict[str, Any] = {
     "models": {},
@@ -197,7 +218,15 @@ STEPS = [
     Step(f"data alignments {BANK}", f"next: fedmq status {BANK}"),
     Step(f"data check {BANK}", f"next: fedmq run {BANK}"),
     Step(f"data bins {TELCO} --max-bin 2", f"next: fedmq estimate train.toml --bins telco={TWOS}"),
+    Step(f"data features {TELCO} 1", f"next: fedmq data check {TELCO}"),
     Step("align bank/align.toml", "next: fedmq train bank/train.toml", {"align": ALIGNED}),
+    Step(
+        "align bank/align.toml --count",
+        "next: fedmq align bank/align.toml",
+        {"overlap": COUNTED},
+    ),
+    Step("screen screen.toml", "next: fedmq train train.toml", {"screen": SCREENED}),
+    Step("screen screen.toml -o look", "next: open look/screen.html", {"screen": SCREENED}),
     Step(
         "estimate bank/train.toml",
         "next: fedmq train bank/train.toml",
@@ -394,6 +423,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "bank", folder / "http")
     with (folder / "http" / "party.toml").open("a") as file:
         file.write("\n[http]\nport = 1\n")
+    (folder / "screen.toml").write_text('party = "bank/party.toml"\nname = "look"\n')
     (folder / "two.csv").write_text("id\nP0001\nP0002\n")
     return folder
 

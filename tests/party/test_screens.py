@@ -69,6 +69,25 @@ async def test_measured_columns_have_the_figures_of_the_joined_table_and_describ
         assert "iv" not in column and "bins" not in column
 
 
+async def test_columns_are_selected_among_all_parties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"')
+    async with demo:
+        found = await look(demo, parties=("telco",), select={"top": 3, "missing": 0.5})
+    strengths = sorted(
+        (
+            (column["iv"], party, column["column"])
+            for party, told in found["parties"].items()
+            for column in told["columns"]
+        ),
+        reverse=True,
+    )
+    chosen = {(party, number) for party, of in found["selected"].items() for number in of}
+    assert chosen == {(party, number) for _, party, number in strengths[:3]}
+    assert found["select"] == {"top": 3, "missing": 0.5}
+
+
 async def test_an_owner_that_says_nothing_shows_nothing_and_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

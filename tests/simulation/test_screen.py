@@ -73,9 +73,28 @@ def test_a_party_that_only_describes_and_shares_no_name_is_listed_by_number() ->
     assert found.to_pandas()["iv"].isna().sum() == 2
 
 
+def test_a_rule_marks_the_columns_that_meet_it() -> None:
+    found = fedmq.screen(
+        active=BANK, label=LABEL, passive={"telco": TELCO}, select={"iv": 0.1, "missing": 0.5}
+    )
+    frame = found.to_pandas()
+    assert frame["selected"].tolist() == (frame["iv"] >= 0.1).tolist()
+    assert found.found["selected"].keys() == {"active", "telco"}
+
+
+def test_described_columns_meet_no_information_value() -> None:
+    for rule, number in (({"iv": 0.0}, 2), ({"top": 9}, 2), ({"missing": 0.5}, 4)):
+        found = fedmq.screen(
+            active=BANK, label=LABEL, passive={"telco": TELCO}, measured=False, select=rule
+        )
+        assert sum(map(len, found.found["selected"].values())) == number
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
+        ({"select": {"vi": 1}}, "select: .*vi"),
+        ({"select": {"iv": -1}}, "select: iv"),
         ({"bins": 1}, "bins = 1: a whole number from 2 to 50"),
         ({"smallest_group": 0}, "smallest_group = 0"),
         ({"label": LABEL + 1}, "label in row"),

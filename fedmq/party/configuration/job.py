@@ -33,6 +33,7 @@ __all__ = [
     "ByNewest",
     "FallbackJob",
     "ScreenJob",
+    "SelectSection",
     "Split",
     "TrainingJob",
     "column_of",
@@ -272,6 +273,17 @@ class FallbackJob(TrainingJob):
     """The session that comes before this one."""
 
 
+class SelectSection(Section):
+    """Which columns a screen selects: those that meet all that is written here."""
+
+    iv: Annotated[float, Field(ge=0)] | None = None
+    """Information value at least; a column that is only described has none."""
+    top: Annotated[int, Field(ge=1)] | None = None
+    """So many at most, of all parties together, the highest information values first."""
+    missing: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Missing share at most."""
+
+
 class ScreenJob(Section):
     """A look at the columns of all parties before a training: what they are like, and how well each
     alone tells the label."""
@@ -294,6 +306,8 @@ class ScreenJob(Section):
     encrypt."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Which people are drawn."""
+    select: SelectSection | None = None
+    """Which columns are selected; when left out, none are."""
 
     @classmethod
     def read(cls, path: Path) -> ScreenJob:

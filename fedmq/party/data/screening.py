@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from fedmq.computation import computation
 from fedmq.errors import DataError, Refused
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.data import DataSection
+from fedmq.party.configuration.job import SelectSection
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.table import NO_ID, Table, read_table
 from fedmq.party.store.answered_people import EarlierPeople
@@ -33,7 +34,9 @@ __all__ = [
     "binary_label",
     "load_labelled_columns",
     "load_shown_columns",
+    "numbered_columns",
     "own_column",
+    "selected",
     "shown_column",
 ]
 
@@ -136,15 +139,23 @@ def _columns(
     table: Table, bins: int, smallest: int, permitted: tuple[str, ...] | None = None
 ) -> list[ScreenedColumn]:
     """The columns of the ``permitted`` features; all for None."""
-    kept = [
-        place for place, name in enumerate(table.features) if permitted is None or name in permitted
-    ]
-    features = [table.features[place] for place in kept]
-    categories = {
-        column: [name for name in names if name in features]
-        for column, names in table.category_columns.items()
-    }
-    return list(screened_columns(table.values[:, kept], features, categories, bins, smallest))
+    columns = numbered_columns(table, permitted)
+    features = [name for _, names in columns for name in names]
+    categories = {column: names for column, names in columns if column in table.category_columns}
+    values = table.columns(features)
+    return list(screened_columns(values, features, categories, bins, smallest))
+
+
+def numbered_columns(
+    table: Table, permitted: tuple[str, ...] | None = None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The columns that a screen numbers, from 1 on, each with its ``permitted`` features."""
+    column_of = {name: column for column, names in table.category_columns.items() for name in names}
+    found: dict[str, list[str]] = {}
+    for name in table.features:
+        if permitted is None or name in permitted:
+            found.setdefault(column_of.get(name, name), []).append(name)
+    return [(column, tuple(names)) for column, names in found.items()]
 
 
 # A column as plain data
@@ -189,4 +200,24 @@ def _strength(counts: NDArray[np.integer], ones: NDArray[np.integer]) -> dict[st
         "ks": strength.ks,
         "auc": strength.auc,
         "bins": [{"people": people, "ones": held, "woe": woe} for people, held, woe in bins],
+    }
+
+
+def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[int]]:
+    """By party, the numbers of the columns that meet ``rule``; a party that refused has none.
+
+    Equal information values are taken in the order of the parties, and of their columns.
+    """
+    wanting = rule.iv is not None or rule.top is not None
+    meeting = [
+        (column.get("iv", 0.0), party, column["column"])
+        for party, told in parties.items()
+        for column in told.get("columns", ())
+        if (rule.missing is None or column["missing"] <= rule.missing)
+        and (not wanting or column.get("iv", -1.0) >= (rule.iv or 0.0))
+    ]
+    strongest = sorted(meeting, key=lambda found: -found[0])[: rule.top]
+    return {
+        party: sorted(number for _, owner, number in strongest if owner == party)
+        for party in parties
     }

@@ -22,6 +22,7 @@ from fedmq.party.data.screening import (
     load_labelled_columns,
     load_shown_columns,
     own_column,
+    selected,
     shown_column,
 )
 from fedmq.party.services.service import Command, Service, answered
@@ -105,6 +106,10 @@ class ScreenService(Service):
         own_columns = [
             own_column(number, column, own.label) for number, column in enumerate(own.columns, 1)
         ]
+        parties = {
+            context.party: {"columns": own_columns},
+            **{party: told for party, (told, _) in zip(partners, found, strict=True)},
+        }
         return {
             "screen": job.name,
             "alignment": job.alignment,
@@ -113,10 +118,9 @@ class ScreenService(Service):
             "ones": int(own.label.sum()),
             "bins": job.bins,
             "seed": job.seed,
-            "parties": {
-                context.party: {"columns": own_columns},
-                **{party: told for party, (told, _) in zip(partners, found, strict=True)},
-            },
+            "parties": parties,
+            "select": None if job.select is None else job.select.model_dump(exclude_none=True),
+            "selected": None if job.select is None else selected(parties, job.select),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": sum(sent for _, sent in found),
         }

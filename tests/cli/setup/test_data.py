@@ -50,6 +50,17 @@ def test_the_description_is_one_line_of_json_for_scripts(party: Path) -> None:
     assert found["columns"][3]["categories"] == 2
 
 
+def test_an_owner_names_its_columns_by_the_numbers_of_a_screen(party: Path) -> None:
+    outcome = fedmq("data", "features", party, "2")
+    assert outcome.out == 'features = ["city=Oslo", "city=Rome"]\n'
+    found = fedmq("data", "features", party, "2", "1", "--json").result
+    assert found["columns"] == {"1": "age", "2": "city"}
+    assert found["features"] == ["age", "city=Oslo", "city=Rome"]
+    outcome = fedmq("data", "features", party, "3")
+    assert outcome.code == 3
+    assert "there is no column 3; those of a screen are 1 to 2" in outcome.err
+
+
 def test_what_would_be_refused_is_listed_and_ends_with_the_exit_code_of_data(party: Path) -> None:
     (party.parent / "data.csv").write_text("id,y,age,city,note\na,0,30,Rome,x\na,,old,Oslo,y\n")
     outcome = fedmq("data", "check", party)
