@@ -17,6 +17,7 @@ from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.consent.terms import terms_in_words
 from fedmq.party.services.training import TrainingService, check_fallback
 from fedmq.privacy.engines.plain import Plain
+from tests.how_often import seldom
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 
@@ -186,6 +187,8 @@ def write_strangers(folder: Path) -> None:
         path.write_text("\n".join(kept) + "\n")
 
 
+ALIKE = 1e-5
+"""Scores in mode sealed are those of mode hop but for the last digits."""
 PEOPLE = [f"p{row:02}" for row in range(40)]
 FALLBACK = '[online]\nunknown = "fallback"\n'
 
@@ -204,7 +207,7 @@ async def in_production(demo: DaemonsInMemory) -> dict[str, list[float]]:
     }
 
 
-@pytest.mark.parametrize("mode", ["hop", "bitmap"])
+@pytest.mark.parametrize("mode", ["hop", *seldom("bitmap", "sealed")])
 async def test_people_unknown_at_parties_are_scored_without_these_in_files_and_online(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -220,7 +223,8 @@ async def test_people_unknown_at_parties_are_scored_without_these_in_files_and_o
         assert in_file["degraded"] == {"telco": 0.25, "retail": 0.125}
         assert in_file["unknown_at"][29:31] == [[], ["telco"]]
         online = await demo.ask("bank", "score", name="production", ids=PEOPLE)
-        assert [row["score"] for row in online["scores"]] == pytest.approx(expected)
+        assert online["mode"] == mode
+        assert [row["score"] for row in online["scores"]] == pytest.approx(expected, rel=ALIKE)
         assert [row.get("fallback") for row in online["scores"]] == models
         assert online["degraded"] == {"telco": 0.25, "retail": 0.125}
         assert online["model"] == "m"
@@ -242,10 +246,12 @@ def leave(demo: DaemonsInMemory, *passive: str) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["sealed", *seldom("hop")])
 async def test_fallback_models_score_where_a_party_is_away_or_has_left_and_switch_with_their_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    demo = DaemonsInMemory(tmp_path, monkeypatch, SHORT)
+    settings = SHORT.replace("deadline", f'mode = "{mode}"\ndeadline')
+    demo = DaemonsInMemory(tmp_path, monkeypatch, settings)
     async with demo:
         await demo.ask("bank", "train", job=job(fallback=True, evaluation=0.0))
         await demo.ask("bank", "train", job=job(model="n", evaluation=0.0))
@@ -259,7 +265,8 @@ async def test_fallback_models_score_where_a_party_is_away_or_has_left_and_switc
         async def scored(without: list[str]) -> None:
             model = {0: "m", 1: "m-without-telco", 2: "m-alone"}[len(without)]
             answer = await demo.ask("bank", "score", name="production", ids=PEOPLE)
-            assert [row["score"] for row in answer["scores"]] == pytest.approx(by[model])
+            found = [row["score"] for row in answer["scores"]]
+            assert found == pytest.approx(by[model], rel=ALIKE)
             named = {row.get("fallback") for row in answer["scores"]}
             assert named == ({model} if without else {None})
             assert answer.get("degraded", {}) == dict.fromkeys(without, 1.0)
@@ -290,7 +297,7 @@ async def test_fallback_models_score_where_a_party_is_away_or_has_left_and_switc
                 await demo.ask("bank", do, model="n", ids=PEOPLE, name="production", mode=None)
         await demo.ask("bank", "activate", model="m", name="again", mode=None)
         again = await demo.ask("bank", "score", name="again", ids=PEOPLE[:1])
-        assert again["scores"][0]["score"] == pytest.approx(by["m-without-telco"][0])
+        assert again["scores"][0]["score"] == pytest.approx(by["m-without-telco"][0], rel=ALIKE)
         assert again["scores"][0]["fallback"] == "m-without-telco"
 
 
