@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from fedmq.party.assembly import assemble
+from fedmq.party.compute.freed_memory import keep_freed_memory
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import LinkState
@@ -46,6 +47,7 @@ class Daemon:
             LinkError: the broker cannot be reached, or refuses.
         """
         parts, closing = self.parts, AsyncExitStack()
+        keep_freed_memory()
         try:
             await parts.control.start()
             await parts.context.pool.start()

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.large_array import FILES, descriptor_of, too_many_files, write_array
+from fedmq.party.compute.freed_memory import keep_freed_memory
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.link import PriorityGate
@@ -138,6 +139,7 @@ def _start_worker(owner: int) -> None:
     # queue that all others read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
+    keep_freed_memory()
     _die_with(owner)
 
 

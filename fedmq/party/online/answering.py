@@ -132,6 +132,10 @@ class Answering:
         for model in set(self.shares) - kept:
             del self.shares[model]
 
+    def close(self) -> None:
+        """Compute no more answers."""
+        self._sealed.close()
+
     async def answer(self, header: Header, body: Body) -> Body | None:
         """Answer ``body``, perhaps with a refusal; None if it is no question."""
         if isinstance(body, OnlinePing):

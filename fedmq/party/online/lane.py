@@ -144,6 +144,7 @@ class OnlineLane:
         await self.scorer.close()
         await self.loader.close()
         await self._answers.close()
+        self.answering.close()
         await self.drift.close()
         self.source.close()
         if self._question_log is not None:

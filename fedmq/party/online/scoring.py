@@ -22,6 +22,7 @@ from collections.abc import (
     Sequence,
     Set,
 )
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -431,6 +432,7 @@ class Scorer:
             if self.batcher.idle:
                 break
             await asyncio.sleep(0.02)
+        self.batcher.close()
         await self._peers.close()
         await self._own_link.close()
 
@@ -595,6 +597,8 @@ class Batcher:
         self._spans = spans
         self._numbers = itertools.count(1)
         self._runners: dict[int, BatchRunner] = {}
+        # One thread: several would wait for each other at the interpreter's lock.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-sealed")
         self._queue: deque[RequestPiece] = deque()
         self._reserved_rows = 0
         self._rows_in_queue = 0
@@ -614,6 +618,10 @@ class Batcher:
     def idle(self) -> bool:
         """Whether no batch runs and no piece waits."""
         return not self._runners and not self._queue
+
+    def close(self) -> None:
+        """Compute no more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
     def reserve(self, rows: int) -> Iterator[None]:
@@ -759,6 +767,7 @@ class Batcher:
             seconds,
             on_answer,
             on_end,
+            self._executor,
             None if self._spans is None else self._spans_of(self._spans, number, pieces),
         )
         runner.start()
@@ -789,7 +798,8 @@ class BatchRunner:
     """Runs ``machine`` for at most ``seconds``.
 
     ``send`` takes (recipient, body, seconds for which it is useful), ``on_answer`` the number of
-    a request and its scores or its error, ``on_end`` this runner. ``spans`` trace the batch.
+    a request and its scores or its error, ``on_end`` this runner. ``executor`` computes what takes
+    milliseconds. ``spans`` trace the batch.
     """
 
     def __init__(
@@ -799,6 +809,7 @@ class BatchRunner:
         seconds: float,
         on_answer: Callable[[int, Any], None],
         on_end: Callable[[BatchRunner], None],
+        executor: Executor,
         spans: BatchSpans | None = None,
     ) -> None:
         self.machine = machine
@@ -810,6 +821,7 @@ class BatchRunner:
         self._deadline = self._loop.time() + seconds
         self._on_answer = on_answer
         self._on_end = on_end
+        self._executor = executor
         self._spans = spans
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._computing = BackgroundTasks()
@@ -864,7 +876,7 @@ class BatchRunner:
     async def _compute(self, plan: RunPlan) -> None:
         """Run ``plan`` in a thread: a ciphertext takes milliseconds, and few of them in Python."""
         try:
-            done: Event = await asyncio.to_thread(run_inline, plan)
+            done: Event = await self._loop.run_in_executor(self._executor, run_inline, plan)
         except FedmqError as error:
             done = ComputationFailed(plan.ticket, error)
         self._act_on(done)

@@ -1,5 +1,8 @@
 """From where do the seeds of masks come, and when is a sealed question multiplied?
 
+A question takes milliseconds of arithmetic. Where many wait it is repeated before it is answered:
+then it is computed once, and the newest answers are kept for a while.
+
 A party has one secret for as long as it runs, and from it a seed for each party that comes after
 it. The next party asks for its seed when a mask names one that it does not have: at its first
 question, and after a restart of either.
@@ -10,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +27,8 @@ from fedmq.messages.online import OnlineMaskAsk, OnlineMasks, OnlineProducts, On
 from fedmq.protocol.online.sealed_passive import MaskSeeds, SealedShare, name_of_seed
 
 __all__ = ["SealedAnswers"]
+
+_ANSWERS_KEPT = 32  # of 250 kB each in the common case, and of 1 MB at most
 
 _ASK_SECONDS = 0.2
 """A seed that is not there by then is asked for again with the repeated question."""
@@ -38,6 +45,9 @@ class SealedAnswers:
         self._awaited: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._under_way: set[tuple[str, int, int]] = set()
         """By session, batch and number."""
+        self._answered: OrderedDict[tuple[str, int, int], OnlineProducts] = OrderedDict()
+        # One thread: several would wait for each other at the interpreter's lock.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-sealed")
 
     async def products(
         self,
@@ -59,6 +69,8 @@ class SealedAnswers:
         question = header.session, asked.batch, asked.hop
         if question in self._under_way:
             return None
+        if (answered := self._answered.get(question)) is not None:
+            return answered
         self._under_way.add(question)
         try:
             name = share.check(asked)
@@ -67,8 +79,13 @@ class SealedAnswers:
                 return None
             after = self._seed_for(share.following, asked.model) if share.following else None
             seeds = MaskSeeds(self._secret, before, after)
-            # A thread, for some milliseconds of arithmetic outside the interpreter's lock.
-            return await asyncio.to_thread(share.products, asked, values, unknown, seeds)
+            computing = asyncio.get_running_loop().run_in_executor(
+                self._executor, share.products, asked, values, unknown, seeds
+            )
+            answer = self._answered[question] = await computing
+            if len(self._answered) > _ANSWERS_KEPT:
+                self._answered.popitem(last=False)
+            return answer
         finally:
             self._under_way.discard(question)
 
@@ -84,6 +101,10 @@ class SealedAnswers:
         if awaited is not None:
             self._seeds[sender, body.model] = body.seed
             awaited.set_result(None)
+
+    def close(self) -> None:
+        """Compute no more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _seed_for(self, party: str, model: str) -> bytes:
         named = f"{len(party)} {party} {model}".encode()

@@ -129,6 +129,7 @@ class Answered:
 # The active party encrypts
 
 
+@lru_cache(maxsize=4)
 def _secret(seed: bytes) -> Transform:
     return transformed(draw_secret(seed, DEGREE, LARGEST_SECRET))
 

@@ -78,7 +78,7 @@ State = SealedBatchState
 MOST_CIPHERTEXTS = 6
 """Of one row: an answer of a party before the last takes 164 kB each, and stays below 1 MiB."""
 
-_QUESTIONS_AT_ONCE = 8
+_QUESTIONS_AT_ONCE = 3  # enough that nobody waits for the next one, and few wait at a party
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,7 @@ async def test_concurrent_requests_share_ciphertexts_and_get_their_own_scores(
 
 
 async def test_a_party_is_asked_once_and_its_neighbour_once_for_a_seed(world: World) -> None:
-    harness = ServingHarness(world, mode="sealed")
+    harness = ServingHarness(world, mode="sealed", ask_again=9.0, deadline=9.0)
     between: list[object] = []
     carry = harness._carry
 
