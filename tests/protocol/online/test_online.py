@@ -42,7 +42,31 @@ class World:
         others = {"telco": self.columns["telco"], "retail": self.columns["retail"]}
         if "num_class" in more:
             label += np.nan_to_num(table[:, 1]) > 0.7
-        params = TrainParams(num_boost_round=trees, max_depth=depth, max_bin=16, **more)
+        self._train(
+            label, others, TrainParams(num_boost_round=trees, max_depth=depth, max_bin=16, **more)
+        )
+        self.margins = self.xgboost_margins(table)
+
+    @classmethod
+    def of(
+        cls, table: NDArray[np.float32], label: NDArray[Any], parties: int, params: TrainParams
+    ) -> World:
+        """A world of the columns of ``table``, dealt out to so many ``parties``."""
+        made = cls.__new__(cls)
+        names = ("active", "telco", "retail", "clinic")[:parties]
+        parts = np.array_split(table, parties, axis=1)
+        made.columns = dict(zip(names, parts, strict=True))
+        others = {name: made.columns[name] for name in names[1:]}
+        made._train(label, others, params)
+        made.margins = made.xgboost_margins(table)
+        return made
+
+    def _train(
+        self,
+        label: NDArray[Any],
+        others: dict[str, NDArray[np.float32]],
+        params: TrainParams,
+    ) -> None:
         self.model: SimulatedModel = simulate(
             active=self.columns["active"],
             label=label,
@@ -51,8 +75,7 @@ class World:
             engine="plain",
         )
         self.served = ServedForest.of(self.model.share)
-        self.ids = [f"P{row}" for row in range(rows)]
-        self.margins = self.xgboost_margins(table)
+        self.ids = [f"P{row}" for row in range(len(label))]
         self.shares = {
             party: self.answering(owner, party)
             for owner, party in enumerate(self.model.share.parties)
@@ -65,7 +88,8 @@ class World:
         return booster.predict(matrix, output_margin=True)
 
     def answering(self, owner: int, party: str) -> AnsweringShare:
-        values = np.vstack([self.columns[party], np.full((1, 3), np.nan, np.float32)])
+        columns = self.columns[party]
+        values = np.vstack([columns, np.full((1, columns.shape[1]), np.nan, np.float32)])
         return AnsweringShare(
             self.model.passive_shares[party],
             self.served.chains(owner),
