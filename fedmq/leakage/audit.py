@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError
@@ -38,6 +39,7 @@ from fedmq.leakage.attacks.row_order import (
     pairs_judged,
 )
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.leakage.sealed_scores import leaves_from_scores
 from fedmq.leakage.shown_sums import OnProgress, bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
@@ -116,6 +118,8 @@ def audit(
     leaf_weights: LeafWeights | None = None,
     weight: ArrayLike | None = None,
     lookup_tables: Mapping[str, LookupTable] | None = None,
+    share: ActiveShare | None = None,
+    active: Any = None,
     known: float = _KNOWN_SHARE,
     seed: int = 0,
     solve: bool = True,
@@ -138,6 +142,8 @@ def audit(
         lookup_tables: passive parties' splits by name, as in ``SimulatedModel.passive_shares``:
             adds what the active party learns from the directions of all rows (mode ``bitmap``), and
             what more if these parties show which splits share a column (``explain = "column"``).
+        share: the active party's share of the model, ``SimulatedModel.share``, with its features
+            ``active``: adds what scores in mode ``sealed`` tell of leaves; needs ``lookup_tables``.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
         solve: whether *bins from sums* solves all sums together, which may take minutes.
@@ -189,6 +195,7 @@ def audit(
                 order_from_columns(party, tables[party], table)
                 for party, table in (lookup_tables or {}).items()
             ),
+            _sealed_scores(view, share, active, tables, lookup_tables or {}),
         )
     else:
         if label is None:
@@ -199,6 +206,21 @@ def audit(
             _disclosed_weights(view, leaf_weights, labels),
         )
     return AuditReport(view.party, view.terms.engine, tuple(found))
+
+
+def _sealed_scores(
+    view: SessionView,
+    share: ActiveShare | None,
+    active: Any,
+    tables: Mapping[str, NDArray[np.float32]],
+    lookup_tables: Mapping[str, LookupTable],
+) -> Iterator[Finding]:
+    if (share is None) != (active is None):
+        raise ConfigError("sealed scores: give the share and the active party's features")
+    if share is None:
+        return iter(())
+    own = _table(view.party, active, view)
+    return leaves_from_scores(share, own, tables, lookup_tables)
 
 
 def _labels(label: ArrayLike, view: SessionView) -> NDArray[np.float32]:

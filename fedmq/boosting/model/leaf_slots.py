@@ -206,17 +206,27 @@ class LeafSlots:
         (rows, slots, outputs) with vector leaves: 0 where the active party's own splits do not
         allow the slot. The second is (rows, outputs): centres, and the trees that it sums alone.
         """
-        rows = len(values)
-        ended = self._walked(values, np.tile(self.roots, (rows, 1)))
+        ended = self._walked(values, np.tile(self.roots, (len(values), 1)))
         weights = self.forest.weight[ended].astype(np.float64) - self.centres
-        if (own := self.ranges.get(ACTIVE_PARTY)) is not None:
-            splits = len(own.record)
-            left = self.table.directions(
-                values, np.repeat(np.arange(rows), splits), np.tile(own.record, rows)
-            ).reshape(rows, splits)
-            allowed = own.allowed(left, len(self.roots))
-            weights *= allowed.reshape(*allowed.shape, *(1,) * (weights.ndim - 2))
+        allowed = self.allowed(values)
+        weights *= allowed.reshape(*allowed.shape, *(1,) * (weights.ndim - 2))
         return weights, self._clear(values)
+
+    def allowed(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """The slots that the active party's own splits allow: bool (rows, slots)."""
+        rows = len(values)
+        if (own := self.ranges.get(ACTIVE_PARTY)) is None:
+            return np.ones((rows, len(self.roots)), np.bool_)
+        splits = len(own.record)
+        left = self.table.directions(
+            values, np.repeat(np.arange(rows), splits), np.tile(own.record, rows)
+        ).reshape(rows, splits)
+        return own.allowed(left, len(self.roots))
+
+    @property
+    def trees(self) -> NDArray[np.intp]:
+        """The tree of each slot."""
+        return self._tree_of(self.roots)
 
     def _clear(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         forest = self.forest

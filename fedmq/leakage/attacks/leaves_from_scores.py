@@ -1,0 +1,103 @@
+"""Which leaves does a person's score tell, if it is a sum of leaves whose weights are known?
+
+The sum is exact, so of few trees one combination of leaves alone has it: found by halves, as
+subset sums are. Of many trees a great many combinations have it. Then each tree's leaf is guessed
+by how far the rest of the sum is from what the other trees come to on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["guessed_leaves", "likeliest_leaves"]
+
+_MOST_OF_A_HALF = 15
+"""Combinations of half of the trees, as a power of two."""
+
+
+def likeliest_leaves(covers: Sequence[NDArray[np.float64]]) -> list[int]:
+    """By tree, the leaf where most of the training stood: what is guessed without a score."""
+    return [int(np.argmax(cover)) for cover in covers]
+
+
+def guessed_leaves(
+    weights: Sequence[NDArray[np.int64]], covers: Sequence[NDArray[np.float64]], total: int
+) -> list[int]:
+    """By tree, the leaf that is guessed from the sum ``total`` of one leaf of each tree.
+
+    ``weights`` and ``covers`` (leaves,) of each tree: what a leaf adds, and how much of the
+    training stood there.
+    """
+    chances = [np.log(np.maximum(cover, 1e-9) / cover.sum()) for cover in covers]
+    first = _halved(weights)
+    sizes = np.log2([len(tree) for tree in weights])
+    if max(sizes[:first].sum(), sizes[first:].sum()) <= _MOST_OF_A_HALF:
+        found = _by_halves(weights, chances, first, total)
+        if found is not None:
+            return found
+    return _by_likelihood(weights, chances, total)
+
+
+def _halved(weights: Sequence[NDArray[np.int64]]) -> int:
+    """How many trees to take first, so that both halves have about as many combinations."""
+    sizes = np.cumsum([np.log(len(tree)) for tree in weights])
+    return int(np.searchsorted(sizes, sizes[-1] / 2)) + 1
+
+
+def _sums(
+    weights: Sequence[NDArray[np.int64]], chances: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The sum and the logarithmic chance of each combination, the last tree's leaves fastest."""
+    sums, logs = np.zeros(1, np.int64), np.zeros(1)
+    for weight, chance in zip(weights, chances, strict=True):
+        sums = np.add.outer(sums, weight).ravel()
+        logs = np.add.outer(logs, chance).ravel()
+    return sums, logs
+
+
+def _by_halves(
+    weights: Sequence[NDArray[np.int64]],
+    chances: Sequence[NDArray[np.float64]],
+    first: int,
+    total: int,
+) -> list[int] | None:
+    """The likeliest combination with this sum; None if there is none."""
+    head, head_logs = _sums(weights[:first], chances[:first])
+    tail, tail_logs = _sums(weights[first:], chances[first:])
+    order = np.lexsort((-tail_logs, tail))
+    ordered = tail[order]
+    place = np.searchsorted(ordered, total - head)  # the likeliest of equal sums comes first
+    place = np.minimum(place, len(ordered) - 1)
+    fits = np.flatnonzero(ordered[place] == total - head)
+    if not len(fits):
+        return None
+    logs = head_logs[fits] + tail_logs[order[place[fits]]]
+    best = fits[np.argmax(logs)]
+    parts = ((weights[:first], int(best)), (weights[first:], int(order[place[best]])))
+    return [
+        int(leaf)
+        for trees, number in parts
+        for leaf in (np.unravel_index(number, [len(tree) for tree in trees]) if len(trees) else ())
+    ]
+
+
+def _by_likelihood(
+    weights: Sequence[NDArray[np.int64]], chances: Sequence[NDArray[np.float64]], total: int
+) -> list[int]:
+    means = np.array(
+        [np.exp(chance) @ weight for weight, chance in zip(weights, chances, strict=True)]
+    )
+    squares = [
+        np.exp(chance) @ weight.astype(np.float64) ** 2
+        for weight, chance in zip(weights, chances, strict=True)
+    ]
+    spreads = np.array(squares) - means**2
+    found = []
+    for tree, (weight, chance) in enumerate(zip(weights, chances, strict=True)):
+        rest = total - (means.sum() - means[tree])
+        spread = max(spreads.sum() - spreads[tree], 1.0)
+        found.append(int(np.argmax(chance - (rest - weight) ** 2 / (2 * spread))))
+    return found
