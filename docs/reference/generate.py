@@ -95,6 +95,7 @@ PARAMETERS: Mapping[str, str] = {
     "scale_pos_weight": "how often rows of label 1 count",
     "huber_slope": "where `reg:pseudohubererror` turns from squared to absolute",
     "quantile_alpha": "which quantile `reg:quantileerror` learns, or a list of several",
+    "expectile_alpha": "which expectile `reg:expectileerror` learns, or a list of several",
     "tweedie_variance_power": "of `reg:tweedie`: near 1 Poisson, near 2 gamma",
     "aft_loss_distribution": "of the logarithms of times in `survival:aft`",
     "aft_loss_distribution_scale": "how wide that distribution is",

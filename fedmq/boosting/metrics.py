@@ -29,6 +29,7 @@ __all__ = [
     "error",
     "ks",
     "logloss",
+    "lopsided",
     "match_error",
     "mean",
     "mean_of",
@@ -172,6 +173,17 @@ def pinball(alphas: Sequence[float], labels: _Floats, predictions: _Floats) -> _
     a: _Floats = np.resize(np.array(alphas, np.float32), len(labels))
     above = (z >= 0).astype(np.float32)
     losses: _Floats = (a * above * z) - (_ONE - a) * (_ONE - above) * z
+    return losses
+
+
+def lopsided(alphas: Sequence[float], labels: _Floats, predictions: _Floats) -> _Floats:
+    """The loss of an expectile: squares count ``1 - alpha`` above the label, and ``alpha`` below.
+
+    All are (rows * alphas,), those of a row beside each other.
+    """
+    z = predictions - labels
+    a: _Floats = np.resize(np.array(alphas, np.float32), len(labels))
+    losses: _Floats = np.where(z >= 0, _ONE - a, a) * z * z
     return losses
 
 
@@ -326,10 +338,10 @@ _OF_CLASSES = {
 def metric_of(name: str, params: TrainParams) -> Metric:
     """The metric ``name``, one of ``params.eval_metric``.
 
-    Several targets or quantiles of a row count alike.
+    Several targets, quantiles or expectiles of a row count alike.
     """
     metric = _named(name, params)
-    if params.output_kind in ("target", "quantile"):
+    if params.output_kind in ("target", "quantile", "expectile"):
         return replace(metric, of=partial(_over_margins, metric.of))
     return metric
 
@@ -358,6 +370,8 @@ def _named(name: str, params: TrainParams) -> Metric:
         return Metric(name, mean_of(partial(pseudo_huber, params.huber_slope)))
     if name == "quantile":
         return Metric(name, mean_of(partial(pinball, params.quantiles)))
+    if name == "expectile":
+        return Metric(name, mean_of(partial(lopsided, params.expectiles)))
     if name == "aft-nloglik":
         return Metric(
             name,

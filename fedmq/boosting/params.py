@@ -109,6 +109,15 @@ WITHOUT_EFFECT: Mapping[str, tuple[tuple[str | bool, ...], str]] = {
 By name the only values accepted (any where none is named), and why no other one is.
 """
 
+_ALPHAS: Mapping[str, Literal["quantile", "expectile"]] = {
+    "quantile_alpha": "quantile",
+    "expectile_alpha": "expectile",
+}
+"""What objectives and metrics learn at one or several of such shares."""
+
+OutputKind = Literal["class", "target", "quantile", "expectile", "label"]
+"""What the margins of a row are of."""
+
 _OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type")
 
 _DEFAULT_OBJECTIVE = "binary:logistic"
@@ -151,7 +160,7 @@ class TrainParams(BaseModel):
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): the trees of so many first rounds use the active party's features alone.
     ``num_target``: how many labels a row has; who has the labels need not say.
-    ``quantile_alpha``: a quantile, or several, each with a margin.
+    ``quantile_alpha``, ``expectile_alpha``: one, or several, each with a margin.
     ``multi_strategy``: a tree for each class, target or quantile, or one tree whose leaves are
     vectors over them.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
@@ -212,6 +221,7 @@ class TrainParams(BaseModel):
     scale_pos_weight: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     huber_slope: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     quantile_alpha: _Quantile | tuple[_Quantile, ...] | None = None
+    expectile_alpha: _Quantile | tuple[_Quantile, ...] | None = None
     tweedie_variance_power: Annotated[float, Field(gt=1, lt=2)] = 1.5
     aft_loss_distribution: AftDistribution = "normal"
     aft_loss_distribution_scale: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
@@ -259,29 +269,35 @@ class TrainParams(BaseModel):
 
     @property
     def outputs(self) -> int:
-        """Margins of a row: one for each class, target or quantile, or one."""
-        return self.num_class or self.num_target or len(self._learned_quantiles) or 1
+        """Margins of a row: one for each class, target, quantile or expectile, or one."""
+        return self.num_class or self.num_target or len(self._learned_alphas) or 1
 
     @property
     def quantiles(self) -> tuple[float, ...]:
         """``quantile_alpha`` as a tuple; empty where there is none."""
-        alpha = self.quantile_alpha
-        return alpha if isinstance(alpha, tuple) else () if alpha is None else (alpha,)
+        return _several(self.quantile_alpha)
 
     @property
-    def _learned_quantiles(self) -> tuple[float, ...]:
-        """The quantiles that have a margin each, and are not those of a metric alone."""
-        learns = "quantile_alpha" in OBJECTIVES[self.objective].own_parameters
-        return self.quantiles if learns else ()
+    def expectiles(self) -> tuple[float, ...]:
+        """``expectile_alpha`` as a tuple; empty where there is none."""
+        return _several(self.expectile_alpha)
 
     @property
-    def output_kind(self) -> str:
-        """What a row's margins are of: "class", "target" or "quantile", or "label" of one."""
+    def _learned_alphas(self) -> tuple[float, ...]:
+        """The quantiles or expectiles that have a margin each; not those of a metric alone."""
+        own = OBJECTIVES[self.objective].own_parameters
+        return next((_several(getattr(self, name)) for name in _ALPHAS if name in own), ())
+
+    @property
+    def output_kind(self) -> OutputKind:
+        """What a row's margins are of; "label" if there is one."""
         if self.num_class is not None:
             return "class"
         if self.num_target is not None:
             return "target"
-        return "quantile" if len(self._learned_quantiles) > 1 else "label"
+        own = OBJECTIVES[self.objective].own_parameters
+        learned = (kind for name, kind in _ALPHAS.items() if name in own)
+        return next(learned, "label") if self.outputs > 1 else "label"
 
     @property
     def vector_outputs(self) -> int:
@@ -401,6 +417,10 @@ StoredParams = Annotated[TrainParams, BeforeValidator(as_stored)]
 """Parameters in fedmq's own files; a file without ``xgboost_arithmetic`` is of 3.2."""
 
 
+def _several(alpha: float | tuple[float, ...] | None) -> tuple[float, ...]:
+    return alpha if isinstance(alpha, tuple) else () if alpha is None else (alpha,)
+
+
 def _changes_nothing(key: str, value: Any) -> bool:
     """Whether XGBoost would train the same model; ConfigError if fedmq has no other value of it."""
     only, why = WITHOUT_EFFECT[key]
@@ -423,12 +443,13 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     objective = OBJECTIVES.get(str(named.get("objective", _DEFAULT_OBJECTIVE)))
     if objective is not None:
         named = {**objective.parameter_defaults, **named}
-    for name in ("base_score", "quantile_alpha"):
+    for name in ("base_score", *_ALPHAS):
         if isinstance(named.get(name), (list, np.ndarray)):
             named[name] = tuple(np.asarray(named[name]).tolist())
-    match named.get("quantile_alpha"):
-        case (alone,):
-            named["quantile_alpha"] = alone
+    for name in _ALPHAS:
+        match named.get(name):
+            case (alone,):
+                named[name] = alone
     if "interaction_constraints" in named:
         named["interaction_constraints"] = _tuples(named["interaction_constraints"])
     metrics = named.pop("eval_metric", None)
@@ -489,11 +510,14 @@ def _check_objective(params: TrainParams) -> None:
     if score is not None and not has_classes:
         for one in score if isinstance(score, tuple) else (score,):
             OBJECTIVES[objective].check_base_score(one)
-    watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
-    if watches_quantile and not params.quantiles:
-        raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")
-    if params.xgboost_arithmetic != OLDEST and params.quantiles != tuple(sorted(params.quantiles)):
-        raise ConfigError("quantile_alpha: XGBoost 3.4 takes quantiles in ascending order")
+    for name, kind in _ALPHAS.items():
+        alphas = _several(getattr(params, name))
+        wanted = name in OBJECTIVES[objective].own_parameters or kind in params.eval_metric
+        if wanted and not alphas:
+            raise ConfigError(f"{name} is missing: which {kind}, from 0 to 1?")
+        ascends = kind == "expectile" or params.xgboost_arithmetic != OLDEST
+        if ascends and alphas != tuple(sorted(alphas)):
+            raise ConfigError(f"{name}: XGBoost takes {kind}s in ascending order")
 
 
 def _check_metric(metric: str, params: TrainParams) -> None:
@@ -501,12 +525,13 @@ def _check_metric(metric: str, params: TrainParams) -> None:
     kind = params.output_kind
     if kind == "target" and metric in ("auc", "aucpr", "ks"):
         raise ConfigError(f"eval_metric = {metric!r}: it is one of a single label, not of targets")
-    if kind == "quantile" and metric != "quantile":
-        raise ConfigError(f"eval_metric = {metric!r}: of several quantiles there is quantile alone")
-    if metric == "quantile" and kind != "quantile" and len(params.quantiles) > 1:
-        raise ConfigError(
-            f"quantile_alpha: {params.objective} predicts no quantiles, so the metric takes one"
-        )
+    for name, of in _ALPHAS.items():
+        if kind == of and metric != of:
+            raise ConfigError(f"eval_metric = {metric!r}: of several {of}s there is {of} alone")
+        if metric == of and kind != of and len(_several(getattr(params, name))) > 1:
+            raise ConfigError(
+                f"{name}: {params.objective} predicts no {of}s, so the metric takes one"
+            )
 
 
 def _check_categories(params: TrainParams) -> None:
@@ -545,7 +570,6 @@ _NOT_YET = frozenset(
         "callbacks",
         "disable_default_eval_metric",
         "enable_categorical",
-        "expectile_alpha",
         "feature_selector",
         "feature_types",
         "feature_weights",

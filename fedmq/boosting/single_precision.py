@@ -1,5 +1,5 @@
-"""Functions of float32 as XGBoost's C++ has them: ``expf``, ``logf``, ``log1pf``, ``lgammaf``,
-``hypotf``, ``tanhf``.
+"""Functions of float32 as XGBoost's C++ has them: ``expf``, ``expm1f``, ``logf``, ``log1pf``,
+``lgammaf``, ``hypotf``, ``tanhf``.
 
 Each is computed in float64 and rounded once, as a correctly rounded function. NumPy's own float32
 functions have larger errors than the C library's.
@@ -12,7 +12,18 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["exp", "hypot", "lgamma", "log", "log1p", "log_of", "sigmoid", "tanh"]
+__all__ = [
+    "exp",
+    "expm1",
+    "hypot",
+    "lgamma",
+    "log",
+    "log1p",
+    "log_of",
+    "sigmoid",
+    "softplus",
+    "tanh",
+]
 
 _ONE = np.float32(1)
 _LARGEST_EXPONENT = np.float32(88.7)  # exp of more overflows float32
@@ -24,6 +35,11 @@ def exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """e to the ``x``; inf beyond the largest float32."""
     with np.errstate(over="ignore"):
         return np.exp(np.asarray(x, np.float64)).astype(np.float32)
+
+
+def expm1(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """e to the ``x``, less 1."""
+    return np.expm1(np.asarray(x, np.float64)).astype(np.float32)
 
 
 def log(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -63,3 +79,8 @@ def tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """``1 / (1 + exp(-x))``, whose exponential stays below the largest float32."""
     return _ONE / (exp(np.minimum(-x, _LARGEST_EXPONENT)) + _ONE)
+
+
+def softplus(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``log(1 + exp(x))``, whose exponential stays below 1."""
+    return np.maximum(x, np.float32(0)) + log1p(exp(-np.abs(x)))

@@ -117,7 +117,7 @@ def kind_of(params: TrainParams) -> Kind:
         DataError: they are neither numbers nor classes, or there are several predictions of a row.
     """
     objective = params.objective
-    if params.output_kind in ("target", "quantile"):
+    if params.output_kind in ("target", "quantile", "expectile"):
         raise DataError(
             f"a report of several {params.output_kind}s is not known: a report has one prediction "
             "a row; the metrics of the training count all of them"

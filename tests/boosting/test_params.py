@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import ALIASES, DEEPEST, TrainParams
 from fedmq.errors import ConfigError
 from fedmq.messages.training import MOST_DEPTH
+from tests.boosting.installed import installed_objectives
 
 
 def test_the_defaults_are_those_of_xgboost() -> None:
@@ -122,11 +122,12 @@ def test_poisson_regression_bounds_its_steps_as_xgboost_does() -> None:
     assert TrainParams().max_delta_step == 0
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", installed_objectives())
 def test_xgboost_has_the_same_default_metric(objective: str) -> None:
     xgb = pytest.importorskip("xgboost")
     own = {"num_class": 3} if objective.startswith("multi:") else {}
     own |= {"quantile_alpha": 0.5} if objective == "reg:quantileerror" else {}
+    own |= {"expectile_alpha": 0.5} if objective == "reg:expectileerror" else {}
     params = TrainParams(objective=objective, **own)
     labels = np.array([0.5, 1] if objective == "reg:gamma" else [1, 0], np.float32)
     data = xgb.DMatrix(np.zeros((2, 1)), label=labels)

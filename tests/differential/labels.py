@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.params import OLDEST
+from fedmq.boosting.xgboost_comparison.parity import installed_arithmetic
+
 __all__ = ["drawn_labels", "drawn_margins", "drawn_rows"]
 
 Doubles = NDArray[np.float64]
@@ -132,7 +135,7 @@ _ONE_LABEL = ("multi:", "survival:", "rank:")
 def drawn_margins(
     random: np.random.Generator, labels: NDArray[np.float32], options: Options
 ) -> tuple[NDArray[np.float32], Options]:
-    """In a fifth of the tables several targets, or quantiles, half of them in vector leaves.
+    """In a fifth of the tables several targets, quantiles or expectiles, half in vector leaves.
 
     Of another generator: what seeds have drawn before stays.
     """
@@ -142,7 +145,11 @@ def drawn_margins(
     vectors = {"multi_strategy": "multi_output_tree"} if random.random() < 0.5 else {}
     if objective == "reg:quantileerror":
         alphas = sorted(random.choice([0.1, 0.3, 0.5, 0.9], 3).tolist())
-        return labels, {**options, "quantile_alpha": alphas, **vectors}
+        several = {**options, "quantile_alpha": alphas, **vectors}
+        if random.random() < 0.5 and installed_arithmetic() != OLDEST:
+            del several["quantile_alpha"]
+            several |= {"objective": "reg:expectileerror", "expectile_alpha": alphas}
+        return labels, several
     targets = int(random.integers(2, 4))
     several = np.stack([labels, *(random.permutation(labels) for _ in range(1, targets))], axis=1)
     return several, {**options, "num_target": targets, **vectors}
@@ -157,8 +164,8 @@ def drawn_rows(
     """
     given = {}
     rows = len(labels)
-    quantiles = np.size(options.get("quantile_alpha", 0))
-    outputs = options.get("num_class") or options.get("num_target") or quantiles
+    alphas = np.size(options.get("quantile_alpha", options.get("expectile_alpha", 0)))
+    outputs = options.get("num_class") or options.get("num_target") or alphas
     if random.random() < 0.4:
         weight = np.round(random.exponential(size=rows) + 0.1, 1)
         if options["objective"].startswith("rank:"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedmq
-from fedmq.boosting.objectives.registry import OBJECTIVES
+from tests.boosting.installed import installed_objectives
 from tests.boosting.tables import scattered
 
 xgboost = pytest.importorskip("xgboost")
@@ -31,6 +31,7 @@ OWN: dict[str, dict[str, Any]] = {
     "multi:softmax": {"num_class": 3},
     "multi:softprob": {"num_class": 3},
     "reg:quantileerror": {"quantile_alpha": 0.4},
+    "reg:expectileerror": {"expectile_alpha": 0.4},
     "reg:pseudohubererror": {"huber_slope": 0.8},
     "reg:tweedie": {"tweedie_variance_power": 1.3},
     "survival:aft": {"aft_loss_distribution": "logistic"},
@@ -41,7 +42,7 @@ def refused(constant: str) -> Any:
     raise AssertionError(f"{constant} is no JSON")
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", installed_objectives())
 def test_a_model_of_any_objective_is_xgboosts(objective: str) -> None:
     params = {
         "objective": objective,

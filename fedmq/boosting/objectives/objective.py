@@ -110,6 +110,7 @@ class Objective(ABC):
         "mape",
         "mphe",
         "quantile",
+        "expectile",
         "poisson-nloglik",
         "gamma-nloglik",
         "gamma-deviance",

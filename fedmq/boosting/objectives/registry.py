@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from fedmq.boosting.objectives.expectiles import ExpectileError
 from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.ranking import RankMAP, RankNDCG, RankPairs
@@ -39,6 +40,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         PseudoHuberError,
         AbsoluteError,
         QuantileError,
+        ExpectileError,
         Poisson,
         Gamma,
         Tweedie,
@@ -55,13 +57,11 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 REFUSED: Mapping[str, str] = {
     "reg:linear": "it is called reg:squarederror",
-    "reg:expectileerror": "XGBoost has it since 3.3, fedmq does not yet",
 }
 """XGBoost's other objectives, and why they are refused."""
 
 REFUSED_METRICS: Mapping[str, str] = {
     "ams": "it was made for one competition; write it as a custom_metric",
-    "expectile": "fedmq has no reg:expectileerror",
 }
 """XGBoost's other metrics, and why they are refused."""
 

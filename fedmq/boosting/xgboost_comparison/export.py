@@ -21,7 +21,7 @@ from fedmq.errors import ConfigError
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["import_xgboost", "joined_constraints", "to_booster"]
+__all__ = ["check_objective", "import_xgboost", "joined_constraints", "to_booster"]
 
 _NO_PARENT = 2**31 - 1
 _NO_CHILD = -1
@@ -42,6 +42,20 @@ def import_xgboost() -> ModuleType:
     return module
 
 
+_SINCE = {"reg:expectileerror": (3, 3)}
+"""The first release of XGBoost that has an objective, of those that came after 3.2."""
+
+
+def check_objective(objective: str) -> None:
+    """Raise ConfigError where the installed XGBoost does not have ``objective``."""
+    since, installed = _SINCE.get(objective, (0, 0)), import_xgboost().__version__
+    if tuple(int(part) for part in installed.split(".")[:2]) < since:
+        raise ConfigError(
+            f"{objective}: the installed XGBoost, {installed}, does not have it; install "
+            f"xgboost-cpu {since[0]}.{since[1]} or later on Python 3.12 or later"
+        )
+
+
 def to_booster(
     trees: Sequence[PooledTree],
     params: TrainParams,
@@ -56,6 +70,7 @@ def to_booster(
     XGBoost sends ``x < condition`` left where fedmq sends ``x <= threshold``, so a condition is the
     next float32 above the threshold.
     """
+    check_objective(params.objective)
     booster: xgboost.Booster = import_xgboost().Booster()
     types = feature_types or ["float"] * len(feature_names)
     document = _document(trees, params, feature_names, types, tree_weights)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams, arithmetic_of
-from fedmq.boosting.xgboost_comparison.export import import_xgboost
+from fedmq.boosting.xgboost_comparison.export import check_objective, import_xgboost
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
 from fedmq.errors import ConfigError, DataError
 
@@ -74,6 +74,7 @@ def train_reference(
         ConfigError: ``params`` draw at random or treat parties differently, unlike XGBoost, or name
             an arithmetic that the installed XGBoost lacks.
     """
+    check_objective(params.objective)
     wanted, installed = params.xgboost_arithmetic, installed_arithmetic()
     if wanted != installed:
         where = "" if wanted == OLDEST else " on Python 3.12 or later"
