@@ -387,6 +387,7 @@ ELSEWHERE = {
     "audit": "its table is what was wanted",
     "audit-log verify": "the hash is what was wanted",
     "transcript verify": "the verdict is what was wanted",
+    "transcript verify-certificate": "the verdict is what was wanted",
 }
 """Commands after which nothing follows, or that another test types."""
 
