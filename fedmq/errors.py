@@ -34,7 +34,8 @@ figures has its parent's::
     │   ├── Unreadable                        its body is none that this fedmq knows
     │   ├── Replayed                          it was taken before, and is not taken twice
     │   └── Stale                             it was sealed under keys that are gone
-    └── ProtocolError                9        an event that is illegal in this state
+    ├── ProtocolError                9        an event that is illegal in this state
+    └── Alarm                       11        all is done, and its owner should look at what it says
 
 A message names the party, file, row, column or key, and what to do next.
 It never carries another party's data.
@@ -49,6 +50,7 @@ from typing import Any, ClassVar, Literal
 
 __all__ = [
     "Aborted",
+    "Alarm",
     "AnswerRefused",
     "ConfigError",
     "DaemonAway",
@@ -293,6 +295,12 @@ class ProtocolError(FedmqError):
     """An event that is illegal in the machine's state; the state is left as it was."""
 
     exit_code = 9
+
+
+class Alarm(FedmqError):
+    """What was asked for is done, and its owner should look at what it says."""
+
+    exit_code = 11
 
 
 def error_of_status(http_status: int) -> type[FedmqError]:

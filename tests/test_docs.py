@@ -17,6 +17,7 @@ from fedmq.cli.main import cli
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.schedule import Schedule
 from fedmq.privacy.registry import ENGINES
 from tests.loaded_module import loaded_module
 
@@ -32,7 +33,7 @@ PAGES = [
 PATH = re.compile(
     r"(?<![\w./])(?:fedmq|tests|benchmarks|examples|brokers|deploy|docs)/[\w./@-]*\b/?"
 )
-CONFIGURED = [Federation, PartyFile, AlignmentJob, ScreenJob, TrainingJob]
+CONFIGURED = [Federation, PartyFile, AlignmentJob, ScreenJob, TrainingJob, Schedule]
 
 
 @pytest.fixture(scope="module")

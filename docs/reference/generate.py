@@ -45,6 +45,7 @@ from fedmq.messages.codec import KINDS
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.schedule import Schedule
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
 
@@ -148,6 +149,7 @@ def configuration() -> str:
         ("align.toml", AlignmentJob),
         ("screen.toml", ScreenJob),
         ("train.toml", TrainingJob),
+        ("schedule.toml", Schedule),
     ):
         doc = inspect.getmodule(model)
         parts += [f"\n## {name}\n", first_paragraph(doc), "", *sections(model)]

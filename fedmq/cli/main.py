@@ -112,6 +112,10 @@ STAGES = {
             "Cross-validate the training described in JOB: score its models on "
             "rows they have not seen.",
         ),
+        "schedule": Listed(
+            "fedmq.cli.schedule:schedule",
+            "Do what SCHEDULE says is due: train anew, evaluate, look for drift.",
+        ),
         "search": Listed(
             "fedmq.cli.search:search",
             "Search the best parameters of the training described in JOB.",

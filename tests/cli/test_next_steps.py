@@ -379,6 +379,7 @@ STEPS = [
 ELSEWHERE = {
     "demo": "test_main.py types it",
     "search": "tests/workbench/test_search.py types it",
+    "schedule": "a timer calls it",
     "run": "it goes on, and names fedmq status when it is ready",
     "console": "its address is what was wanted",
     "evaluate": "names its page, which nobody types",

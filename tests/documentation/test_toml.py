@@ -13,6 +13,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.schedule import Schedule
 from tests.documentation.fences import Fence, pages_with, to_run
 
 WHOLE: Mapping[type[BaseModel], Mapping[str, Any]] = {
@@ -25,6 +26,7 @@ WHOLE: Mapping[type[BaseModel], Mapping[str, Any]] = {
     TrainingJob: {"party": "party.toml"},
     AlignmentJob: {"party": "party.toml", "name": "customers"},
     ScreenJob: {"party": "party.toml", "name": "look"},
+    Schedule: {},
     Federation: {"federation": "demo", "active": "bank", "passive": ["telco"]},
 }
 """Each file with all that it must have."""
