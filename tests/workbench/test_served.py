@@ -53,7 +53,7 @@ async def test_it_scores_as_beside_the_daemon(url: str, tmp_path: Path) -> None:
             assert np.isnan(scores[-1])
             margins = model.predict(IDS, output_margin=True, base_margin=[1.0] * 40)
             beside = own.predict(IDS, output_margin=True, base_margin=[1.0] * 40)
-            np.testing.assert_allclose(margins, beside, rtol=1e-5)
+            np.testing.assert_allclose(margins, beside, rtol=1e-5, atol=1e-6)
             assert sorted(bank.models) == ["m", "production"]
             assert bank.serving()["models"]["production"]["model"] == "m"
             assert "<th>production</th><td>m</td>" in bank._repr_html_()
