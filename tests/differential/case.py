@@ -202,7 +202,7 @@ class Case:
         ours = np.atleast_1d(model.share.base_score)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         margins = model.predict(**given, output_margin=True)
-        data = labelled(values, self.y, types=types)
+        data = labelled(values, None, types=types)
         data.feature_names = exported.feature_names
         # The C library's logarithm of a base score is not always the nearest float32.
         theirs = exported.predict(data, output_margin=True)
