@@ -26,6 +26,7 @@ from fedmq.leakage.attacks.bins_from_sums import (
 from fedmq.privacy.hidden_sums.shares import Field
 from fedmq.privacy.hidden_sums.steps import Learned
 from fedmq.privacy.masking import splitting_matrix
+from tests.privacy.hidden_sums.copied_level import CopiedLevels
 from tests.privacy.hidden_sums.drawn_level import LOGISTIC, DrawnLevel, gradients
 from tests.privacy.hidden_sums.driven import Parcel, size
 from tests.privacy.hidden_sums.level_pair import LevelPair, Told
@@ -72,9 +73,13 @@ def joined(parcel: Parcel) -> np.ndarray:
 
 
 @cache
-def seen() -> tuple[SeenLevel, ...]:
-    """Trees of depth 3 whose nodes are parted at random, half of them won by the passive party."""
-    random, session = np.random.default_rng(5), LevelPair()
+def seen(copies: int = 1) -> tuple[SeenLevel, ...]:
+    """Trees of depth 3 whose nodes are parted at random, half of them won by the passive party.
+
+    Of so many ``copies`` of circuits.
+    """
+    random = np.random.default_rng(5)
+    session = LevelPair() if copies == 1 else CopiedLevels(copies)
     found = []
     for tree in range(TREES):
         floats = gradients(random, ROWS, LOGISTIC)
@@ -103,12 +108,12 @@ def true_sums() -> Sums:
     return [level.level.left for level in seen()]
 
 
-def readings() -> list[Sums]:
+def readings(copies: int = 1) -> list[Sums]:
     """What was received, read as sums: its beginning, its end, and stretches between."""
     found: list[Sums] = []
     for reading in range(READINGS):
         sums = []
-        for level in seen():
+        for level in seen(copies):
             shape = level.level.left.shape
             words = np.concatenate(level.received)
             start = (len(words) - level.level.left.size) * reading // (READINGS - 1)
@@ -185,6 +190,13 @@ def test_no_bit_that_is_received_goes_with_sums() -> None:
     """True sums are 16 standard errors from chance; of 768 bits by chance one in 10^6 runs is 6."""
     assert correlation(true_sums()) > 0.5
     assert max(map(correlation, readings())) < 6 / np.sqrt(sum(map(np.size, true_sums())) / 2)
+
+
+@pytest.mark.long
+def test_no_bit_that_comes_with_copies_goes_with_sums() -> None:
+    """Corrections of shares, the XOR of all copies' parcels, hashes and signatures."""
+    found = max(map(correlation, readings(copies=2)))
+    assert found < 6 / np.sqrt(sum(map(np.size, true_sums())) / 2)
 
 
 def test_who_won_is_told() -> None:

@@ -46,8 +46,10 @@ class CopiedLevels:
         hidden = HiddenLevel(level.circuit.ranked_at(ALONE), *level.left.shape[:2], ALONE)
         return Copies.of(hidden, self.count, (PERMUTATION, own), (BACK, back))
 
-    def plans(self, level: DrawnLevel, to_beat: np.ndarray) -> tuple[Plan[Any], Plan[Any]]:
-        own, other = drawn_shares(level, b"s" * 32)
+    def plans(
+        self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes = b"s" * 32
+    ) -> tuple[Plan[Any], Plan[Any]]:
+        own, other = drawn_shares(level, seed)
         copies = self.copies(level, *self.tweaks[:2])
         evaluating = evaluate_copies(
             copies,
@@ -70,18 +72,19 @@ class CopiedLevels:
         self,
         level: DrawnLevel,
         to_beat: np.ndarray,
+        seed: bytes = b"s" * 32,
         *,
         lying: Callable[[Plan[Any]], Plan[Any]] = lambda plan: plan,
         apart: bool = False,
     ) -> Told:
         """``lying`` makes the passive party's plan another one."""
-        evaluating, garbling = self.plans(level, to_beat)
+        evaluating, garbling = self.plans(level, to_beat, seed)
         active = Running(evaluating, apart=apart)
         passive = Running(lying(garbling), active.hear, opened=False, apart=apart)
         active.send = passive.hear
         learned, (won, index) = run_all([active, passive])
         return Told(
-            drawn_shares(level, b"s" * 32)[0],
+            drawn_shares(level, seed)[0],
             learned.won.tolist(),
             won.tolist(),
             index.tolist(),
