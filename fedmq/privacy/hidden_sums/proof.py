@@ -105,8 +105,8 @@ _LIST = Field(strict=False)  # msgpack gives lists
 _Hash = Annotated[bytes, Field(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 _Hashes = Annotated[tuple[_Hash, ...], Field(strict=False, min_length=2, max_length=MOST_COPIES)]
 _Count = Annotated[int, Field(ge=1, lt=_MOST_INSTANCES)]
-_Number = Annotated[int, Field(ge=0, lt=2**63)]
-_Bits = Annotated[int, Field(ge=8, le=64)]
+_Number = Annotated[int, Field(ge=0, lt=2**64)]
+_Bits = Annotated[int, Field(ge=2, le=64)]
 _Copies = Annotated[int, Field(ge=2, le=MOST_COPIES)]
 _LevelFields = tuple[
     _Bits, bytes, _Count, _Count, _Count, _Count, _Copies, bytes, bytes, _Number, _Number
