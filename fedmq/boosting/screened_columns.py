@@ -20,6 +20,7 @@ __all__ = ["ColumnKind", "ScreenedColumn", "Strength", "chosen_rows", "screened_
 
 ColumnKind = Literal["number", "categories"]
 
+_MOST_CATEGORIES = 50  # bins of a column of categories; a message holds a sum for each
 _STEPS = ((1, "1"), (2, "2"), (10, "3 to 10"), (100, "11 to 100"))
 
 
@@ -75,7 +76,8 @@ def screened_columns(
     """The columns of ``values``, float32 (rows, features), in bins of ``smallest`` rows or more.
 
     Numbers are cut at their quantiles into at most so many ``bins``, and missing values have one of
-    their own; a column of ``category_columns`` has a bin for each category. Small bins are joined:
+    their own; a column of ``category_columns`` has a bin for each category, and 50 at most, the
+    smallest of them together. Small bins are joined:
     numbers with their neighbours, categories with one another, missing values with the last bin.
     """
     column_of = {name: column for column, names in category_columns.items() for name in names}
@@ -128,7 +130,11 @@ def _small_together(counts: NDArray[np.int64], smallest: int) -> NDArray[np.uint
     """The bin of each category: small ones share the last, with larger ones while it is small."""
     ascending = np.argsort(counts, kind="stable").tolist()
     together, held = [], 0
-    while ascending and (counts[ascending[0]] < smallest or 0 < held < smallest):
+    while ascending and (
+        counts[ascending[0]] < smallest
+        or 0 < held < smallest
+        or len(ascending) > _MOST_CATEGORIES - bool(held)
+    ):
         together.append(ascending.pop(0))
         held += int(counts[together[-1]])
     kept = [category for category in ascending if counts[category]]

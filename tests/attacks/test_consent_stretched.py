@@ -20,6 +20,8 @@ from fedmq.messages.model_request import (
     ModelQuestion,
 )
 from fedmq.messages.online import ModelDeploy
+from fedmq.messages.overlap import OverlapOpen
+from fedmq.messages.screen import ScreenOpen
 from fedmq.messages.training import MainTraining, TrainingOpen
 from fedmq.party.assembly import SERVICES
 from fedmq.party.configuration.online import OnlineSection
@@ -109,13 +111,34 @@ TOLD_OF_ALIGNMENTS: dict[str, Any] = {
     "known_to": ("telco",),  # a left join: who is missing at the others is told
 }
 
+COUNTED = {name: ALIGNED[name] for name in ("name", "parties", "normalise")}
+TOLD_OF_COUNTS: dict[str, Any] = {name: TOLD_OF_ALIGNMENTS[name] for name in COUNTED}
+
+SCREENED: dict[str, Any] = {
+    **{"name": "look", "alignment": "12ab/1", "alignment_name": "people", "salt": "s"},
+    **{"rows": 100, "most_rows": 90, "seed": 0, "bins": 10, "public": {}},
+}
+TOLD_OF_SCREENS: dict[str, Any] = {
+    "alignment_name": "others",
+    "rows": 101,
+    "most_rows": 89,  # fewer people are a part of those that were asked about
+    "bins": 11,
+}
+FREE_OF_SCREENS: dict[str, Any] = {
+    "name": "other",
+    "alignment": "34cd/1",  # another run of the alignment that is named
+    "salt": "t",
+    "seed": 7,  # which people are drawn, not how many
+    "public": pack_payload({"n": np.ones(3, np.uint8)}),  # a key of this session alone
+}
+
 BY_POLICY: dict[type[Body], dict[str, str]] = {
     InferenceOpen: {
         "rows": "most_rows_per_hour",
         "explained_records": "explain",
         "sealed": "modes",
     },
-    ModelDeploy: {"mode": "modes"},
+    ModelDeploy: {"mode": "modes", "sealed": "modes"},
     ModelCardOffer: {"card": "sign_cards"},
     ModelDelete: {"model": "delete_models"},
     ModelColumns: {"model": "column_names"},
@@ -142,6 +165,15 @@ def aligned(**changes: Any) -> RequestedTerms:
     return RequestedTerms.of_alignment("bank", opening)
 
 
+def counted(**changes: Any) -> RequestedTerms:
+    return RequestedTerms.of_overlap("bank", OverlapOpen.model_validate(COUNTED | changes))
+
+
+def screened(measured: bool = True, **changes: Any) -> RequestedTerms:
+    opening = ScreenOpen.model_validate(SCREENED | changes)
+    return RequestedTerms.of_screen("bank", opening, measured)
+
+
 def openings() -> set[type[Body]]:
     """Every body that opens a session at a passive party."""
     services = [TrainingService, DeploymentService, *SERVICES]
@@ -150,10 +182,14 @@ def openings() -> set[type[Body]]:
 
 
 def test_every_field_of_every_opening_is_told_free_or_refused() -> None:
-    assert openings() == {TrainingOpen, AlignmentOpen, *BY_POLICY}
+    asked_about = {TrainingOpen, AlignmentOpen, OverlapOpen, ScreenOpen}
+    assert openings() == asked_about | set(BY_POLICY)
     assert TOLD.keys() | FREE.keys() == TrainingOpen.model_fields.keys()
     assert not TOLD.keys() & FREE.keys()
     assert TOLD_OF_ALIGNMENTS.keys() == AlignmentOpen.model_fields.keys()
+    assert TOLD_OF_COUNTS.keys() == OverlapOpen.model_fields.keys()
+    assert TOLD_OF_SCREENS.keys() | FREE_OF_SCREENS.keys() == ScreenOpen.model_fields.keys()
+    assert not TOLD_OF_SCREENS.keys() & FREE_OF_SCREENS.keys()
     for opening, refused in BY_POLICY.items():
         free = FREE_BY_POLICY.get(opening, set())
         assert refused.keys() | free == opening.model_fields.keys(), opening.kind
@@ -184,6 +220,32 @@ def test_a_yes_to_an_alignment_covers_no_other(field: str) -> None:
     agreed = standing_consent(aligned())
     assert covers(agreed, aligned())
     assert not covers(agreed, aligned(**{field: TOLD_OF_ALIGNMENTS[field]}))
+
+
+@pytest.mark.parametrize("field", TOLD_OF_COUNTS)
+def test_a_yes_to_a_count_covers_no_other_and_no_alignment(field: str) -> None:
+    agreed = standing_consent(counted())
+    assert covers(agreed, counted())
+    assert not covers(agreed, counted(**{field: TOLD_OF_COUNTS[field]}))
+    assert not covers(agreed, aligned()) and not covers(standing_consent(aligned()), counted())
+
+
+@pytest.mark.parametrize("field", TOLD_OF_SCREENS)
+def test_a_yes_to_a_screen_covers_none_that_tells_more(field: str) -> None:
+    agreed = standing_consent(screened())
+    assert covers(agreed, screened())
+    assert not covers(agreed, screened(**{field: TOLD_OF_SCREENS[field]}))
+
+
+def test_a_yes_to_descriptions_covers_no_counts() -> None:
+    assert covers(standing_consent(screened(measured=True)), screened(measured=False))
+    assert not covers(standing_consent(screened(measured=False)), screened(measured=True))
+
+
+@pytest.mark.parametrize("field", FREE_OF_SCREENS)
+def test_a_yes_to_a_screen_covers_another_name_and_key(field: str) -> None:
+    changes = {field: FREE_OF_SCREENS[field]}
+    assert covers(standing_consent(screened()), screened(**changes))
 
 
 @pytest.mark.parametrize(

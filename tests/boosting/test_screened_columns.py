@@ -85,6 +85,15 @@ def test_small_categories_stand_together(codes: list[int], smallest: int) -> Non
         assert len(set(found.bin_of[np.asarray(codes) == category])) <= 1
 
 
+def test_a_column_of_many_categories_has_fifty_bins() -> None:
+    codes = np.repeat(np.arange(80), np.arange(1, 81))
+    ones = np.eye(80, dtype=np.float32)[codes]
+    found = column(ones, categories=[f"c={number}" for number in range(80)])
+    assert len(found.counts) == 50
+    assert sorted(found.counts)[0] == 32  # the largest 49 are apart
+    assert found.counts.max() == sum(range(1, 32))
+
+
 @pytest.mark.parametrize(
     ("values", "missing", "distinct"),
     [

@@ -75,7 +75,8 @@ class StandingConsent(Section):
     most_rows: Annotated[int, Field(ge=0)] = 0
     """Rows of a training."""
     least_training_rows: Annotated[int, Field(ge=0)] = 0
-    """Rows at least that trees are grown from: fewer are a part of those that were asked about."""
+    """Rows at least that trees are grown from, or that a screen looks at: fewer are a part of those
+    that were asked about."""
     least_sampled: Annotated[float, Field(ge=0, le=1)] = 1.0
     """The share of these at least that is drawn for a tree, as it is announced."""
     most_trees: Annotated[int, Field(ge=0)] = 0

@@ -371,6 +371,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
         return (
             standing.alignment == terms["alignment"]
             and standing.most_rows >= terms["rows"]
+            and standing.least_training_rows <= terms["looked_at"]
             and standing.most_bins >= terms["bins"]
             and (standing.sums == "shown" or not terms["measured"])
         )
@@ -405,6 +406,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             alignment=terms["alignment"],
             sums="shown" if terms["measured"] else "hidden",
             most_rows=terms["rows"],
+            least_training_rows=terms["looked_at"],
             most_bins=terms["bins"],
         )
     if asked.kind != "training":

@@ -66,7 +66,7 @@ class RequestedTerms:
         details = {
             "alignment": opening.alignment_name,
             "rows": opening.rows,
-            "most_rows": opening.most_rows,
+            "looked_at": min(opening.rows, opening.most_rows),
             "bins": opening.bins,
             "measured": measured,
         }
@@ -259,8 +259,8 @@ def _of_activation(
 
 
 def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    rows, most = terms["rows"], terms["most_rows"]
-    drawn = f", of whom {most:,} are drawn" if most < rows else ""
+    rows, drawn_rows = terms["rows"], terms["looked_at"]
+    drawn = f", of whom {drawn_rows:,} are drawn" if drawn_rows < rows else ""
     yield "screen", request["name"]
     yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
     yield "people", f"{_rows(rows)}{drawn}"

@@ -184,7 +184,10 @@ class ScreenService(Service):
         context, policy = self.context, self.context.config.policy
         measured = await context.consent.screen(header, opening)
         least = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
-        key = public_of(unpack_payload(opening.public), least, header.sender) if measured else None
+        key = None
+        if measured:  # off the event loop: testing a modulus takes time
+            public = unpack_payload(opening.public)
+            key = await asyncio.to_thread(public_of, public, least, header.sender)
         requested = RequestedTerms.of_screen(header.sender, opening, measured)
         seconds = await context.owner_consent.seconds_left(header, requested)
         return ScreenTerms(policy.column_names == "shared", key), seconds
