@@ -78,3 +78,48 @@ def points_of(machine: Machine, effects: Sequence[Effect]) -> NDArray[np.uint8]:
         elif isinstance(effect, Send) and isinstance(effect.body, overlap.ShuffledIds):
             found.append(effect.body.points.numpy())
     return np.concatenate(found)
+
+
+def test_who_asks_with_a_key_for_each_part_of_a_list_makes_one_person_count_many_times() -> None:
+    """With 5 keys for one person, and a fifth of the other's list under all of them."""
+    names = [f"p{number}" for number in range(20)]
+    keys = [bytes([number]) * 32 for number in range(1, 6)]
+    probe = np.concatenate([blind_ids.bind(key, IdList.of(["p7"])).run() for key in keys])
+    strangers = blind_ids.bind(keys[0], IdList.of([f"x{number}" for number in range(15)])).run()
+    made = machines({"bank": Own(names), "telco": Own(names)}, {"telco": OverlapLimits(True, 0)})
+    telco = made["telco"]
+    opening = overlap.OverlapOpen(name="customers", parties=("bank", "telco"), normalise=())
+    [preparing] = telco.handle(Received("bank", opening))
+    telco.handle(run_inline(preparing))
+    theirs = points_of(telco, telco.handle(Received("bank", overlap.OverlapBegin())))
+    told = sent_back(telco, "bank", np.concatenate([probe, strangers]))
+    assert told == []
+    # Which fifth holds the person is unknown: here the one with it is taken, by telco's own key.
+    whose = blind_ids.bind(telco_key(), IdList.of(["p7"])).run().tobytes()
+    found = [number for number, point in enumerate(theirs) if point.tobytes() == whose]
+    fifth = theirs[[*found, *(number for number in range(20) if number not in found)][:4]]
+    [count] = sent_back(
+        telco, "telco", np.concatenate([blind.bind(key, fifth).run() for key in keys])
+    )
+    assert count.people == 5
+
+
+def telco_key() -> bytes:
+    """The key of the second party of `machines`, as its seed draws it."""
+    return np.random.default_rng(0).bytes(64)[32:]
+
+
+def sent_back(
+    machine: Machine, owner: str, points: NDArray[np.uint8]
+) -> list[overlap.OverlapCount]:
+    """The number that ``machine`` tells once the list of ``owner`` has come from the bank."""
+    ordered = sort_points.bind([points]).run().points
+    body = overlap.ShuffledIds(owner=owner, start=0, rows=len(points), points=Array.of(ordered))
+    waiting, told = list(machine.handle(Received("bank", body))), []
+    while waiting:
+        effect = waiting.pop(0)
+        if isinstance(effect, RunPlan):
+            waiting += machine.handle(run_inline(effect))
+        elif isinstance(effect, Send) and isinstance(effect.body, overlap.OverlapCount):
+            told.append(effect.body)
+    return told
