@@ -61,7 +61,7 @@ def evaluate(
     false_negative: float,
     samples: int,
     base_margin: tuple[str, ...],
-    mode: str,
+    mode: str | None,
     as_json: bool,
 ) -> None:
     """Evaluate MODEL, what is in production when left out, on rows whose labels are known.

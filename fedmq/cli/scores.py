@@ -52,9 +52,8 @@ _model = click.option(
 mode_option = click.option(
     "--mode",
     type=click.Choice(["hop", "sealed"]),
-    default="hop",
-    show_default=True,
-    help="hop: passive parties tell each row's way; sealed: they tell sums that hide it.",
+    help="hop: passive parties tell each row's way; sealed: they tell sums that hide it. sealed if "
+    "left out where [online] says so, otherwise hop.",
 )
 _REGISTRY = "models:/"
 """How MLflow names a model of its registry."""
@@ -117,7 +116,7 @@ def predict(
     alignment: str | None,
     ids_query: str | None,
     base_margin: tuple[str, ...],
-    mode: str,
+    mode: str | None,
     as_json: bool,
 ) -> None:
     """Score the people in the CSV file IDS, of an alignment, or of a query to PARTY's database.
@@ -173,7 +172,7 @@ def predict(
         "model": result["model"],
         "name": result["name"],
         "newest": result["newest"],
-        "mode": mode,
+        "mode": result["mode"],
         "rows": len(names),
         "without_score": sum(score is None for score in result["scores"]),
         "degraded": result["degraded"],

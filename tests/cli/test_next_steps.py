@@ -149,7 +149,7 @@ class Step:
 
 def scores(*values: Any) -> dict[str, Any]:
     answer = {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
-    said = {"name": None, "newest": False, "degraded": {}, "learned_at": []}
+    said = {"name": None, "newest": False, "degraded": {}, "learned_at": [], "mode": "hop"}
     return {**answer, **said, "without": [], "fallback": [None for _ in values]}
 
 

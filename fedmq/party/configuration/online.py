@@ -62,7 +62,7 @@ class OnlineSection(Section):
 
     mode: Mode = "hop"
     """What the active party asks for: ``hop``, ``bitmap`` or ``sealed``; see the page on online
-    scores."""
+    scores. With ``sealed`` files and evaluations are scored so, too, unless ``--mode`` says hop."""
     degrade: Degrade = "fail"
     """When a party is away: ``fail``, ``partial`` or ``active_only``. Mode ``sealed`` guesses
     nothing, and always fails unless a fallback model scores."""

@@ -168,7 +168,8 @@ class InferenceService(Service):
         ids, alignment = self._ids(request)
         if request.get("explain") and share.params.vector_outputs > 1:
             raise ConfigError("explain: trees of vector leaves have no contributions")
-        mode = request.get("mode") or "hop"
+        is_sealed = self.context.config.online.mode == "sealed"
+        mode = request.get("mode") or ("sealed" if is_sealed else "hop")
         if mode not in ("hop", "sealed"):
             raise ConfigError(f"mode {mode!r} is unknown; a file is scored in mode hop or sealed")
         if mode == "sealed" and request.get("explain"):

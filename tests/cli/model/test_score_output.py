@@ -207,7 +207,7 @@ def test_the_command_scores_a_query_into_a_table(
         asked.append(request)
         result = {"model": "m", "name": "production", "newest": False, "scores": [0.5, None]}
         unknown = {"unknown_at": [[], ["telco"]], "degraded": {"telco": 0.5}, "learned_at": []}
-        own = {"without": [], "fallback": [None, None]}
+        own = {"without": [], "fallback": [None, None], "mode": "hop"}
         yield {"event": "done", "result": {**result, **unknown, **own}}
 
     monkeypatch.setattr(control, "send_request", answer)
