@@ -34,6 +34,11 @@ from tests.protocol.inspection import Bits, Numbers, Secret, leaks, secrets_of
 from tests.protocol.wiretap import ROWS, federation, trained
 
 
+@pytest.fixture(autouse=True)
+def small_group() -> None:
+    """All of 2048 bits: zeros behind a short element would now and then end as a float begins."""
+
+
 def active_only(what: str, values: Any) -> Secret:
     return Numbers(what, [ACTIVE], values)
 
