@@ -2,7 +2,7 @@
 # # From raw tables to a served model, by three daemons
 # Run it in the folder of the example federation, `examples/demo`, whose daemons run. Here one
 # notebook sits at all three parties; in earnest each has its own. Needs
-# `pip install 'fedmq[demo,report,mlflow]'`.
+# `pip install 'fedmq[demo,report,mlflow]' alembic`.
 
 # %%
 import mlflow
