@@ -19,6 +19,7 @@ __all__ = [
     "PartyName",
     "Reason",
     "Text",
+    "TrainingId",
 ]
 
 NAME_OF_PARTY = r"^[a-z][a-z0-9_-]{0,31}$"
@@ -29,6 +30,8 @@ ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Index = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(max_length=200)]
+TrainingId = Annotated[str, Field(max_length=64)]
+"""The session of a training; empty where a share says nothing of it."""
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 LONGEST_CONSENT = 30 * 24 * 3600
 """Seconds for which a session waits for an owner's consent, at most."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
-from fedmq.messages.fields import Count, Index, ModelId, PartyName
+from fedmq.messages.fields import Count, Index, ModelId, PartyName, TrainingId
 
 __all__ = [
     "BODIES",
@@ -72,6 +72,8 @@ class InferenceOpen(Body):
     are asked about at all of them, in place of those on their way."""
     sealed: SealedTerms | None = None
     """Given where scores are sealed: then no direction is asked for."""
+    training: TrainingId = ""
+    """The training of the active party's share: that of the recipient has to be of the same."""
 
 
 class SampleIds(Body):

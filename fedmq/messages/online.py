@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
-from fedmq.messages.fields import Count, Index, ModelId, Reason
+from fedmq.messages.fields import Count, Index, ModelId, Reason, TrainingId
 from fedmq.messages.inference import SampleId, SealedTerms
 
 __all__ = [
@@ -72,6 +72,8 @@ class OnlineHop(Body):
     records: Uint32s
     budget: Budget
     """Seconds after which the answer is of no use."""
+    training: TrainingId = ""
+    """As in an inference open."""
 
     @model_validator(mode="after")
     def _rows_and_records_pair_up(self) -> Self:
@@ -110,6 +112,7 @@ class OnlineRows(Body):
     model: ModelId
     ids: Ids
     budget: Budget
+    training: TrainingId = ""
 
 
 class OnlineBitmaps(Body):
@@ -228,6 +231,8 @@ class ModelDeploy(Body):
     right: Array
     sealed: SealedTerms | None = None
     """Given in mode ``sealed``, and in no other."""
+    training: TrainingId = ""
+    """As in an inference open."""
 
     @model_validator(mode="after")
     def _left_and_right_are_int32s(self) -> Self:

@@ -38,6 +38,7 @@ from fedmq.protocol.events import (
 
 __all__ = [
     "ASKS_OWNER",
+    "OTHER_TRAINING",
     "REFUSES",
     "UNLOADED",
     "Done",
@@ -190,6 +191,12 @@ def handlers_of(machine: type[Any]) -> Mapping[type, Handler]:
 
 UNLOADED = "its own data could not be loaded; its log says why"
 """The reason that peers read: the error itself may quote the party's data."""
+
+OTHER_TRAINING = (
+    "its share is of another training than the active party's share of this model: the state of "
+    "one of them is old, as if put back from a backup; put back the newer one, or train anew"
+)
+"""The reason not to score with shares that do not belong together: their scores would be wrong."""
 
 _REMEMBERED = 5  # events that an error lists
 

@@ -314,9 +314,15 @@ class ChaosFederation:
         return job
 
     def shares(self, model: str) -> dict[str, str]:
-        """What each party keeps of ``model``, where it is on disk already."""
+        """What each party keeps of ``model``, where it is on disk already; not of which training.
+
+        No two trainings have the same session.
+        """
         paths = {party: ModelStore(each.state).path(model) for party, each in self.daemons.items()}
-        return {party: path.read_text() for party, path in paths.items() if path.exists()}
+        kept = {party: path.read_text() for party, path in paths.items() if path.exists()}
+        return {
+            party: json.dumps({**json.loads(text), "training": ""}) for party, text in kept.items()
+        }
 
     def await_shares(self, models: Sequence[str], seconds: float) -> None:
         """Return when every party has its share of all ``models``."""

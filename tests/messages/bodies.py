@@ -34,6 +34,7 @@ signatures = st.just(b"") | st.binary(min_size=64, max_size=64)
 handed_on = st.lists(st.tuples(nodes, st.binary(min_size=32, max_size=32)), max_size=3).map(tuple)
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 words = text.filter(bool)
+trainings = st.text(max_size=64)
 models = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 names = st.from_regex(r"\A[a-z][a-z0-9_-]{0,31}\Z")
 
@@ -82,6 +83,7 @@ def online_hops(draw: st.DrawFn) -> online.OnlineHop:
         rows=Array.of(np.array(rows, np.uint32)),
         records=Array.of(np.array(records, np.uint32)),
         budget=draw(budgets),
+        training=draw(trainings),
     )
 
 
@@ -262,6 +264,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     ),
     inference.InferenceOpen: st.builds(
         inference.InferenceOpen,
+        training=trainings,
         model=models,
         rows=st.integers(1, 2**31 - 1),
         id_pieces=pieces,
@@ -306,6 +309,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     ),
     online.OnlineRows: st.builds(
         online.OnlineRows,
+        training=trainings,
         batch=batches,
         hop=naturals,
         model=models,
@@ -363,6 +367,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
             left=successors,
             right=successors,
             sealed=st.just(terms),
+            training=trainings,
         )
     ),
     online.ModelReady: st.builds(
@@ -594,6 +599,7 @@ _FIELDS: dict[str, Any] = {
     "unknown": _NUMBERS,
     "unknown_rows": _BITS,
     "partial": True,
+    "training": "0123456789abcdef",
     "explained_records": 1,
     "sealed": None,
     "number": 0,

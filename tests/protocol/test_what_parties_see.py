@@ -218,7 +218,7 @@ def test_a_passive_share_holds_its_own_splits_and_nothing_else_of_the_trees() ->
     share = simulation.results["telco"].model_dump()
     assert share.keys() == {
         "version", "model_id", "format", "party", "lookup_table", "places", "withheld",
-        "fallback_of",
+        "fallback_of", "training",
     }  # fmt: skip
     assert len(share["places"]) == len(share["lookup_table"]["feature"])
     assert share["lookup_table"].keys() == {

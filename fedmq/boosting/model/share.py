@@ -110,6 +110,9 @@ class _Share(BaseModel):
     lookup_table: LookupTable
     fallback_of: str = ""
     """The model whose fallback this is, trained without some of its parties; empty if none."""
+    training: str = ""
+    """The session that trained it, the same in all shares of a model; empty if that is not known to
+    all of its parties, as some were of an earlier version."""
 
     def dumps(self) -> str:
         """The share as one JSON document."""

@@ -262,9 +262,9 @@ class HostedShare:
     """What multiplies in mode sealed; None where the model was activated in another."""
 
     def answers(self, question: OnlineQuestion) -> bool:
-        """Whether the share is one for ``question``: sealed under the key that it knows."""
+        """Whether the share is one for ``question``: of its training, sealed under its key."""
         if not isinstance(question, OnlineSealed):
-            return True
+            return question.training in ("", self.share.training)
         return self.sealed is not None and self.sealed.share.key.seed == question.key
 
 

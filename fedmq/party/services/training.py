@@ -169,7 +169,13 @@ class TrainingService(Service):
             journal=StoreJournal(
                 self.context.session_store,
                 session,
-                partial(keep_share, config.state, lambda: machine.table, main.model if main else "")
+                partial(
+                    keep_share,
+                    config.state,
+                    lambda: machine.table,
+                    main.model if main else "",
+                    session.id,
+                )
                 if terms.folds == 1
                 else lambda _: None,
                 partial(consent.budgeted_sums, header),
@@ -448,6 +454,7 @@ class TrainingService(Service):
                         job,
                         table,
                         lambda: machine.margins,
+                        lambda: self._all_name_trainings(machine.peers),
                     ),
                     transcript=self._transcript(session, number),
                 ),
@@ -461,6 +468,14 @@ class TrainingService(Service):
         self._driven[session.id] = attempts
         attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
         return self.context.sessions.drive(attempts)
+
+    def _all_name_trainings(self, peers: Sequence[str]) -> bool:
+        """Whether the shares of all ``peers`` say of which training they are.
+
+        Those of the earlier versions that say nothing of their release do not.
+        """
+        releases = self.context.sealer.releases
+        return all(releases.get(peer) != "" for peer in peers)
 
     def _machine(
         self,

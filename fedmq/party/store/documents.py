@@ -474,11 +474,13 @@ def keep_result(
     job: TrainingJob,
     table: ActiveTable,
     margins: Callable[[], NDArray[np.float32] | None],
+    named: Callable[[], bool],
     result: ActiveShare | CrossValidated,
 ) -> None:
     """Keep the training record, the held-out rows and the counts of a model; then its share.
 
-    So a model is complete or absent. ``margins`` gives those of all rows at the end. A
+    So a model is complete or absent. ``margins`` gives those of all rows at the end;
+    ``named``: whether the share says of which training it is. A
     cross-validation keeps only its figures and folds. ConfigError if the disk refuses.
     """
     if isinstance(result, CrossValidated):
@@ -495,7 +497,8 @@ def keep_result(
         main = ModelStore(state).active(job.fallback_of)
         shift = _shift(job, table, margins(), frozenset(main.parties) - set(result.parties))
         result = result.model_copy(update={"fallback_of": job.fallback_of, "shift": shift})
-    ModelStore(state).save(result)
+    training = session.id if named() else ""
+    ModelStore(state).save(result.model_copy(update={"training": training}))
 
 
 def _shift(
@@ -520,12 +523,17 @@ def _shift(
 
 
 def keep_share(
-    state: Path, table: Callable[[], PassiveTable], fallback_of: str, share: PassiveShare
+    state: Path,
+    table: Callable[[], PassiveTable],
+    fallback_of: str,
+    training: str,
+    share: PassiveShare,
 ) -> None:
     """Keep the counts of a passive party's columns, then its share; like `keep_result`."""
     trained = table()
     keep_trained_counts(state, share.model_id, TrainedCounts.of(trained.features, trained.values))
-    ModelStore(state).save(share.model_copy(update={"fallback_of": fallback_of}))
+    given = {"fallback_of": fallback_of, "training": training}
+    ModelStore(state).save(share.model_copy(update=given))
 
 
 # Statements about a model, from others and for others

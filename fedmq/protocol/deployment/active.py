@@ -78,6 +78,7 @@ class ActiveDeployment(Machine):
                 left=Array.of(chains.left),
                 right=Array.of(chains.right),
                 sealed=None if self._sealed is None else self._sealed.terms(peer),
+                training=self._served.share.training,
             )
             self._send(peer, deploy)
         self._waiting = set(self.peers)

@@ -12,7 +12,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.machine import REFUSES, Machine, OwnConsent, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, REFUSES, Machine, OwnConsent, on_message
 
 __all__ = ["PassiveDeployment"]
 
@@ -46,13 +46,15 @@ class PassiveDeployment(Machine):
         )
         self._attach(self._consent)
         self._loaded: Any
+        self._training = ""
 
     @property
     def rests(self) -> bool:
         return super().rests or self.state is PassiveDeploymentState.ASKING
 
     @on_message(online.ModelDeploy)
-    def _on_deploy(self, _: str, __: online.ModelDeploy) -> None:
+    def _on_deploy(self, _: str, body: online.ModelDeploy) -> None:
+        self._training = body.training
         if self._refusal:
             self._refuse(Refused(self._refusal), self._refusal)
         else:
@@ -62,6 +64,9 @@ class PassiveDeployment(Machine):
         self._run(SHARE, single(self._load), self._with_share)
 
     def _with_share(self, loaded: Any) -> None:
+        if self._training and loaded.share.training != self._training:
+            self._refuse(Refused(OTHER_TRAINING), OTHER_TRAINING)
+            return
         self._loaded = loaded
         self._send(self.peers[0], self._ready(loaded))
 

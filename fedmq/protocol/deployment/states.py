@@ -81,6 +81,7 @@ PASSIVE_DEPLOYMENT = session_table(
         _H.LOADED: {
             online.ModelSwitch: _H.FINISHED,
             online.ModelDismiss: _H.FINISHED,
+            REFUSES: _H.FAILED,
         },
     },
     (_H.FINISHED, _H.FAILED),

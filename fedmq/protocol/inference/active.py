@@ -125,6 +125,7 @@ class ActiveInference(Machine):
                 partial=self._partial,
                 explained_records=self._explained_records(peer),
                 sealed=None if self._sealed is None else self._sealed.terms(peer),
+                training=self._share.training,
             )
             self._send(peer, opening)
             for start in pieces:

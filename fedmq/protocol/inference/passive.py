@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     ROWS_FOUND,
     PassiveInferenceState,
 )
-from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, Speaker, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, REFUSES, UNLOADED, Machine, Speaker, on_message
 from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
@@ -162,6 +162,8 @@ class PassiveInference(Machine):
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
         """The local row of each row of the session; -1 for an unknown id."""
+        if self._terms.training and here.share.training != self._terms.training:
+            raise Refused(OTHER_TRAINING)
         records = len(here.share.lookup_table)
         if self._terms.explained_records > records:
             raise Refused(

@@ -626,6 +626,7 @@ class OpenQuestions:
                 model=self._served.share.model_id,
                 ids=self._ids[part],
                 budget=budget,
+                training=self._served.share.training,
             )
             self.ask(Question(owner, body, np.empty(0, np.int64), part))
 
@@ -642,6 +643,7 @@ class OpenQuestions:
                 rows=Array.of(places),
                 records=Array.of(self._served.forest.record[nodes[part]].astype(np.uint32)),
                 budget=budget,
+                training=self._served.share.training,
             )
             question = Question(owner, body, part, slice(0, 0))
             self.ask(question)
