@@ -78,7 +78,7 @@ class SealedAnswers:
             if name and before is None:
                 return None
             after = self._seed_for(share.following, asked.model) if share.following else None
-            seeds = MaskSeeds(self._secret, before, after)
+            seeds = MaskSeeds(self._derived("session", header.session), before, after)
             computing = asyncio.get_running_loop().run_in_executor(
                 self._executor, share.products, asked, values, unknown, seeds
             )
@@ -107,7 +107,11 @@ class SealedAnswers:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _seed_for(self, party: str, model: str) -> bytes:
-        named = f"{len(party)} {party} {model}".encode()
+        return self._derived("masks", party, model)
+
+    def _derived(self, *names: str) -> bytes:
+        """32 secret bytes by names without spaces."""
+        named = " ".join(names).encode()
         return hashlib.blake2b(named, digest_size=32, key=self._secret).digest()
 
     async def _seed(

@@ -33,7 +33,9 @@ _NAME_BYTES = 16  # of a seed; the rest of a mask's name is from what it masks
 
 @dataclass(frozen=True, slots=True)
 class MaskSeeds:
-    """The ``own`` secret of a party, and the seeds of 32 bytes that it shares with its neighbours.
+    """A party's ``own`` secret of a session, and the seeds that it shares with its neighbours.
+
+    32 bytes each.
 
     ``before``: with the party before it, ``after``: with the next; None where there is none.
     """
@@ -117,10 +119,15 @@ def name_of_seed(seed: bytes) -> str:
 
 
 def _label(seeds: MaskSeeds, asked: OnlineSealed, allowed: NDArray[np.bool_]) -> bytes:
-    """Another one for everything else that is asked or answered; it tells nothing of either."""
+    """Another one for everything else that is asked or answered; it tells nothing of either.
+
+    So it does not even tell whether somebody's values have changed since another batch.
+    """
     return _hash(
         seeds.own,
         b"label",
+        asked.batch.to_bytes(8),
+        asked.hop.to_bytes(8),
         asked.model.encode(),
         asked.key,
         asked.mask,

@@ -250,9 +250,11 @@ def test_the_same_question_has_the_same_answer_and_any_other_has_other_masks(
         {"seeds": (b"x" * 32,)},
         {"ids": body.ids[::-1]},
         {"ids": ("P8", "P9")},
+        {"batch": body.batch + 1},
+        {"hop": body.hop + 1},
     ):
         labels.add(party.products(body.model_copy(update=changed)).mask[16:])
-    assert len(labels) == 5
+    assert len(labels) == 7
     # Other values of a person: under the old mask the difference of two answers would tell them.
     values = party.answering.values.copy()
     values[0] *= -5
