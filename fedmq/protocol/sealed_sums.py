@@ -24,13 +24,16 @@ from fedmq.computation import computation
 from fedmq.errors import DataError, MessageError, Refused
 from fedmq.messages.array import Array
 from fedmq.messages.inference import SealedTerms
-from fedmq.privacy.random_stream import Stream
+from fedmq.privacy.random_stream import Stream, fresh_seed
 from fedmq.privacy.sealed_scores.ciphertexts import (
     Answered,
     AnswerQuery,
+    Blank,
     Ciphertext,
     MakeKey,
     PublicKey,
+    blank,
+    filled,
     open_answer,
     read_plaintexts,
     sealed,
@@ -94,6 +97,10 @@ class SealedModel:
             share.parties, share.asked, share.params, slots, Packing(counts), point, key, secret
         )
 
+    def blank(self) -> Blank:
+        """A fresh encryption of nothing."""
+        return blank(self.secret, fresh_seed(), fresh_seed())
+
     def terms(self, peer: str) -> SealedTerms:
         """What ``peer`` has to know."""
         ranges = self.slots.ranges[self.parties.index(peer)]
@@ -130,11 +137,16 @@ class SealedRows:
 
 @computation("SealRows")
 def seal_rows(
-    model: SealedModel, values: NDArray[np.float32], fresh: bytes, first: int
+    model: SealedModel,
+    values: NDArray[np.float32],
+    fresh: bytes,
+    first: int,
+    blanks: Sequence[Blank] = (),
 ) -> SealedRows:
     """Questions from number ``first`` on about rows with these ``values`` (rows, features).
 
-    ``fresh``: 32 secret bytes, under which no number is ever used again.
+    ``fresh``: 32 secret bytes, under which no number is ever used again. ``blanks``: ciphertexts of
+    the first question that were made ahead, as far as there are any.
     """
     weights, clear = model.slots.weights(values)
     if weights.ndim == 3:  # vector leaves: output by output
@@ -146,6 +158,7 @@ def seal_rows(
             from_slots(model.packing.laid_out(numbers[start : start + most])),
             model.secret,
             (fresh, first + place, 0),
+            () if place else blanks,
         )
         for place, start in enumerate(range(0, len(numbers), most))
     ]
@@ -153,31 +166,41 @@ def seal_rows(
 
 
 def _encrypted(
-    plaintexts: NDArray[np.int64], secret: bytes, question: tuple[bytes, int, int]
+    plaintexts: NDArray[np.int64],
+    secret: bytes,
+    question: tuple[bytes, int, int],
+    blanks: Sequence[Blank],
 ) -> list[Ciphertext]:
     fresh, number, place = question
+    ahead = [filled(*parts) for parts in zip(blanks, plaintexts, strict=False)]
     seeds = [
         (
             _drawn(fresh, "question", number, place, piece),
             _drawn(fresh, "error", number, place, piece),
         )
-        for piece in range(len(plaintexts))
+        for piece in range(len(ahead), len(plaintexts))
     ]
-    return sealed(plaintexts, secret, seeds)
+    return [*ahead, *sealed(plaintexts[len(ahead) :], secret, seeds)]
 
 
 @computation("SealAgain")
 def seal_again(
-    model: SealedModel, answers: Sequence[Answered], fresh: bytes, number: int, place: int
+    model: SealedModel,
+    answers: Sequence[Answered],
+    fresh: bytes,
+    number: int,
+    place: int,
+    blanks: Sequence[Blank] = (),
 ) -> list[Ciphertext]:
     """The question that the party at ``place`` gets: what the one before it has answered.
 
-    ``fresh`` and ``number`` as in `seal_rows`.
+    ``fresh``, ``number`` and ``blanks`` as in `seal_rows`.
 
     Raises:
         Inexact: an answer is in doubt.
     """
-    return _encrypted(read_plaintexts(answers, model.secret), model.secret, (fresh, number, place))
+    plaintexts = read_plaintexts(answers, model.secret)
+    return _encrypted(plaintexts, model.secret, (fresh, number, place), blanks)
 
 
 @computation("OpenSealedSums")

@@ -48,6 +48,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineProducts, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.availability import Asking, CircuitBreaker, PeerAvailability
+from fedmq.party.online.blank_stock import BlankStock
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.own_link import OwnLink
 from fedmq.party.online.request_features import RequestRow, features_of_request
@@ -599,6 +600,7 @@ class Batcher:
         self._runners: dict[int, BatchRunner] = {}
         # One thread: several would wait for each other at the interpreter's lock.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-sealed")
+        self._stock = BlankStock(self._executor, lambda: not self._runners)
         self._queue: deque[RequestPiece] = deque()
         self._reserved_rows = 0
         self._rows_in_queue = 0
@@ -737,6 +739,7 @@ class Batcher:
                 timeouts,
                 secrets.token_bytes(32),
                 unreachable,
+                self._stock.take(model.sealed),
             )
         self.counts.batches += 1
         self.counts.batch_rows += rows
@@ -777,6 +780,7 @@ class Batcher:
         for party in runner.machine.silent:
             self._peers.record_miss(party, asking)
         self._schedule()
+        self._stock.refill()
 
     def _spans_of(
         self, spans: OnlineSpans, number: int, pieces: list[RequestPiece]

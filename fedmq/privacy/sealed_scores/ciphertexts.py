@@ -71,10 +71,13 @@ __all__ = [
     "LARGEST_SECRET",
     "AnswerQuery",
     "Answered",
+    "Blank",
     "Ciphertext",
     "MakeKey",
     "PublicKey",
+    "blank",
     "farthest",
+    "filled",
     "open_answer",
     "read_plaintexts",
     "sealed",
@@ -159,12 +162,30 @@ def sealed(
 
     ``seeds``: of each, one that is published and one for errors. None may ever be used again.
     """
-    key, found = _secret(secret), []
-    for plaintext, (public, hidden) in zip(plaintexts, seeds, strict=True):
-        limbs = scaled(plaintext) - ternary_product(_mask_of(public), key)
-        limbs[0] += draw_errors(Stream(hidden, "fedmq sealed scores error"), DEGREE)
-        found.append(Ciphertext(public, packed(carried(limbs))))
-    return found
+    return [
+        filled(blank(secret, public, hidden), plaintext)
+        for plaintext, (public, hidden) in zip(plaintexts, seeds, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Blank:
+    """An encryption of nothing: ``seed`` of a, and the limbs of e - a·s, int64 (5, N)."""
+
+    seed: bytes
+    limbs: Limbs = field(repr=False)
+
+
+def blank(secret: bytes, public: bytes, hidden: bytes) -> Blank:
+    """A blank, of which something may be made once; the seeds are as those of `sealed`."""
+    limbs = -ternary_product(_mask_of(public), _secret(secret))
+    limbs[0] += draw_errors(Stream(hidden, "fedmq sealed scores error"), DEGREE)
+    return Blank(public, limbs)
+
+
+def filled(blank: Blank, plaintext: NDArray[np.int64]) -> Ciphertext:
+    """``plaintext`` (N,) modulo t, encrypted by ``blank``."""
+    return Ciphertext(blank.seed, packed(carried(scaled(plaintext) + blank.limbs)))
 
 
 # A passive party multiplies

@@ -30,7 +30,7 @@ from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineSealed
 from fedmq.privacy.plan import single
-from fedmq.privacy.sealed_scores.ciphertexts import Answered, Ciphertext
+from fedmq.privacy.sealed_scores.ciphertexts import Answered, Blank, Ciphertext
 from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE
 from fedmq.protocol.events import (
     Answer,
@@ -95,8 +95,9 @@ class _Chained:
 class SealedBatch(Machine):
     """Scores ``ids`` with ``values`` (rows, own features); one :class:`Answer` per request.
 
-    ``fresh``: 32 secret bytes that no other batch has. ``away`` and ``batch`` as in `OnlineBatch`;
-    an id that comes twice has one set of values.
+    ``fresh``: 32 secret bytes that no other batch has; ``blanks``: ciphertexts made ahead, of which
+    no other batch has one either. ``away`` and ``batch`` as in `OnlineBatch`; an id that comes
+    twice has one set of values.
     """
 
     TABLE = SEALED_BATCH
@@ -113,6 +114,7 @@ class SealedBatch(Machine):
         timeouts: Timeouts,
         fresh: bytes,
         away: Mapping[str, str] = MappingProxyType({}),
+        blanks: Sequence[Blank] = (),
     ) -> None:
         super().__init__(State.READY, sealed.chain)
         self._served = served
@@ -126,6 +128,7 @@ class SealedBatch(Machine):
         self._requests = dict(enumerate(requests))
         self._timeouts = timeouts
         self._fresh = fresh
+        self._blanks = list(blanks)
         self._away = {party: reason for party, reason in away.items() if party in self.peers}
         self._questions = OpenQuestions(batch, served, self._people, timeouts, self._emit)
         self._chained: dict[int, _Chained] = {}
@@ -179,7 +182,9 @@ class SealedBatch(Machine):
             self._begun = people.stop
             self._open.append(people)
             number = self._questions.number()
-            sealing = seal_rows.bind(self._sealed, self._values[people], self._fresh, number)
+            sealing = seal_rows.bind(
+                self._sealed, self._values[people], self._fresh, number, self._blank()
+            )
             self._run(SEALED, single(sealing), partial(self._with_sealed, people, number))
 
     def _with_sealed(self, people: slice, number: int, sealed: SealedRows) -> None:
@@ -231,8 +236,14 @@ class SealedBatch(Machine):
         else:
             place = chained.place + 1
             following = _Chained(chained.people, chained.number, place, body.mask)
-            sealing = seal_again.bind(self._sealed, answers, self._fresh, chained.number, place)
+            sealing = seal_again.bind(
+                self._sealed, answers, self._fresh, chained.number, place, self._blank()
+            )
             self._run(SEALED_AGAIN, single(sealing), partial(self._ask, following))
+
+    def _blank(self) -> list[Blank]:
+        """One that was made ahead, if there is one left; it is used for nothing else."""
+        return [self._blanks.pop()] if self._blanks else []
 
     def _settle(self, number: int) -> None:
         self._questions.settle(number)
