@@ -90,7 +90,7 @@ def test_parameters_have_xgboosts_defaults() -> None:
         ({"passive": {"telco": X[:9]}}, "telco has 9 rows, there are 400 labels"),
         ({"label": np.where(Y == 1, 2, 0)}, "active: label in row . is 2; binary:logistic takes"),
         ({"label": Y.astype(str)}, "active: the label holds <U32, numbers are needed"),
-        ({"label": np.c_[Y, Y]}, r"active: the label has shape \(400, 2\), one value per row"),
+        ({"label": Y.reshape(4, 10, 10)}, r"active: the label has shape \(4, 10, 10\), one value"),
         ({"active": X[:, 0]}, "active: a table has rows and columns"),
         ({"passive": {"telco": np.full((400, 1), np.inf)}}, "telco: column 'f0', row 1 is inf"),
         ({"active": X[:0, :2], "label": Y[:0], "passive": {}}, "active: there are no rows"),
