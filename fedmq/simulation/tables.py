@@ -99,8 +99,11 @@ def targets_of(params: TrainParams, label: Any) -> int:
 
     Bounds are one, and so is a label beside its query.
     """
-    shape = np.shape(label)
-    return 1 if len(shape) < 2 or _takes_pairs(params) else shape[1]
+    try:
+        shape = np.shape(label)
+    except ValueError:  # rows of several lengths, which a later check names
+        return 1
+    return 1 if len(shape) != 2 or _takes_pairs(params) else shape[1]
 
 
 def _takes_pairs(params: TrainParams) -> bool:

@@ -223,7 +223,7 @@ def test_an_objective_of_ones_own_sees_every_target() -> None:
         (AMOUNTS, {**TARGETS, "num_target": 2}, "num_target = 2: the label has 3 columns$"),
         (FIRST, {**TARGETS, "num_target": 2}, "num_target = 2: the label has one column$"),
         (AMOUNTS, YES_OR_NO, "active: target 1: label in row 1 is .*; binary:logistic takes"),
-        (AMOUNTS[:, :, None], TARGETS, "the label has shape .160, 3, 1., 3 values per row are"),
+        (AMOUNTS[:, :, None], TARGETS, "the label has shape .160, 3, 1., one value per row is"),
     ],
     ids=["one label alone", "quantiles", "another number", "too few", "no classes", "a cube"],
 )
