@@ -7,17 +7,19 @@ import calendar
 import json
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedmq.cli.consent import approve
 from fedmq.cli.schedule import schedule
 from fedmq.errors import Alarm, ConfigError, DaemonError
 from fedmq.party.configuration.schedule import Schedule, next_time
-from fedmq.workbench.schedule import due_tasks
+from fedmq.workbench.schedule import Outcome, due_tasks, run_task
 from tests.documentation.fences import DOCS, to_run
-from tests.party.daemons_in_memory import DaemonsInMemory
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 TODAY = date.today().isoformat()
 JOB = """\
@@ -87,6 +89,36 @@ async def test_what_fails_is_due_again_and_the_rest_is_done(
     unknown = '[train]\nalign = "align.toml"\nat_least = {auk = 1}\n'
     with pytest.raises(ConfigError, match=r"train.at_least: there is no 'auk' of .* eval-auc"):
         await called(federation, unknown)
+
+
+async def test_a_standing_consent_lets_the_next_months_training_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = 'consent = "ask"\n'
+    async with DaemonsInMemory(tmp_path, monkeypatch, settings=settings) as federation:
+        bank = federation.folder / "bank"
+        (bank / "train.toml").write_text(JOB)
+        (bank / "align.toml").write_text('name = "people"\n')
+        (bank / "schedule.toml").write_text('[train]\nalign = "align.toml"\n')
+        wanted = Schedule.read(bank / "schedule.toml")
+
+        async def trained(day: date) -> Outcome:
+            return await asyncio.to_thread(run_task, wanted, "train", day)
+
+        first = asyncio.create_task(trained(date(2026, 11, 1)))
+        for _ in range(2):  # the alignment, then the training
+            for party in PARTIES[1:]:
+                file = federation.folder / party / "party.toml"
+                [asked] = await federation.until(lambda party=party: waiting(federation, party))
+                words = [str(file), asked["request"], "--alike", "--yes", "--json"]
+                await asyncio.to_thread(approve.main, words, standalone_mode=False)
+        assert (await first).said == "trained credit-2026-11-01"
+        assert (await trained(date(2026, 12, 1))).said == "trained credit-2026-12-01"
+
+
+async def waiting(federation: DaemonsInMemory, party: str) -> list[Any]:
+    found = await federation.ask(party, "inbox")
+    return [request for request in found if request["state"] == "waiting"]
 
 
 def test_wrong_files_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
