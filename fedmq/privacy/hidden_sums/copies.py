@@ -399,14 +399,14 @@ def of_choices(difference: NDArray[np.bool_], pairs: NDArray[np.uint8]) -> NDArr
 class Begun:
     """What the active party begins copies with: its halves of all of them.
 
-    ``replicas`` are the passive party's of those that are opened, made of its seeds and what it
-    chose, (copies, 128, 32), of which the active party commits to both values, ``commitments``.
-    The ``key`` proves which copy is real.
+    ``replicas`` are the passive party's of those that are opened, by their numbers, made of its
+    seeds and what it has ``chosen``, (128, 32) each. The active party commits to both values of
+    these, ``commitments``. The ``key`` proves which copy is real.
     """
 
     evaluators: list[LevelEvaluator]
-    replicas: list[LevelGarbler | None]
-    chosen: list[NDArray[np.uint8]]
+    replicas: dict[int, LevelGarbler]
+    chosen: dict[int, NDArray[np.uint8]]
     commitments: NDArray[np.uint8]
     key: bytes = field(repr=False)
 
@@ -443,9 +443,9 @@ def open_copies(
         for of_value in (own, own ^ back.secret)
     ]
     pairs = np.stack(pads, axis=1).view(np.uint8).reshape(copies.count, TRANSFERS, 2, SEED_BYTES)
-    begun = Begun([], [], [], committed(pairs), got[drawn.real])
+    begun = Begun([], {}, {}, committed(pairs), got[drawn.real])
     for copy, (start, secret, seeds) in enumerate(zip(got, drawn.secrets, by_copy, strict=True)):
-        opened = replica = None
+        opened = None
         if copy == drawn.real:
             joined = copies.field.joined
             correction = _locked(start, answer.corrections[copy])
@@ -453,10 +453,8 @@ def open_copies(
         else:
             difference, entered = _OfCopy(start).difference, np.zeros_like(shares)
             chosen = of_choices(difference, pairs[copy])
-            replica = copies.garbler(copy, start, chosen)
+            begun.replicas[copy], begun.chosen[copy] = copies.garbler(copy, start, chosen), chosen
             opened = Opened(ExtensionSender(difference, chosen).secret)
-        begun.chosen.append(np.zeros(0, np.uint8) if replica is None else chosen)
-        begun.replicas.append(replica)
         begun.evaluators.append(
             LevelEvaluator(
                 copies.circuit,

@@ -16,7 +16,7 @@ links of a chain.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,21 +146,21 @@ Parted = tuple[Parcel, Parcel, bytes, list[int]]
 
 
 @computation("PartCopies")
-def parted_parcel(joint: Sequence[Values], known: Sequence[Parcel | None]) -> Parted:
-    """What `joined_parcels` joined, of which all parcels but one are ``known``.
+def parted_parcel(joint: Sequence[Values], known: Mapping[int, Parcel]) -> Parted:
+    """What `joined_parcels` joined, of which all parcels but one are ``known``, by their copies.
 
     Raises `MessageError` for a parcel of another length.
     """
     unpacked = Unpacked(joint)
-    opened = [parcel for parcel in known if parcel is not None]
+    opened = list(known.values())
     parcel = unpacked.take(np.uint8, opened[0].shape)
-    hashes = unpacked.take(np.uint8, (len(known) * HASH_BYTES,))
+    hashes = unpacked.take(np.uint8, ((1 + len(known)) * HASH_BYTES,))
     signature = unpacked.take(np.uint8, (SIGNATURE_BYTES,)).tobytes()
     unpacked.end()
     real = _exclusive_or([parcel, *opened])
-    made = [hash_of(real if of is None else of) for of in known]
-    told = enumerate(zip(made, _hashes(hashes), strict=True))
-    return real, hashes, signature, [copy for copy, (own, its) in told if own != its]
+    told = enumerate(_hashes(hashes))
+    wrong = [copy for copy, its in told if hash_of(known.get(copy, real)) != its]
+    return real, hashes, signature, wrong
 
 
 def _exclusive_or(parcels: Sequence[Parcel]) -> Parcel:
@@ -208,18 +208,15 @@ def evaluate_copies(
     talks = [Conversation(evaluate_level(evaluator, first)) for evaluator in begun.evaluators]
     for talk in talks:
         talk.said.popleft()  # which circuits: the passive party knows it
-    checks = [
-        None if of is None else Conversation(garble_level(of, first)) for of in begun.replicas
-    ]
-    real, replicas = talks[drawn.real], [of for of in checks if of is not None]
+    checks = {copy: Conversation(garble_level(of, first)) for copy, of in begun.replicas.items()}
+    real, replicas = talks[drawn.real], list(checks.values())
     while not real.leaves_copies:
         if all(talk.said for talk in talks):
             parts = [talk.said.popleft().parcel for talk in talks]
             yield Reply(first, pieces_of(np.array([_ALL], np.uint8), *parts))
             witness.tell(parts)
-            for check, part in zip(checks, parts, strict=True):
-                if check is not None:
-                    check.hear(part)
+            for copy, check in checks.items():
+                check.hear(parts[copy])
         elif any(map(computes, [*talks, *replicas])):
             yield from _compute_copies(real, talks, replicas)
         else:
@@ -227,11 +224,11 @@ def evaluate_copies(
             if not all(check.said for check in replicas):
                 raise MessageError("a parcel that no copy gives")
             heard = replicas[0].said[0].heard
-            known = [None if of is None else of.said.popleft().parcel for of in checks]
+            known = {copy: check.said.popleft().parcel for copy, check in checks.items()}
             [(own, hashes, signature, wrong)] = yield Compute([parted_parcel.bind(joint, known)])
             witness.check(_hashes(hashes), heard, signature, wrong)
-            for talk, parcel in zip(talks, known, strict=True):
-                talk.hear(own if parcel is None else parcel)
+            for copy, talk in enumerate(talks):
+                talk.hear(known.get(copy, own))
     yield Reply(first, pieces_of(np.array([_REAL], np.uint8), np.frombuffer(begun.key, np.uint8)))
     return (yield from real.alone(first))
 
