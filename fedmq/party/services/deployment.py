@@ -472,8 +472,9 @@ class DeploymentService(Service):
         """The refusal, or empty; and the seconds that the owner has to agree, 0 if not asked."""
         if refusal := await self._refusal(header, terms):
             return refusal, 0
-        if self._deployments.names().get(terms.alias) == _asked(terms):
-            return "", 0  # it is served so already
+        served = self._deployments.names().get(terms.alias)
+        if terms.sealed is None and served == _asked(terms):  # a sealed one has a key of its own
+            return "", 0
         requested = RequestedTerms.of_serving(header.sender, terms)
         try:
             return "", await self.context.owner_consent.seconds_left(header, requested)
