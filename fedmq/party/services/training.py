@@ -454,7 +454,7 @@ class TrainingService(Service):
                         job,
                         table,
                         lambda: machine.margins,
-                        lambda: self._all_name_trainings(machine.peers),
+                        lambda: _all_name_trainings(self.context.sealer.releases, machine.peers),
                     ),
                     transcript=self._transcript(session, number),
                 ),
@@ -468,14 +468,6 @@ class TrainingService(Service):
         self._driven[session.id] = attempts
         attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
         return self.context.sessions.drive(attempts)
-
-    def _all_name_trainings(self, peers: Sequence[str]) -> bool:
-        """Whether the shares of all ``peers`` say of which training they are.
-
-        Those of the earlier versions that say nothing of their release do not.
-        """
-        releases = self.context.sealer.releases
-        return all(releases.get(peer) != "" for peer in peers)
 
     def _machine(
         self,
@@ -619,6 +611,14 @@ def _fallback_result(
     worth = Worth.of(main, share).model_dump(mode="json") if main.metrics else None
     made = {"model": name} if stored is None else result_of(stored, share, sent)
     return {**made, "without": without, "worth": worth}
+
+
+def _all_name_trainings(releases: Mapping[str, str], peers: Sequence[str]) -> bool:
+    """Whether the shares of all ``peers`` say of which training they are.
+
+    Those of the earlier versions that say nothing of their release do not.
+    """
+    return all(releases.get(peer) != "" for peer in peers)
 
 
 async def check_fallback(
