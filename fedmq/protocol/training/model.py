@@ -475,6 +475,8 @@ def _check_spread(
             raise DataError(
                 f"{what}: a value lies {most:g} from base_score, and half of all values{which} "
                 f"within {usual:g}; sums would lose the small values: clip them, or take logarithms"
+                + ", or leave multi_strategy at one_output_per_tree"
+                * (params.vector_outputs > 1)
             )
 
 
