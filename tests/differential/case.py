@@ -130,7 +130,7 @@ class Case:
             drawn_rows(random, y, options),
             categories,
             hides,
-            2 if seed % 8 == 7 and not any(signs) and not together else 1,
+            2 if seed % 16 in (7, 11) and not any(signs) and not together else 1,
         )
 
     @property
