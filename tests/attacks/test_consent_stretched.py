@@ -147,8 +147,8 @@ BY_POLICY: dict[type[Body], dict[str, str]] = {
 """Openings about which no owner is asked: the key of the policy that refuses, by field."""
 
 FREE_BY_POLICY: dict[type[Body], set[str]] = {
-    InferenceOpen: {"model", "id_pieces", "partial"},
-    ModelDeploy: {"alias", "model", "left", "right"},
+    InferenceOpen: {"model", "training", "id_pieces", "partial"},
+    ModelDeploy: {"alias", "model", "training", "left", "right"},
     ModelCardOffer: {"model"},
     ModelGroups: {"model", "public"},
 }

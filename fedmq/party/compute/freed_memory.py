@@ -18,6 +18,7 @@ def keep_freed_memory() -> None:
     """Keep up to 64 MiB of what this process frees, in arrays of up to 32 MiB.
 
     glibc does so for arrays up to the largest that it has seen freed: it is shown one, of which no
-    page is touched. Other libraries have rules of their own.
+    page is touched. Thresholds of the environment hold instead, as Dask's workers have them. Other
+    libraries have rules of their own.
     """
     np.empty(_LARGEST, np.uint8)
