@@ -133,9 +133,9 @@ def switches(full: bool) -> list[tuple[str, Case]]:
     return [*cases, ("goss", replace(base, goss=True))]
 
 
-def hidden(case: Case) -> Case:
-    """The case on a lattice that shows no sum."""
-    return replace(case, engine="lattice", options={"sums": "hidden"})
+def hidden(case: Case, covert: int = 1) -> Case:
+    """The case on a lattice that shows no sum, with so many copies of circuits."""
+    return replace(case, engine="lattice", options={"sums": "hidden", "covert": covert})
 
 
 def papers(data: str, full: bool) -> list[tuple[str, Case]]:
@@ -149,6 +149,7 @@ def papers(data: str, full: bool) -> list[tuple[str, Case]]:
         ("Credit 2, lattice", lattice2),
         ("Credit 2, lattice, depth 6", replace(lattice2, depth=6)),
         ("Credit 2, lattice, hidden sums", hidden(lattice2)),
+        ("Credit 2, lattice, hidden sums, two copies", hidden(lattice2, covert=2)),
         ("Credit 2, lattice, hidden sums, depth 6", replace(hidden(credit2), depth=6)),
         ("Credit 2, ou", replace(credit2, engine="ou")),
         ("Credit 2, ou, depth 6", replace(credit2, engine="ou", depth=6)),
