@@ -407,6 +407,11 @@ class Machine:
             body = self.witness.sending(recipient, body)
         self._effects.append(Send(recipient, body))
 
+    def _turn_down(self, recipient: str, reason: str) -> None:
+        """Tell ``recipient`` why this party takes no part; the caller ends the machine."""
+        self._move(REFUSES)
+        self._send(recipient, SessionRefuse(reason=reason[:2000]))
+
     # Endings: a party that fails sends the others the reason.
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import LACKED, IdList, Points, Sorted, sort_points
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -26,7 +25,7 @@ from fedmq.protocol.alignment.states import (
     PassiveAlignmentState,
 )
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
-from fedmq.protocol.machine import REFUSES, OwnConsent, on_message
+from fedmq.protocol.machine import OwnConsent, on_message
 from fedmq.protocol.session_records import ConsentUsed
 
 __all__ = ["OwnIds", "PassiveAlignment"]
@@ -123,8 +122,7 @@ class PassiveAlignment(Alignment):
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
         # The other parties may not have been asked yet; the active party tells them.
-        self._move(REFUSES)
-        self._send(self._active, SessionRefuse(reason=disclosed or str(error)))
+        self._turn_down(self._active, disclosed or str(error))
         self._emit(Fail(error))
 
     @on_message(alignment.AlignmentBegin)

@@ -8,11 +8,10 @@ from typing import Any
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, Refused
 from fedmq.messages import online
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.machine import OTHER_TRAINING, REFUSES, Machine, OwnConsent, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, Machine, OwnConsent, on_message
 
 __all__ = ["PassiveDeployment"]
 
@@ -79,8 +78,7 @@ class PassiveDeployment(Machine):
             super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, reason: str) -> None:
-        self._move(REFUSES)
-        self._send(self.peers[0], SessionRefuse(reason=reason))
+        self._turn_down(self.peers[0], reason)
         self._fail(error, except_for=self.peers[0])
 
     @on_message(online.ModelSwitch)

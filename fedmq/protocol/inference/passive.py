@@ -14,7 +14,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
-from fedmq.messages.body import RecordColumns, SessionRefuse
+from fedmq.messages.body import RecordColumns
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
 from fedmq.protocol.inference.sealed_passive import SealedAnswers
@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     ROWS_FOUND,
     PassiveInferenceState,
 )
-from fedmq.protocol.machine import OTHER_TRAINING, REFUSES, UNLOADED, Machine, Speaker, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, UNLOADED, Machine, Speaker, on_message
 from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
@@ -190,8 +190,7 @@ class PassiveInference(Machine):
             super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, reason: str = "") -> None:
-        self._move(REFUSES)
-        self._send(self.peers[0], SessionRefuse(reason=(reason or str(error))[:2000]))
+        self._turn_down(self.peers[0], reason or str(error))
         self._fail(error, except_for=self.peers[0])
 
     @on_message(inference.InferenceHop)

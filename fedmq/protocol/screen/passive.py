@@ -13,12 +13,11 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import screen
 from fedmq.messages.array import Array
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.homomorphic.label_counts import count_ones
 from fedmq.privacy.homomorphic.paillier import PublicKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
-from fedmq.protocol.machine import REFUSES, Machine, OwnConsent, on_message
+from fedmq.protocol.machine import Machine, OwnConsent, on_message
 from fedmq.protocol.screen.states import (
     COLUMNS,
     COUNTED,
@@ -109,8 +108,7 @@ class PassiveScreen(Machine):
             self._refuse(event.error, "its own columns could not be read; its log says why")
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
-        self._move(REFUSES)
-        self._send(self.peers[0], SessionRefuse(reason=(disclosed or str(error))[:2000]))
+        self._turn_down(self.peers[0], disclosed or str(error))
         self._emit(Fail(error))
 
     def _with_columns(self, own: OwnColumns) -> None:

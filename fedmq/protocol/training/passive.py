@@ -29,13 +29,13 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, OldState, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
-from fedmq.messages.body import Abort, Body, SessionRefuse
+from fedmq.messages.body import Abort, Body
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
-from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
+from fedmq.protocol.machine import UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
 from fedmq.protocol.session_records import (
     EarlierSums,
     PassiveTree,
@@ -408,8 +408,7 @@ class PassiveTraining(Machine):
     def _refuse(self, error: FedmqError) -> None:
         # The error may quote this party's data. The peer reads only reasons meant for it.
         reason = str(error)[:2000] if isinstance(error, Refused) else UNLOADED
-        self._move(REFUSES)
-        self._send(self.active, SessionRefuse(reason=reason))
+        self._turn_down(self.active, reason)
         self._fail(error, except_for=self.active, disclosed=reason)
 
     # Trees

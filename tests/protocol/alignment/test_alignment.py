@@ -194,6 +194,14 @@ def test_a_party_that_does_not_agree_says_why() -> None:
     assert str(errors["bank"]) == "telco refused: telco normalises ids by trim, lower"
 
 
+def test_a_reason_longer_than_a_message_has_room_for_is_told_as_far_as_it_fits() -> None:
+    def disagree(_: alignment.AlignmentOpen) -> None:
+        raise Refused("no " * 1000)
+
+    errors = failed(people(2), agree=disagree)
+    assert str(errors["bank"]) == "telco refused: " + ("no " * 1000)[:2000]
+
+
 def test_a_party_that_cannot_read_its_ids_shows_its_error_to_nobody() -> None:
     owners = people(3)
     made = machines(owners)
