@@ -14,7 +14,6 @@ from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
-from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, read_ids, require_same_steps
 from fedmq.party.services.service import Command, PartyContext, Service, answered
@@ -76,18 +75,7 @@ class AlignmentService(Service):
             policy.most_alignment_ids,
             consent_within=0 if agreed.exception() else agreed.result(),
         )
-        asked = self.context.owner_consent
-        running = self.context.sessions.open(
-            header.session,
-            header.attempt,
-            "alignment",
-            opening.name,
-            machine,
-            owner=SessionOwner(asked, header.session),
-        )
-        self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
-        asked.follow(header.session, running.runner.outcome)
-        return running
+        return self.context.host(header, "alignment", opening.name, machine)
 
     async def _agree(self, header: Header, opening: AlignmentOpen) -> int:
         """The seconds that the owner has to agree; 0: no consent needed.

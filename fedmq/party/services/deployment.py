@@ -30,7 +30,6 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.messages.online import ModelDeploy, ModelReady
-from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.online.answering import LoadedShare
 from fedmq.party.online.lane import OnlineLane
@@ -455,18 +454,7 @@ class DeploymentService(Service):
             await until_taken(lambda: asyncio.to_thread(self._deployments.put, terms.alias, asked))
             self._loader.host(terms.model, loaded, stamp)
 
-        running = self.context.sessions.open(
-            header.session,
-            header.attempt,
-            "activation",
-            terms.model,
-            machine,
-            journal=_Hosting(keep),
-            owner=SessionOwner(self.context.owner_consent, header.session),
-        )
-        self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
-        self.context.owner_consent.follow(header.session, running.runner.outcome)
-        return running
+        return self.context.host(header, "activation", terms.model, machine, _Hosting(keep))
 
     async def _consent(self, header: Header, terms: ModelDeploy) -> tuple[str, int]:
         """The refusal, or empty; and the seconds that the owner has to agree, 0 if not asked."""

@@ -14,7 +14,6 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.overlap import OverlapOpen
 from fedmq.party.configuration.job import AlignmentJob
-from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import read_id_list, require_same_steps
 from fedmq.party.services.service import Command, Service, answered
@@ -64,18 +63,7 @@ class OverlapService(Service):
             ),
             consent_within=0 if agreed.exception() else agreed.result(),
         )
-        asked = self.context.owner_consent
-        running = self.context.sessions.open(
-            header.session,
-            header.attempt,
-            "overlap",
-            opening.name,
-            machine,
-            owner=SessionOwner(asked, header.session),
-        )
-        self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
-        asked.follow(header.session, running.runner.outcome)
-        return running
+        return self.context.host(header, "overlap", opening.name, machine)
 
     async def _agree(self, header: Header, opening: OverlapOpen) -> int:
         """The seconds that the owner has to agree; 0: no consent needed.

@@ -14,7 +14,6 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.job import ScreenJob
-from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.screening import (
@@ -141,18 +140,8 @@ class ScreenService(Service):
             lambda: agreed.result()[0],
             consent_within=0 if agreed.exception() else agreed.result()[1],
         )
-        running = context.sessions.open(
-            header.session,
-            header.attempt,
-            "screen",
-            opening.name,
-            machine,
-            journal=PeopleJournal(context.session_store.database, header.session, smallest),
-            owner=SessionOwner(context.owner_consent, header.session),
-        )
-        context.consent.audit.follow(header, running.runner.outcome, running.traffic)
-        context.owner_consent.follow(header.session, running.runner.outcome)
-        return running
+        journal = PeopleJournal(context.session_store.database, header.session, smallest)
+        return context.host(header, "screen", opening.name, machine, journal)
 
     @property
     def _smallest_difference(self) -> int:

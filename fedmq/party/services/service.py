@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import ConfigError, DaemonError, PartyLeft
 from fedmq.messages.body import Body
+from fedmq.messages.envelope import Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.consent.owner_consent import OwnerConsent, SessionOwner
 from fedmq.party.consent.person import Person
 from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.descriptions import (
@@ -27,9 +28,10 @@ from fedmq.party.data.descriptions import (
 )
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.recovery import Opening
-from fedmq.party.sessions.sessions import OnProgress, Sessions
+from fedmq.party.sessions.sessions import OnProgress, RunningSession, Sessions
 from fedmq.party.store.documents import ModelStore
-from fedmq.party.store.journal import SessionStore
+from fedmq.party.store.journal import NULL_JOURNAL, Journal, SessionStore
+from fedmq.protocol.machine import Machine
 
 __all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered", "person_of"]
 
@@ -88,6 +90,31 @@ class PartyContext:
                 f"model {share.model_id} cannot be used without {', '.join(gone)}, which has "
                 "left the federation; train a new model with: fedmq train"
             )
+
+    def host(
+        self,
+        header: Header,
+        purpose: str,
+        model: str,
+        machine: Machine,
+        journal: Journal = NULL_JOURNAL,
+    ) -> RunningSession:
+        """Take part in the session of ``header``, about which this party's owner may be asked.
+
+        The audit log notes its end; a question that then waits is withdrawn.
+        """
+        running = self.sessions.open(
+            header.session,
+            header.attempt,
+            purpose,
+            model,
+            machine,
+            journal=journal,
+            owner=SessionOwner(self.owner_consent, header.session),
+        )
+        self.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        self.owner_consent.follow(header.session, running.runner.outcome)
+        return running
 
 
 class Service:

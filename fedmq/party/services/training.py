@@ -24,7 +24,6 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.card.model_card import Worth
 from fedmq.party.configuration.job import FallbackJob, TrainingJob
-from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import (
     Aligned,
@@ -121,7 +120,6 @@ class TrainingService(Service):
         before = await self.context.session_store.find(header.session)
         agreed = await answered(self._agree(header, terms, before))
         main = terms.fallback_of
-        asked = self.context.owner_consent
         saved = await self.context.session_store.checkpoints(header.session)
         most_bytes = config.policy.transcript_bytes
         machine = PassiveTraining(
@@ -160,35 +158,25 @@ class TrainingService(Service):
         session = StoredSession(
             header.session, terms.model, header.attempt, terms=terms_digest(terms)
         )
-        running = self.context.sessions.open(
-            session.id,
-            session.attempt,
-            "training",
-            session.model,
-            machine,
-            journal=StoreJournal(
-                self.context.session_store,
-                session,
-                partial(
-                    keep_share,
-                    config.state,
-                    lambda: machine.table,
-                    main.model if main else "",
-                    session.id,
-                )
-                if terms.folds == 1
-                else lambda _: None,
-                partial(consent.budgeted_sums, header),
-                transcript=self._transcript(session, session.attempt, most_bytes)
-                if most_bytes
-                else None,
-                smallest_difference=config.policy.smallest_difference,
-            ),
-            owner=SessionOwner(asked, session.id),
+        journal = StoreJournal(
+            self.context.session_store,
+            session,
+            partial(
+                keep_share,
+                config.state,
+                lambda: machine.table,
+                main.model if main else "",
+                session.id,
+            )
+            if terms.folds == 1
+            else lambda _: None,
+            partial(consent.budgeted_sums, header),
+            transcript=self._transcript(session, session.attempt, most_bytes)
+            if most_bytes
+            else None,
+            smallest_difference=config.policy.smallest_difference,
         )
-        consent.audit.follow(header, running.runner.outcome, running.traffic)
-        asked.follow(session.id, running.runner.outcome)
-        return running
+        return self.context.host(header, "training", session.model, machine, journal)
 
     async def _agree(
         self, header: Header, terms: TrainingOpen, before: StoredSession | None
