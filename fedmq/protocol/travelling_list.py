@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import ProtocolError
 
-__all__ = ["IN_ONE_GO", "POINTS", "Pieces", "parts", "way"]
+__all__ = ["IN_ONE_GO", "POINTS", "Pieces", "after", "before", "parts", "way"]
 
 POINTS = 8192
 """Points of a computation and of a message: a quarter of a second, and 256 KiB."""
@@ -27,6 +27,18 @@ def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
         return (*others, last)
     at = others.index(owner)
     return (*others[at + 1 :], *others[:at], last)
+
+
+def before(parties: Sequence[str], owner: str, party: str) -> str:
+    """The party before ``party`` on the way of ``owner``'s list; empty if it does not pass."""
+    here = way(parties, owner)
+    return (owner, *here)[here.index(party)] if party in here else ""
+
+
+def after(parties: Sequence[str], owner: str, party: str) -> str:
+    """The party after ``party`` on the way of ``owner``'s list."""
+    stations = (owner, *way(parties, owner))
+    return stations[stations.index(party) + 1]
 
 
 class Pieces:

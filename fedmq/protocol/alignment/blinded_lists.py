@@ -33,7 +33,7 @@ from fedmq.privacy.set_intersection import (
 from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, on_message
-from fedmq.protocol.travelling_list import IN_ONE_GO, POINTS, Pieces, parts, way
+from fedmq.protocol.travelling_list import IN_ONE_GO, POINTS, Pieces, after, before, parts
 
 __all__ = ["Alignment"]
 
@@ -132,13 +132,11 @@ class Alignment(Machine, ABC):
 
     def _before(self, owner: str) -> str:
         """The party before this one on the way of ``owner``'s list; empty if it does not pass."""
-        before, here = (owner, *way(self._parties, owner)), way(self._parties, owner)
-        return before[here.index(self._party)] if self._party in here else ""
+        return before(self._parties, owner, self._party)
 
     def _after(self, owner: str) -> str:
         """The party after this one on the way of ``owner``'s list."""
-        stations = (owner, *way(self._parties, owner))
-        return stations[stations.index(self._party) + 1]
+        return after(self._parties, owner, self._party)
 
     # Places of the common rows come back
 

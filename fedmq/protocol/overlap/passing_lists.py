@@ -27,7 +27,7 @@ from fedmq.privacy.set_intersection import (
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine, Part, on_message
 from fedmq.protocol.overlap.states import BLINDED, BURST, SORTED
-from fedmq.protocol.travelling_list import IN_ONE_GO, POINTS, Pieces, parts, way
+from fedmq.protocol.travelling_list import IN_ONE_GO, POINTS, Pieces, after, before, parts
 
 __all__ = ["PassingLists"]
 
@@ -80,7 +80,7 @@ class PassingLists(Part):
     @on_message(overlap.ShuffledIds)
     def _on_piece(self, peer: str, body: overlap.ShuffledIds) -> None:
         owner = body.owner
-        if owner not in self._parties or peer != self._before(owner):
+        if owner not in self._parties or peer != before(self._order, owner, self._party):
             raise ProtocolError(f"{owner}'s list takes another route")
         if owner == self._party and not self._own_has_left:
             raise ProtocolError("its own list comes back before it left")
@@ -136,7 +136,7 @@ class PassingLists(Part):
         stop = first + IN_ONE_GO * POINTS
         for start, part in parts(points[first:stop], POINTS):
             self._send(
-                self._after(owner),
+                after(self._order, owner, self._party),
                 overlap.ShuffledIds(
                     owner=owner, start=first + start, rows=len(points), points=Array.of(part)
                 ),
@@ -150,13 +150,3 @@ class PassingLists(Part):
         self._passed.add(owner)
         if len(self._passed) == len(self._parties):
             self._is_done([pieces.in_order() for pieces in self._lists.values()])
-
-    def _before(self, owner: str) -> str:
-        """The party before this one on the way of ``owner``'s list; empty if it does not pass."""
-        here = way(self._order, owner)
-        return (owner, *here)[here.index(self._party)] if self._party in here else ""
-
-    def _after(self, owner: str) -> str:
-        """The party after this one on the way of ``owner``'s list."""
-        stations = (owner, *way(self._order, owner))
-        return stations[stations.index(self._party) + 1]
