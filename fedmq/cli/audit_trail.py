@@ -97,6 +97,13 @@ def _line(entry: Any) -> str:
 # fedmq transcript: a party's proof of a training, for an auditor.
 
 _ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+_federation_option = click.option(
+    "--federation",
+    "federation_file",
+    type=_ExistingFile,
+    required=True,
+    help="The federation file, with the parties' public keys.",
+)
 
 
 @click.group("transcript", epilog=PARTY_HELP)
@@ -128,13 +135,7 @@ def export_transcript(party: Path, session: str, output: Path | None, as_json: b
 
 @transcript.command("verify")
 @click.argument("shown", type=_ExistingFile)
-@click.option(
-    "--federation",
-    "federation_file",
-    type=_ExistingFile,
-    required=True,
-    help="The federation file, with the parties' public keys.",
-)
+@_federation_option
 @click.option(
     "--signed", type=_ExistingFile, help="The active party's transcript of the same session."
 )
@@ -154,13 +155,7 @@ def verify_transcript(
 
 @transcript.command("verify-certificate")
 @click.argument("certificate", type=_ExistingFile)
-@click.option(
-    "--federation",
-    "federation_file",
-    type=_ExistingFile,
-    required=True,
-    help="The federation file, with the parties' public keys.",
-)
+@_federation_option
 @json_option
 def verify_certificate(certificate: Path, federation_file: Path, as_json: bool) -> None:
     """Verify the CERTIFICATE that a party garbled a false circuit.
