@@ -150,6 +150,24 @@ class DaemonsInMemory:
             await asyncio.sleep(0.02)
         raise AssertionError("it was never seen")
 
+    async def waiting(self, party: str) -> dict[str, Any]:
+        """The request that waits for the owner of ``party``, once there is one."""
+
+        async def first() -> Any:
+            found = await self.ask(party, "inbox")
+            return next((request for request in found if request["state"] == "waiting"), None)
+
+        request: dict[str, Any] = await self.until(first)
+        return request
+
+    async def withdrawn(self, party: str) -> None:
+        """Wait until the last request at ``party`` is withdrawn."""
+
+        async def last() -> bool:
+            return bool((await self.ask(party, "inbox"))[-1]["state"] == "withdrawn")
+
+        await self.until(last)
+
     async def session(self, party: str = "bank") -> str:
         """The session that runs at ``party``."""
 

@@ -29,17 +29,6 @@ def asking(demo: DaemonsInMemory, *parties: str, more: str = "") -> None:
         path.write_text(path.read_text() + f'consent = "ask"\n{more}')
 
 
-async def waiting(demo: DaemonsInMemory, party: str) -> dict[str, Any]:
-    """The request that waits at ``party``, once there is one."""
-
-    async def first() -> Any:
-        found = await demo.ask(party, "inbox")
-        return next((request for request in found if request["state"] == "waiting"), None)
-
-    request: dict[str, Any] = await demo.until(first)
-    return request
-
-
 async def says(demo: DaemonsInMemory, party: str, words: str) -> None:
     """Wait until a session at ``party`` waits in these words."""
 
@@ -84,14 +73,14 @@ async def test_a_training_waits_for_the_consent_of_two_owners(
         training = asyncio.create_task(demo.train("m", 2))
         await says(demo, "bank", "waits for telco's consent")
         await says(demo, "bank", "waits for retail's consent")
-        asked = await waiting(demo, "telco")
+        asked = await demo.waiting("telco")
         assert (asked["kind"], asked["peer"], asked["name"]) == ("training", "bank", "m")
         assert {key: asked["terms"][key] for key in TERMS} == TERMS
         assert asked["terms"]["spent"]["trainings"] == 1
         await approve(demo, "telco", asked["request"])
         await says(demo, "bank", "waits for retail's consent")
         assert not training.done()
-        await approve(demo, "retail", (await waiting(demo, "retail"))["request"])
+        await approve(demo, "retail", (await demo.waiting("retail"))["request"])
         assert (await training)["trees"] == 2
         answered = [entry for entry in audited(demo, "telco") if entry["event"] == "owner agreed"]
         assert [(entry["by"], entry["training"]) for entry in answered] == [
@@ -108,7 +97,7 @@ async def test_a_refusal_ends_the_training_with_the_owners_reason(
     asking(demo, "telco")
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        request = (await waiting(demo, "telco"))["request"]
+        request = (await demo.waiting("telco"))["request"]
         await demo.ask("telco", "refuse", request=request, reason="ask in May")
         with pytest.raises(DaemonError, match="telco refused: ask in May"):
             await training
@@ -134,7 +123,7 @@ async def test_what_the_active_party_gives_up_is_asked_no_more(
     asking(demo, "telco")
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        asked = await waiting(demo, "telco")
+        asked = await demo.waiting("telco")
         await demo.ask("bank", "cancel", session=asked["session"])
         with pytest.raises(DaemonError, match="cancelled"):
             await training
@@ -156,7 +145,7 @@ async def test_a_training_waits_through_a_restart(
     asking(demo, "telco", more=settings)
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        asked = await waiting(demo, "telco")
+        asked = await demo.waiting("telco")
         await demo.stop(restarted)
         if restarted == "bank" and answered == "before":
             await approve(demo, "telco", asked["request"])
@@ -185,7 +174,7 @@ async def test_an_alignment_waits_and_one_that_the_active_party_asks_for_again_i
     asking(demo, "telco")
     async with demo:
         first = asyncio.create_task(align(demo, "people"))
-        asked = await waiting(demo, "telco")
+        asked = await demo.waiting("telco")
         assert asked["terms"]["parties"] == ["bank", "telco", "retail"]
         await told_to_wait(demo, "bank")
         await demo.stop("bank")
@@ -196,9 +185,9 @@ async def test_an_alignment_waits_and_one_that_the_active_party_asks_for_again_i
         assert (await align(demo, "people"))["rows"] == 40
         # One yes is for one alignment.
         second = asyncio.create_task(align(demo, "people"))
-        assert (await waiting(demo, "telco"))["request"] != asked["request"]
+        assert (await demo.waiting("telco"))["request"] != asked["request"]
         await demo.ask(
-            "telco", "refuse", request=(await waiting(demo, "telco"))["request"], by="olga"
+            "telco", "refuse", request=(await demo.waiting("telco"))["request"], by="olga"
         )
         with pytest.raises(DaemonError, match="telco refused"):
             await second
@@ -213,7 +202,7 @@ async def test_an_alignment_waits_through_a_restart_of_who_is_asked(
     bank.write_text(bank.read_text() + "[retry]\nprobe = 0.2\n")
     async with demo:
         aligning = asyncio.create_task(align(demo, "people"))
-        asked = await waiting(demo, "telco")
+        asked = await demo.waiting("telco")
         await demo.stop("telco")
         await demo.start("telco")
         await approve(demo, "telco", asked["request"])
@@ -231,7 +220,7 @@ async def test_who_says_yes_to_an_inner_join_for_ever_is_asked_about_a_left_join
 
         async def agreed_to(**how: Any) -> tuple[dict[str, Any], Any]:
             aligning = asyncio.create_task(align(demo, "people", **how))
-            asked = await waiting(demo, "telco")
+            asked = await demo.waiting("telco")
             diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
             await demo.ask("telco", "approve", request=asked["request"], diff=diff)
             return asked, await aligning
@@ -259,7 +248,7 @@ async def test_alike_is_written_into_the_policy_and_asks_no_more(
     path = demo.folder / "telco" / "party.toml"
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        request = (await waiting(demo, "telco"))["request"]
+        request = (await demo.waiting("telco"))["request"]
         before = path.read_text()
         shown = await demo.ask("telco", "alike", request=request)
         assert "+most_trees = 2\n" in shown["diff"]
@@ -271,7 +260,7 @@ async def test_alike_is_written_into_the_policy_and_asks_no_more(
         assert path.read_text().startswith(before.rstrip())
         assert (await demo.train("smaller", 1))["trees"] == 1
         larger = asyncio.create_task(demo.train("larger", 3))
-        await demo.ask("telco", "refuse", request=(await waiting(demo, "telco"))["request"])
+        await demo.ask("telco", "refuse", request=(await demo.waiting("telco"))["request"])
         with pytest.raises(DaemonError, match="telco refused"):
             await larger
     [standing] = PartyFile.read(path)[0].policy.approved
@@ -290,7 +279,7 @@ async def test_a_daemon_that_may_not_write_its_file_says_what_to_write_by_hand(
     path = demo.folder / "telco" / "party.toml"
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        request = (await waiting(demo, "telco"))["request"]
+        request = (await demo.waiting("telco"))["request"]
         before = path.read_text()
         diff = (await demo.ask("telco", "alike", request=request))["diff"]
         with pytest.raises(DaemonError, match="Read-only file system") as told:
@@ -313,7 +302,7 @@ async def test_a_policy_that_asks_no_more_agrees_to_what_waits(
     path = demo.folder / "telco" / "party.toml"
     async with demo:
         training = asyncio.create_task(demo.train("m", 2))
-        await waiting(demo, "telco")
+        await demo.waiting("telco")
         path.write_text(path.read_text().replace('consent = "ask"', 'consent = "policy"'))
         await demo.ask("telco", "reload")
         assert (await training)["trees"] == 2

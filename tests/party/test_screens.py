@@ -205,13 +205,8 @@ async def test_an_owner_reads_what_is_told_and_measured_before_a_row_is_read(
         DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"\nconsent = "ask"'
     )
     async with demo:
-
-        async def waiting() -> Any:
-            found = await demo.ask("telco", "inbox")
-            return next((asked for asked in found if asked["state"] == "waiting"), None)
-
         looking = asyncio.create_task(look(demo, parties=("telco",)))
-        asked = await demo.until(waiting)
+        asked = await demo.waiting("telco")
         words = dict(terms_in_words({"peer": "bank", **asked}))
         assert "how many people with either label stand in each bin" in words["active party learns"]
         assert "45.3 %" in words["measured"]
@@ -223,7 +218,7 @@ async def test_an_owner_reads_what_is_told_and_measured_before_a_row_is_read(
         assert "columns" in (await look(demo, parties=("telco",)))["parties"]["telco"]
         job = ScreenJob(name="look", bins=9, parties=("telco",)).model_dump(mode="json")
         looking = asyncio.create_task(demo.ask("bank", "screen", job=job))
-        asked = await demo.until(waiting)
+        asked = await demo.waiting("telco")
         await demo.ask("telco", "refuse", request=asked["request"], by="olga")
         assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
 

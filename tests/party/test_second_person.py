@@ -29,20 +29,9 @@ def wants_two(demo: DaemonsInMemory, *parties: str, more: str = "") -> None:
         path.write_text(path.read_text() + f'activate = "two"\n{more}')
 
 
-async def waiting(demo: DaemonsInMemory, party: str) -> dict[str, Any]:
-    """The request that waits at ``party``, once there is one."""
-
-    async def first() -> Any:
-        found = await demo.ask(party, "inbox")
-        return next((request for request in found if request["state"] == "waiting"), None)
-
-    request: dict[str, Any] = await demo.until(first)
-    return request
-
-
 async def approve(demo: DaemonsInMemory, party: str, person: Person) -> None:
     """Approve what waits at ``party``, as ``person``."""
-    request = (await waiting(demo, party))["request"]
+    request = (await demo.waiting(party))["request"]
     await demo.daemons[party].parts.context.owner_consent.approve(request, person)
 
 
@@ -69,13 +58,13 @@ async def test_an_activation_and_a_rollback_wait_for_another_person_and_the_log_
         for model in ("old", "new"):
             await demo.train(model, 1)
             switching = asked(demo.ask("bank", "activate", model=model))
-            request = await waiting(demo, "bank")
+            request = await demo.waiting("bank")
             assert asked_in_words(request) == f"{US} asks to serve model {model} as production"
             assert not switching.done()
             await approve(demo, "bank", OLGA)
             assert (await switching)["model"] == model
         back = asked(demo.ask("bank", "rollback"))
-        words = dict(terms_in_words(await waiting(demo, "bank")))
+        words = dict(terms_in_words(await demo.waiting("bank")))
         assert words["served until now"] == "new"
         assert await serving(demo) == {"production": "new"}
         await approve(demo, "bank", OLGA)
@@ -96,7 +85,7 @@ async def test_one_person_is_not_two_whatever_the_request_and_a_sign_in_say(
     async with demo:
         await demo.train("m", 1)
         switching = asked(demo.ask("bank", "activate", model="m"))
-        request = (await waiting(demo, "bank"))["request"]
+        request = (await demo.waiting("bank"))["request"]
         refused = f"takes another person than who asked for it: that was {US}, and you are"
         with pytest.raises(DaemonError, match=f"{refused} {US}"):
             await demo.ask("bank", "approve", request=request, by="olga", person="olga")
@@ -125,16 +114,12 @@ async def test_nobody_waits_longer_than_was_said_nor_through_a_restart(
             await demo.ask("bank", "activate", model="m", seconds=0.2)
         assert late.value.exit_code == Refused.exit_code
         switching = asked(demo.ask("bank", "activate", model="m"))
-        request = (await waiting(demo, "bank"))["request"]
+        request = (await demo.waiting("bank"))["request"]
         await demo.stop("bank")
         with pytest.raises(DaemonError):
             await switching
         await demo.start("bank")
-
-        async def withdrawn() -> bool:
-            return (await demo.ask("bank", "inbox"))[-1]["state"] == "withdrawn"
-
-        await demo.until(withdrawn)
+        await demo.withdrawn("bank")
         with pytest.raises(DaemonError, match="no longer waits: withdrawn by a restart"):
             await demo.daemons["bank"].parts.context.owner_consent.approve(request, OLGA)
 
@@ -150,7 +135,7 @@ async def test_what_was_agreed_to_is_what_is_served_or_nothing(
         wants_two(demo, "bank")
         await demo.ask("bank", "reload")
         back = asked(demo.ask("bank", "rollback"))  # from c to b
-        request = (await waiting(demo, "bank"))["request"]
+        request = (await demo.waiting("bank"))["request"]
         again = asked(demo.ask("bank", "activate", model="a"))
 
         async def two() -> bool:
@@ -176,7 +161,7 @@ async def test_a_passive_party_that_wants_two_has_a_person_of_its_own_asked_befo
     async with demo:
         await demo.train("m", 1)
         switching = asked(demo.ask("bank", "activate", model="m"))
-        request = await waiting(demo, "telco")
+        request = await demo.waiting("telco")
         assert asked_in_words(request) == "bank asks to serve model m as production"
 
         async def told() -> bool:
@@ -193,13 +178,9 @@ async def test_a_passive_party_that_wants_two_has_a_person_of_its_own_asked_befo
         await demo.train("n", 1)
         with pytest.raises(DaemonError, match="no answer from telco; production is still m"):
             await demo.ask("bank", "activate", model="n", seconds=0.3)
-
-        async def withdrawn() -> bool:
-            return (await demo.ask("telco", "inbox"))[-1]["state"] == "withdrawn"
-
-        await demo.until(withdrawn)
+        await demo.withdrawn("telco")
         late = asked(demo.ask("bank", "activate", model="n"))
-        request = await waiting(demo, "telco")
+        request = await demo.waiting("telco")
         await demo.ask("telco", "refuse", request=request["request"], reason="in May")
         with pytest.raises(DaemonError, match="telco refused: in May"):
             await late
@@ -255,7 +236,7 @@ async def test_people_with_certificates_are_two_in_the_console_and_a_made_sign_i
         )
         async with anna, olga, eve:
             page = await press(anna, "/models/m/activate", mode="hop")
-            request = (await waiting(demo, "bank"))["request"]
+            request = (await demo.waiting("bank"))["request"]
             assert "Another person has to say yes in the Inbox until" in page and request in page
             assert "another person" in await press(anna, f"/inbox/{request}/approve")
             await eve.get(signed_in["address"])  # made at the socket, under anna's name
@@ -271,7 +252,7 @@ async def test_people_with_certificates_are_two_in_the_console_and_a_made_sign_i
             await demo.until(served)
             # Whoever is at the socket may be whom its sign-ins name.
             switching = asked(demo.ask("bank", "activate", model="m"))
-            request = (await waiting(demo, "bank"))["request"]
+            request = (await demo.waiting("bank"))["request"]
             assert f"you are anna, signed in by {US}" in await press(
                 eve, f"/inbox/{request}/approve"
             )

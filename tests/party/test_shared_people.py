@@ -109,13 +109,8 @@ async def test_an_owner_is_asked_and_a_yes_to_counts_is_none_to_alignments(
     path = demo.folder / "telco" / "party.toml"
     path.write_text(path.read_text().replace("[policy]\n", '[policy]\nconsent = "ask"\n'))
     async with demo:
-
-        async def waiting() -> Any:
-            found = await demo.ask("telco", "inbox")
-            return next((asked for asked in found if asked["state"] == "waiting"), None)
-
         counting = asyncio.create_task(count(demo))
-        asked = await demo.until(waiting)
+        asked = await demo.waiting("telco")
         words = dict(terms_in_words({"peer": "bank", **asked}))
         assert words["before alignment"] == "customers"
         assert words["retail learns"] == "the exact number of ids shared by all and by any of them"
@@ -128,7 +123,7 @@ async def test_an_owner_is_asked_and_a_yes_to_counts_is_none_to_alignments(
 
         job = AlignmentJob(name="customers").model_dump(mode="json")
         aligning = asyncio.create_task(demo.ask("bank", "align", job=job))
-        asked = await demo.until(waiting)
+        asked = await demo.waiting("telco")
         assert asked["kind"] == "alignment"
         await demo.ask("telco", "refuse", request=asked["request"], by="olga")
         with pytest.raises(DaemonError, match="telco refused"):
