@@ -64,6 +64,7 @@ __all__ = [
     "on_message",
     "run_inline",
     "session_table",
+    "turn_down",
 ]
 
 
@@ -407,11 +408,6 @@ class Machine:
             body = self.witness.sending(recipient, body)
         self._effects.append(Send(recipient, body))
 
-    def _turn_down(self, recipient: str, reason: str) -> None:
-        """Tell ``recipient`` why this party takes no part; the caller ends the machine."""
-        self._move(REFUSES)
-        self._send(recipient, SessionRefuse(reason=reason[:2000]))
-
     # Endings: a party that fails sends the others the reason.
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
@@ -499,6 +495,12 @@ class Machine:
 
 
 # Consent: this party's owner may have to agree, or the owners of peers.
+
+
+def turn_down(machine: Machine, recipient: str, reason: str) -> None:
+    """Tell ``recipient`` why ``machine`` takes no part; the machine ends itself after that."""
+    machine._move(REFUSES)
+    machine._send(recipient, SessionRefuse(reason=reason[:2000]))
 
 
 class OwnConsent(Part):

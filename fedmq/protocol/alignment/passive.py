@@ -25,7 +25,7 @@ from fedmq.protocol.alignment.states import (
     PassiveAlignmentState,
 )
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
-from fedmq.protocol.machine import OwnConsent, on_message
+from fedmq.protocol.machine import OwnConsent, on_message, turn_down
 from fedmq.protocol.session_records import ConsentUsed
 
 __all__ = ["OwnIds", "PassiveAlignment"]
@@ -122,7 +122,7 @@ class PassiveAlignment(Alignment):
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
         # The other parties may not have been asked yet; the active party tells them.
-        self._turn_down(self._active, disclosed or str(error))
+        turn_down(self, self._active, disclosed or str(error))
         self._emit(Fail(error))
 
     @on_message(alignment.AlignmentBegin)

@@ -11,7 +11,7 @@ from fedmq.messages import online
 from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.machine import OTHER_TRAINING, Machine, OwnConsent, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, Machine, OwnConsent, on_message, turn_down
 
 __all__ = ["PassiveDeployment"]
 
@@ -78,7 +78,7 @@ class PassiveDeployment(Machine):
             super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, reason: str) -> None:
-        self._turn_down(self.peers[0], reason)
+        turn_down(self, self.peers[0], reason)
         self._fail(error, except_for=self.peers[0])
 
     @on_message(online.ModelSwitch)

@@ -25,7 +25,7 @@ from fedmq.protocol.inference.states import (
     ROWS_FOUND,
     PassiveInferenceState,
 )
-from fedmq.protocol.machine import OTHER_TRAINING, UNLOADED, Machine, Speaker, on_message
+from fedmq.protocol.machine import OTHER_TRAINING, UNLOADED, Machine, Speaker, on_message, turn_down
 from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer_rows
 
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
@@ -190,7 +190,7 @@ class PassiveInference(Machine):
             super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, reason: str = "") -> None:
-        self._turn_down(self.peers[0], reason or str(error))
+        turn_down(self, self.peers[0], reason or str(error))
         self._fail(error, except_for=self.peers[0])
 
     @on_message(inference.InferenceHop)

@@ -18,7 +18,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.model_request import ANSWERS, ModelGroupPiece, ModelGroupSums, ModelQuestion
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish, Save
-from fedmq.protocol.machine import Machine, on_message
+from fedmq.protocol.machine import Machine, on_message, turn_down
 from fedmq.protocol.model_request.states import (
     KNOWS,
     PASSIVE_MODEL_REQUEST,
@@ -118,5 +118,5 @@ class PassiveModelRequest(Machine):
             self._refuse(event.error, "the request failed; the party's log says why")
 
     def _refuse(self, error: FedmqError, reason: str) -> None:
-        self._turn_down(self.peers[0], reason)
+        turn_down(self, self.peers[0], reason)
         self._fail(error, except_for=self.peers[0])

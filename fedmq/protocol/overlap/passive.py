@@ -12,7 +12,7 @@ from fedmq.privacy.noisy_count import told
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Points, intersect
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
-from fedmq.protocol.machine import Machine, OwnConsent, on_message
+from fedmq.protocol.machine import Machine, OwnConsent, on_message, turn_down
 from fedmq.protocol.overlap.passing_lists import PassingLists
 from fedmq.protocol.overlap.states import (
     ALL_PASSED,
@@ -119,7 +119,7 @@ class PassiveOverlap(Machine):
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
         # The other parties may not have been asked yet; the active party tells them.
-        self._turn_down(self._parties[0], disclosed or str(error))
+        turn_down(self, self._parties[0], disclosed or str(error))
         self._emit(Fail(error))
 
     @on_message(overlap.OverlapBegin)

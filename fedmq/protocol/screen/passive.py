@@ -17,7 +17,7 @@ from fedmq.privacy.homomorphic.label_counts import count_ones
 from fedmq.privacy.homomorphic.paillier import PublicKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
-from fedmq.protocol.machine import Machine, OwnConsent, on_message
+from fedmq.protocol.machine import Machine, OwnConsent, on_message, turn_down
 from fedmq.protocol.screen.states import (
     COLUMNS,
     COUNTED,
@@ -108,7 +108,7 @@ class PassiveScreen(Machine):
             self._refuse(event.error, "its own columns could not be read; its log says why")
 
     def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
-        self._turn_down(self.peers[0], disclosed or str(error))
+        turn_down(self, self.peers[0], disclosed or str(error))
         self._emit(Fail(error))
 
     def _with_columns(self, own: OwnColumns) -> None:

@@ -35,7 +35,15 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
-from fedmq.protocol.machine import UNLOADED, Machine, OwnConsent, Part, Speaker, on_message
+from fedmq.protocol.machine import (
+    UNLOADED,
+    Machine,
+    OwnConsent,
+    Part,
+    Speaker,
+    on_message,
+    turn_down,
+)
 from fedmq.protocol.session_records import (
     EarlierSums,
     PassiveTree,
@@ -408,7 +416,7 @@ class PassiveTraining(Machine):
     def _refuse(self, error: FedmqError) -> None:
         # The error may quote this party's data. The peer reads only reasons meant for it.
         reason = str(error)[:2000] if isinstance(error, Refused) else UNLOADED
-        self._turn_down(self.active, reason)
+        turn_down(self, self.active, reason)
         self._fail(error, except_for=self.active, disclosed=reason)
 
     # Trees
