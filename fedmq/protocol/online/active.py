@@ -14,7 +14,7 @@ the arithmetic, of microseconds to milliseconds; `OnlineScores` is the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -58,6 +58,7 @@ __all__ = [
     "OnlineBatch",
     "OnlineScores",
     "OpenQuestions",
+    "OpenRequests",
     "Question",
     "Walk",
     "pair_parts",
@@ -116,7 +117,7 @@ class OnlineBatch(Machine):
         self._served = served
         self._ids = tuple(ids)
         self._values = values
-        self._requests = dict(enumerate(requests))
+        self._requests = OpenRequests(requests, timeouts, self._emit)
         self._mode = mode
         self._degrade = degrade
         self._timeouts = timeouts
@@ -146,28 +147,26 @@ class OnlineBatch(Machine):
     @property
     def unanswered(self) -> tuple[int, ...]:
         """The requests without scores, by number."""
-        return tuple(self._requests)
+        return tuple(self._requests.open)
 
     def check(self) -> None:
         self._questions.check()
         assert not self._questions.owners & self._away.keys()
-        assert not (self.state is State.FINISHED and self._requests)
+        assert not (self.state is State.FINISHED and self._requests.open)
 
     # Setting out.
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
-        for index, request in self._requests.items():
-            self._emit(SetTimer(Deadline(index), request.seconds))
+        self._requests.begin()
         if self._away and self._degrade == "fail":
-            for index in list(self._requests):
-                reason = "; ".join(dict.fromkeys(self._away.values()))
-                self._answer(index, PeerAway(reason, _named(self._served, self._away)))
+            reason = "; ".join(dict.fromkeys(self._away.values()))
+            self._requests.answer_all(PeerAway(reason, _named(self._served, self._away)))
         elif self._mode == "bitmap":
             self.rounds += 1
             for owner in self._served.asked:
                 if owner not in self._away:
-                    self._questions.ask_rows(owner, self._budget)
+                    self._questions.ask_rows(owner, self._requests.budget)
             self._walk_when_gathered()
         else:
             self._walk(self._pairs.unmoved)
@@ -178,10 +177,6 @@ class OnlineBatch(Machine):
             self._walk(self._pairs.unmoved)
 
     # Questions.
-
-    @property
-    def _budget(self) -> float:
-        return max((request.seconds for request in self._requests.values()), default=0.0)
 
     @on_message(online.OnlineExits)
     def _on_exits(self, peer: str, body: online.OnlineExits) -> None:
@@ -268,25 +263,25 @@ class OnlineBatch(Machine):
             if owner in self._away:  # it went away while these pairs walked towards it
                 self._walk(of_owner)
                 continue
-            nodes, budget = self._pairs.nodes, self._budget
+            nodes, budget = self._pairs.nodes, self._requests.budget
             for question in self._questions.ask_pairs(owner, of_owner, nodes, budget):
                 self._pairs.hold(question.pairs, question.body.hop)
 
     # Answers.
 
     def _sum_when_arrived(self, index: int) -> None:
-        if index not in self._requests:
+        request = self._requests.open.get(index)
+        if request is None:
             return
-        request = self._requests[index]
         leaves = self._pairs.leaves(request.start, request.stop)
         if leaves is not None:
             summing = sum_online.bind(self._served, leaves, request.base_margin)
             self._run(SUMS, single(summing), partial(self._with_sums, index))
 
     def _with_sums(self, index: int, sums: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
-        if index not in self._requests:
+        request = self._requests.open.get(index)
+        if request is None:
             return
-        request = self._requests[index]
         unknown, degraded = self._degradation.of(
             request.start, request.stop, self._served.share.parties
         )
@@ -294,27 +289,18 @@ class OnlineBatch(Machine):
         if request.explain and self._mode == "bitmap" and not degraded:  # a guess has no reasons
             rows = slice(request.start, request.stop)
             bitmaps = {owner: bits[rows] for owner, bits in self._bitmaps.items()}
-        self._answer(index, OnlineScores(*sums, unknown, degraded, bitmaps))
-
-    def _answer(self, index: int, result: OnlineScores | FedmqError) -> None:
-        del self._requests[index]
-        self._emit(CancelTimer(Deadline(index)))
-        self._emit(Answer(index, result))
+        self._requests.answer(index, OnlineScores(*sums, unknown, degraded, bitmaps))
         self._finish_when_done()
 
     def _give_up(self, index: int) -> None:
         if self._away:
             reason = "; ".join(self._away.values())
-            self._answer(index, PeerSilent(reason, _named(self._served, self._away)))
-            return
-        seconds, parties = self._requests[index].seconds, self._questions.parties
-        silent = ", ".join(sorted(parties))
-        names = silent or "nobody: this party's own computations took too long"
-        reason = f"no score within {seconds:g} s; waited for {names}"
-        self._answer(index, PeerSilent(reason, parties))
+            self._requests.answer(index, PeerSilent(reason, _named(self._served, self._away)))
+        else:
+            self._requests.answer_late(index, self._questions.parties)
 
     def _finish_when_done(self) -> None:
-        if self._requests or self.state is not State.WALKING:
+        if self._requests.open or self.state is not State.WALKING:
             return
         self._questions.settle_all()
         self._plans.clear()
@@ -326,7 +312,7 @@ class OnlineBatch(Machine):
     @on(TimerFired)
     def _on_timer(self, event: TimerFired) -> None:
         match event.key:
-            case Deadline(request) if request in self._requests:
+            case Deadline(request) if request in self._requests.open:
                 self._run_out_of_time(request)
             case AskAgain(number) if number in self._questions.open:
                 self._questions.repeat(number)
@@ -345,8 +331,7 @@ class OnlineBatch(Machine):
             return
         reason = f"{peer} refused: {body.reason}"
         if self._degrade == "fail":
-            for index in list(self._requests):
-                self._answer(index, AnswerRefused(reason, (peer,)))
+            self._requests.answer_all(AnswerRefused(reason, (peer,)))
         else:
             self._set_away(question.owner, reason)
         self._finish_when_done()
@@ -360,7 +345,7 @@ class OnlineBatch(Machine):
     def _set_away(self, owner: int, reason: str) -> None:
         self._away[owner] = reason
         if self._degrade == "fail":
-            for index in list(self._requests):
+            for index in self.unanswered:
                 self._give_up(index)
             return
         if self._degrade == "active_only":
@@ -382,15 +367,14 @@ class OnlineBatch(Machine):
 
     def _start_over(self, rows: range) -> None:
         """Walk the unanswered rows of ``rows`` anew from the roots."""
-        open_rows = [row for row in rows if int(self._request_of[row]) in self._requests]
+        open_rows = [row for row in rows if int(self._request_of[row]) in self._requests.open]
         pairs = self._pairs.restart(open_rows)
         self._degradation.forget(pairs)
         self._walk(pairs)
 
     def _run_out_of_time(self, index: int) -> None:
         """End a request out of time: guess its unknown directions, or fail."""
-        if self._requests[index].seconds >= self._timeouts.ask_again:
-            # A request with less time than that says nothing about a party.
+        if self._requests.had_time(index):
             self.silent |= self._questions.parties
         if self._degrade == "fail":
             self._give_up(index)
@@ -401,7 +385,7 @@ class OnlineBatch(Machine):
         for owner in silent if some_answered else self._served.asked:
             self._away.setdefault(owner, f"{self._served.asked[owner]} did not answer in time")
         self._bitmaps = {owner: bits for owner, bits in bitmaps.items() if owner not in self._away}
-        request = self._requests[index]
+        request = self._requests.open[index]
         if self._degrade == "active_only":
             self._start_over(range(request.start, request.stop))
         else:
@@ -411,9 +395,7 @@ class OnlineBatch(Machine):
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
         """Fail the requests; the other parties keep nothing of a batch and need no message."""
-        for index in list(self._requests):
-            self._emit(Answer(index, error))
-        self._requests.clear()
+        self._requests.answer_all(error)
         self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))
@@ -572,6 +554,53 @@ def pair_parts(
             asked, places = asked[:_IDS_PER_QUESTION], places[: stop - start]
         yield pairs[start:stop], asked, places.astype(np.uint32)
         start = stop
+
+
+class OpenRequests:
+    """The requests of a batch, each until it is answered.
+
+    ``emit`` takes the answers, and the timers :class:`Deadline`.
+    """
+
+    def __init__(
+        self, requests: Sequence[AskedRows], timeouts: Timeouts, emit: Callable[[Effect], None]
+    ) -> None:
+        self._timeouts = timeouts
+        self._emit = emit
+        self.open = dict(enumerate(requests))
+        """The unanswered requests, by number."""
+
+    @property
+    def budget(self) -> float:
+        """The seconds of the request that has the most."""
+        return max((request.seconds for request in self.open.values()), default=0.0)
+
+    def begin(self) -> None:
+        """Begin the time of all requests."""
+        for index, request in self.open.items():
+            self._emit(SetTimer(Deadline(index), request.seconds))
+
+    def had_time(self, index: int) -> bool:
+        """Whether the request's end says something about a party that did not answer."""
+        return self.open[index].seconds >= self._timeouts.ask_again
+
+    def answer(self, index: int, result: OnlineScores | FedmqError) -> None:
+        """Answer request ``index``."""
+        del self.open[index]
+        self._emit(CancelTimer(Deadline(index)))
+        self._emit(Answer(index, result))
+
+    def answer_all(self, error: FedmqError) -> None:
+        """Answer all that are left by ``error``."""
+        for index in list(self.open):
+            self.answer(index, error)
+
+    def answer_late(self, index: int, parties: Set[str]) -> None:
+        """Answer that the time of request ``index`` is over, while ``parties`` were waited for."""
+        names = ", ".join(sorted(parties))
+        names = names or "nobody: this party's own computations took too long"
+        reason = f"no score within {self.open[index].seconds:g} s; waited for {names}"
+        self.answer(index, PeerSilent(reason, tuple(parties)))
 
 
 class OpenQuestions:

@@ -33,12 +33,9 @@ from fedmq.privacy.plan import single
 from fedmq.privacy.sealed_scores.ciphertexts import Answered, Blank, Ciphertext
 from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE
 from fedmq.protocol.events import (
-    Answer,
-    CancelTimer,
     Fail,
     Finish,
     PeerLost,
-    SetTimer,
     Start,
     TimerFired,
 )
@@ -49,6 +46,7 @@ from fedmq.protocol.online.active import (
     GiveUp,
     OnlineScores,
     OpenQuestions,
+    OpenRequests,
     Question,
     unknown_places,
 )
@@ -125,7 +123,7 @@ class SealedBatch(Machine):
         _, first = np.unique(self._person_of, return_index=True)
         self._people = tuple(places)
         self._values = values[first]
-        self._requests = dict(enumerate(requests))
+        self._requests = OpenRequests(requests, timeouts, self._emit)
         self._timeouts = timeouts
         self._fresh = fresh
         self._blanks = list(blanks)
@@ -153,23 +151,22 @@ class SealedBatch(Machine):
     @property
     def unanswered(self) -> tuple[int, ...]:
         """The requests without scores, by number."""
-        return tuple(self._requests)
+        return tuple(self._requests.open)
 
     def check(self) -> None:
         self._questions.check()
         assert self._questions.open.keys() == self._chained.keys()
         assert len(self._open) <= _QUESTIONS_AT_ONCE
-        assert not (self.state is State.FINISHED and self._requests)
+        assert not (self.state is State.FINISHED and self._requests.open)
 
     # Setting out.
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
-        for index, request in self._requests.items():
-            self._emit(SetTimer(Deadline(index), request.seconds))
+        self._requests.begin()
         if self._away:
             reason = "; ".join(dict.fromkeys(self._away.values()))
-            self._answer_all(PeerAway(reason, tuple(self._away)))
+            self._requests.answer_all(PeerAway(reason, tuple(self._away)))
         else:
             self._seal_more()
         self._finish_when_done()
@@ -195,7 +192,6 @@ class SealedBatch(Machine):
         number = self._questions.number()
         self._chained[number] = chained
         self.rounds = max(self.rounds, chained.place + 1)
-        waiting = (request.seconds for request in self._requests.values())
         body = OnlineSealed(
             batch=self._questions.batch,
             hop=number,
@@ -205,7 +201,7 @@ class SealedBatch(Machine):
             mask=chained.mask,
             seeds=tuple(part.seed for part in query),
             words=Array.of(np.stack([part.words for part in query])),
-            budget=max(waiting, default=0.0),
+            budget=self._requests.budget,
         )
         owner = self._owners[self._sealed.chain[chained.place]]
         self._questions.ask(Question(owner, body, np.empty(0, np.int64), chained.people))
@@ -252,7 +248,7 @@ class SealedBatch(Machine):
     def _with_sums(self, people: slice, sums: NDArray[np.float64]) -> None:
         self._sums[people] += sums
         self._open.remove(people)
-        for index, request in list(self._requests.items()):
+        for index, request in list(self._requests.open.items()):
             here = self._person_of[request.start : request.stop]
             is_new = (here >= people.start) & (here < people.stop)
             if is_new.any() and not self._is_open(here):
@@ -275,26 +271,17 @@ class SealedBatch(Machine):
         people: NDArray[np.int64],
         scores: tuple[NDArray[np.float32], NDArray[np.float32]],
     ) -> None:
-        if index in self._requests:
+        if index in self._requests.open:
             unknown = {party: mask[people] for party, mask in self._unknown.items()}
             unknown = {party: mask for party, mask in unknown.items() if mask.any()}
-            self._answer(index, OnlineScores(*scores, unknown))
+            self._requests.answer(index, OnlineScores(*scores, unknown))
         self._finish_when_done()
 
-    def _answer(self, index: int, result: OnlineScores | FedmqError) -> None:
-        del self._requests[index]
-        self._emit(CancelTimer(Deadline(index)))
-        self._emit(Answer(index, result))
-
-    def _answer_all(self, error: FedmqError) -> None:
-        for index in list(self._requests):
-            self._answer(index, error)
-
     def _finish_when_done(self) -> None:
-        if self._requests or self.state is not State.ASKING:
+        if self._requests.open or self.state is not State.ASKING:
             return
-        for number in list(self._questions.open):
-            self._settle(number)
+        self._questions.settle_all()
+        self._chained.clear()
         self._plans.clear()
         self._move(ALL_ANSWERED)
         self._emit(Finish(None))
@@ -304,7 +291,7 @@ class SealedBatch(Machine):
     @on(TimerFired)
     def _on_timer(self, event: TimerFired) -> None:
         match event.key:
-            case Deadline(request) if request in self._requests:
+            case Deadline(request) if request in self._requests.open:
                 self._run_out_of_time(request)
             case AskAgain(number) if number in self._questions.open:
                 self._questions.repeat(number)
@@ -312,37 +299,32 @@ class SealedBatch(Machine):
                 party = self._served.asked[self._questions.owner(number)]
                 self.silent.add(party)
                 waited = f"{party} did not answer within {self._timeouts.away:g} s"
-                self._answer_all(PeerSilent(waited, (party,)))
+                self._requests.answer_all(PeerSilent(waited, (party,)))
         self._finish_when_done()
 
     def _run_out_of_time(self, index: int) -> None:
-        seconds, parties = self._requests[index].seconds, self._questions.parties
-        if seconds >= self._timeouts.ask_again:
-            # A request with less time than that says nothing about a party.
-            self.silent |= parties
-        names = ", ".join(sorted(parties))
-        names = names or "nobody: this party's own computations took too long"
-        reason = f"no score within {seconds:g} s; waited for {names}"
-        self._answer(index, PeerSilent(reason, tuple(parties)))
+        if self._requests.had_time(index):
+            self.silent |= self._questions.parties
+        self._requests.answer_late(index, self._questions.parties)
 
     @on_message(online.OnlineRefusal)
     def _on_refusal(self, peer: str, body: online.OnlineRefusal) -> None:
         question = self._questions.answered(peer, body)
         if question is None:
             return
-        self._answer_all(AnswerRefused(f"{peer} refused: {body.reason}", (peer,)))
+        self._requests.answer_all(AnswerRefused(f"{peer} refused: {body.reason}", (peer,)))
         self._finish_when_done()
 
     def _on_peer_lost(self, event: PeerLost) -> None:
         if event.peer in self.peers:
-            self._answer_all(PeerSilent(event.reason, (event.peer,)))
+            self._requests.answer_all(PeerSilent(event.reason, (event.peer,)))
         self._finish_when_done()
 
     def _fail(self, error: FedmqError, except_for: str = "", disclosed: str = "") -> None:
         """Fail the requests; the other parties keep nothing of a batch and need no message."""
-        self._answer_all(error)
-        for number in list(self._questions.open):
-            self._settle(number)
+        self._requests.answer_all(error)
+        self._questions.settle_all()
+        self._chained.clear()
         self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))
