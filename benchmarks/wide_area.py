@@ -158,7 +158,7 @@ def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
         size = of_trees(local) / 1e6
         cells = [
             f"{local.seconds:.2f}",
-            *(f"{taken[name].seconds:.2f}" if name in taken else "–" for name in places),
+            *(f"{taken[name].seconds:.2f}" if name in taken else "-" for name in places),
             *(f"{8 * size / link.megabits:.2f}" for link in LINKS),
             f"{size:.2f}",
             f"{max(over(taken[name], local) for name in taken):.2f}",
