@@ -35,12 +35,13 @@ _POINTS = 20
 
 @dataclass(frozen=True)
 class Point:
-    """One daemon after ``tree`` trees; kilobytes. ``trees`` is a part of ``state``."""
+    """One daemon after ``tree`` trees; kilobytes. ``trees`` and ``logs`` are parts of ``state``."""
 
     tree: int
     memory: float
     state: float
     trees: float
+    logs: float
     files: int
 
     @classmethod
@@ -48,7 +49,9 @@ class Point:
         memory = sum(_resident(pid) for pid in _family(daemon.pid))
         state = sum(path.stat().st_size for path in daemon.state.rglob("*") if path.is_file())
         files = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
-        return cls(tree, memory / 1e3, state / 1e3, _saved(daemon) / 1e3, files)
+        return cls(
+            tree, memory / 1e3, state / 1e3, _saved(daemon) / 1e3, _logged(daemon) / 1e3, files
+        )
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -64,6 +67,12 @@ def _saved(daemon: DaemonProcess) -> int:
     with closing(sqlite3.connect(store, uri=True)) as connection:
         (size,) = connection.execute("SELECT total(length(data)) FROM steps").fetchone()
     return int(size) + sum(path.stat().st_size for path in daemon.state.glob("models/*"))
+
+
+def _logged(daemon: DaemonProcess) -> int:
+    """Bytes of the logs that the owner keeps: requests to this party, and questions about ids."""
+    logs = (daemon.state / "audit.jsonl", *daemon.state.glob("audit/*.jsonl"))
+    return sum(path.stat().st_size for path in logs if path.exists())
 
 
 def _resident(pid: int) -> int:

@@ -46,7 +46,9 @@ HEAD = (
     "and joins again. The points lie after a third, two thirds and all of the trainings; what a "
     "training adds is the slope of a line through all points but those of the first third. The "
     "models that no rollback can reach are deleted everywhere, so what is added to the state "
-    "folder is the history: sessions, audit log, records of models."
+    "folder is the history. *Logs*: of requests and of questions about people, as long as the "
+    "owner keeps them. What grows beside them is mostly the record of what was answered about "
+    "which rows, by which later trainings are limited."
 )
 
 
@@ -125,10 +127,14 @@ def summary(points: list[Point]) -> dict[str, Any]:
     return {
         "trainings": [point.tree for point in shown],
         "memory_mb": [round(point.memory / 1e3, 1) for point in shown],
-        "state_kb": [round(point.state) for point in shown],
+        "logs_kb": [round(point.logs) for point in shown],
+        "besides_kb": [round(point.state - point.logs) for point in shown],
         "open_files": [point.files for point in shown],
         "memory_kb_per_training": round(slope(number, [point.memory for point in warm]), 1),
-        "state_kb_per_training": round(slope(number, [point.state for point in warm]), 1),
+        "logs_kb_per_training": round(slope(number, [point.logs for point in warm]), 1),
+        "besides_kb_per_training": round(
+            slope(number, [point.state - point.logs for point in warm]), 1
+        ),
     }
 
 
@@ -140,17 +146,18 @@ def table(result: dict[str, Any]) -> str:
         f"{result['queued_most']} messages in the queues after a round, "
         f"{result['queued_last']} at the end.**",
         "",
-        "| party | trainings | memory, MB | state, KB | open files |",
-        "|---|---:|---:|---:|---:|",
+        "| party | trainings | memory, MB | logs, KB | state besides, KB | open files |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for party in PARTIES:
         figures = result[party]
-        columns = ("trainings", "memory_mb", "state_kb", "open_files")
+        columns = ("trainings", "memory_mb", "logs_kb", "besides_kb", "open_files")
         rows = zip(*(figures[column] for column in columns), strict=True)
         lines += [f"| {party} | " + " | ".join(map(str, row)) + " |" for row in rows]
         lines.append(
             f"| | per training | {figures['memory_kb_per_training']:+} KB "
-            f"| {figures['state_kb_per_training']:+} KB | |"
+            f"| {figures['logs_kb_per_training']:+} KB "
+            f"| {figures['besides_kb_per_training']:+} KB | |"
         )
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import NONE, Chains, RecordPlaces, is_below
+from fedmq.errors import RateLimited
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
@@ -174,10 +175,27 @@ def test_memory_is_flat_and_what_is_forgotten_is_answered_no_more() -> None:
         enter(ledger, question(batch, tuple(f"P{row}" for row in range(50))), places)
     assert ledger._bytes <= 1_000_000
     assert len(ledger._batches) < 30
-    from fedmq.errors import RateLimited
-
     with pytest.raises(RateLimited, match="batch 3 is over"):
         enter(ledger, question(3, ("P1",)), places)
+
+
+def test_batches_that_nobody_asks_about_any_more_are_forgotten_sooner() -> None:
+    places = RecordPlaces.of([(tree, 1) for tree in range(100)])
+    now = 0.0
+    ledger = BatchLedger(idle_bytes=300_000, clock=lambda: now)
+    for batch in range(8):
+        enter(ledger, question(batch, tuple(f"P{row}" for row in range(50))), places)
+    assert len(ledger._batches) == 8  # all of them are young
+    now = 59.0
+    enter(ledger, question(0, tuple(f"P{row}" for row in range(50))), places)
+    now = 100.0
+    enter(ledger, question(8, ("P1",)), places)
+    assert next(iter(ledger._batches))[1] == 0  # it was asked about after the others
+    now = 200.0
+    enter(ledger, question(9, ("P1",)), places)
+    assert ledger._bytes <= 300_000
+    with pytest.raises(RateLimited, match="batch 1 is over"):
+        enter(ledger, question(1, ("P1",)), places)
 
 
 def test_places_tell_chains_that_are_made_up(world: World) -> None:

@@ -70,6 +70,8 @@ log = logging.getLogger(__name__)
 
 _ANSWERS = (OnlineExits, OnlineBitmaps, OnlineProducts)
 _MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the remembered batches
+_IDLE_LEDGER_BYTES = 2 * 1024 * 1024  # beyond it, batches are forgotten that nobody asks about
+_IDLE_SECONDS = 60.0
 _MOST_SESSIONS = 64
 _MOST_QUESTIONS = 4096  # per batch
 _QUESTION_BYTES = 128
@@ -118,7 +120,7 @@ class Answering:
         self.questions = 0
         """Number of questions since the start."""
         self.rate_limits = RateLimits(section, clock, asked)
-        self._ledger = BatchLedger()
+        self._ledger = BatchLedger(clock=clock)
         self._section = section
         self._question_log = question_log
         self._consent = consent
@@ -327,10 +329,12 @@ def load_share(
 class _Batch:
     """One batch: its questions by number, and each person's position in each tree."""
 
-    __slots__ = ("answered", "bytes", "model", "places_of", "questions", "standing")
+    __slots__ = ("answered", "asked_at", "bytes", "model", "places_of", "questions", "standing")
 
     def __init__(self, model: str, trees: int) -> None:
         self.model = model
+        self.asked_at = 0.0
+        """When a question of it came last."""
         self.questions: dict[int, bytes] = {}
         self.places_of: dict[str, int] = {}
         self.standing: NDArray[np.int64] = np.empty((0, trees), np.int64)
@@ -380,12 +384,19 @@ class BatchLedger:
     Mode hop needs a memory: a batch may ask about a person at one record a tree and level, on one
     path. Without it, questions at all records would give the bitmap.
 
-    The memory is bounded, over all callers. Questions of a forgotten batch, and of earlier
-    batches, are refused.
+    The memory is bounded, over all callers, and small once nobody asks. Questions of a forgotten
+    batch, and of earlier batches, are refused.
     """
 
-    def __init__(self, most_bytes: int = _MOST_LEDGER_BYTES) -> None:
+    def __init__(
+        self,
+        most_bytes: int = _MOST_LEDGER_BYTES,
+        idle_bytes: int = _IDLE_LEDGER_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._most_bytes = most_bytes
+        self._idle_bytes = idle_bytes
+        self._clock = clock
         self._bytes = 0
         self._batches: OrderedDict[tuple[_Key, int], _Batch] = OrderedDict()
         self._floors: OrderedDict[_Key, int] = OrderedDict()
@@ -413,6 +424,7 @@ class BatchLedger:
         batch = self._batches.get((key, body.batch))
         if batch is None:
             batch = _Batch(body.model, 0 if places is None else places.trees)
+        batch.asked_at = self._clock()
         content = _digest(body)
         known = batch.questions.get(body.hop)
         if known is not None or batch.model != body.model:
@@ -481,13 +493,19 @@ class BatchLedger:
         self._bytes += size - batch.bytes
         batch.bytes = size
         self._batches[key, number] = batch
-        while self._bytes > self._most_bytes and len(self._batches) > 1:
+        while len(self._batches) > 1 and self._is_full():
             (other, old), forgotten = self._batches.popitem(last=False)
             self._bytes -= forgotten.bytes
             self._floors[other] = max(old, self._floors.get(other, -1))
             self._floors.move_to_end(other)
             if len(self._floors) > _MOST_SESSIONS:
                 self._floors.popitem(last=False)
+
+    def _is_full(self) -> bool:
+        """Whether the oldest batch has to be forgotten."""
+        oldest = next(iter(self._batches.values()))
+        is_idle = self._clock() - oldest.asked_at > _IDLE_SECONDS
+        return self._bytes > (self._idle_bytes if is_idle else self._most_bytes)
 
 
 def _digest(body: OnlineQuestion) -> bytes:
