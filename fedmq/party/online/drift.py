@@ -179,6 +179,8 @@ class DriftWatch:
         for name, model in watched.items():
             if model.unsaved and (save or name not in served):
                 model.write()
+                if trained_counts(self._state).find(name) is None:
+                    model.forget()  # the model was deleted meanwhile
         for name in self._models.keys() - served:
             del self._models[name]
         return tuple(
@@ -245,6 +247,10 @@ class _WatchedModel:
         }
         write_atomically(self._file, json.dumps(saved), 0o600)
         self.unsaved = False
+
+    def forget(self) -> None:
+        """Delete the kept counts; OSError if the disk refuses."""
+        self._file.unlink(missing_ok=True)
 
 
 class DriftWindow:

@@ -92,6 +92,17 @@ async def test_the_window_slides(state: Path) -> None:
     assert not watched.shows_alarm
 
 
+async def test_counts_of_a_deleted_model_are_not_written_again(state: Path) -> None:
+    served = {"m"}
+    watched = DriftWatch(state, DriftSection(), lambda: served)
+    watched.put_aside("m", people(10))
+    await watched.count()
+    served.clear()
+    delete_model(state, "m")
+    await watched.count()
+    assert not scored_counts_path(state, "m").exists()
+
+
 async def test_a_restart_keeps_the_counts_and_another_training_does_not(state: Path) -> None:
     before = watch(state)
     before.put_aside("m", people(1500, shift=1))
