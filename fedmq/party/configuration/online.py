@@ -115,3 +115,5 @@ class OnlineSection(Section):
     ``hop``); twice as many as one score can meet when left out."""
     audit: bool = True
     """Whether to write down who asked about whom; ids as keyed hashes."""
+    audit_days: Annotated[int, Field(ge=0)] | None = None
+    """For how many days before today that is kept; for ever when left out."""

@@ -20,7 +20,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -269,11 +269,13 @@ def _words(entry: dict[str, Any]) -> str:
 class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
-    Looking up an id needs the key; the files alone name no person.
+    Looking up an id needs the key; the files alone name no person. Files of more than ``days``
+    before today are deleted; without ``days`` all are kept.
     """
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, days: int | None = None) -> None:
         self._folder = state / _QUESTION_FOLDER
+        self._days = days
         self._log: AuditLog | None = None
         self._entries: list[dict[str, Any]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -327,13 +329,24 @@ class QuestionLog:
     def _write(self, entries: list[dict[str, Any]]) -> None:
         if not entries:
             return
-        name = f"{_QUESTION_PREFIX}{datetime.now():%Y-%m-%d}.jsonl"
+        today = datetime.now()
+        name = _file_of(today)
         if self._log is None or self._log.path.name != name:
             self._log = AuditLog(self._folder, name)
+            self._delete_older(today)
         try:
             self._log.record_all(entries)
         except FedmqError as error:
             log.error("%d questions are missing in the audit: %s", len(entries), error)
+
+    def _delete_older(self, today: datetime) -> None:
+        if self._days is None:
+            return
+        first = _file_of(today - timedelta(days=self._days))
+        for path in self._folder.glob(f"{_QUESTION_PREFIX}*.jsonl"):
+            if path.name < first:
+                with contextlib.suppress(OSError):  # tomorrow it is tried again
+                    path.unlink()
 
     def _read_key(self) -> bytes:
         path = self._folder / "key"
@@ -342,6 +355,10 @@ class QuestionLog:
             with os.fdopen(file, "wb") as out:
                 out.write(secrets.token_bytes(32))
         return path.read_bytes()
+
+
+def _file_of(day: datetime) -> str:
+    return f"{_QUESTION_PREFIX}{day:%Y-%m-%d}.jsonl"
 
 
 def question_logs(state: Path) -> list[AuditLog]:

@@ -93,7 +93,9 @@ class OnlineLane:
         queue = section.requests if self._is_active else None
         self._requests = RequestQueue(queue, self.predictions) if queue is not None else None
         self._question_log = (
-            QuestionLog(config.state) if section.audit and not self._is_active else None
+            QuestionLog(config.state, section.audit_days)
+            if section.audit and not self._is_active
+            else None
         )
         self.answering = Answering(
             section,

@@ -116,6 +116,21 @@ async def test_a_day_that_is_deleted_leaves_the_others_sound(
     ]
 
 
+@pytest.mark.parametrize(("days", "kept"), [(None, [1, 2, 3, 9]), (1, [9]), (7, [2, 3, 9])])
+async def test_days_are_kept_as_long_as_the_owner_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int | None, kept: list[int]
+) -> None:
+    monkeypatch.setattr(module, "datetime", Calendar)
+    audit = QuestionLog(tmp_path, days)
+    for day in (1, 2, 3, 9):
+        monkeypatch.setattr(Calendar, "today_is", datetime(2030, 1, day))
+        ask(audit, f"P{day}")
+        await audit.close()
+    assert [log.path.name for log in question_logs(tmp_path)] == [
+        f"questions-2030-01-0{day}.jsonl" for day in kept
+    ]
+
+
 async def test_what_cannot_be_written_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
