@@ -24,7 +24,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
-.PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql softhsm
 .PHONY: bench-console bench-console-day chromium screenshots
 
 help: ## this list
@@ -33,7 +33,7 @@ help: ## this list
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq postgresql ## lint, types, rooms, tests, side by side
+test: $(VENV)/test.stamp rabbitmq postgresql softhsm ## lint, types, rooms, tests, side by side
 	@$(MAKE) --jobs=2 lint pytest
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
@@ -41,7 +41,7 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq postgresql
+pytest: $(VENV)/test.stamp rabbitmq postgresql softhsm softhsm
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed and case, command of the docs, link of the site, page of the console
@@ -50,13 +50,13 @@ test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed and case, command 
 seeds: $(VENV)/test.stamp ## the tests that take seeds, with other ones than those of the other targets; FIRST=1000
 	@FEDMQ_FIRST_SEED=$(or $(FIRST),1000) $(BIN)/pytest -m seeded --numprocesses $(WORKERS) --dist loadfile
 
-durations: $(VENV)/test.stamp rabbitmq postgresql ## measure the tests, so that workers take the longest first
+durations: $(VENV)/test.stamp rabbitmq postgresql softhsm ## measure the tests, so that workers take the longest first
 	@$(BIN)/pytest --store-durations --numprocesses $(WORKERS) --dist loadfile
 
-test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
+test-matrix: $(VENV)/test.stamp rabbitmq postgresql softhsm ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
 	@.ci/test-matrix $(TESTS)
 
-oldest: $(VENV)/test.stamp rabbitmq postgresql ## the tests with the oldest versions of all that pyproject.toml allows
+oldest: $(VENV)/test.stamp rabbitmq postgresql softhsm ## the tests with the oldest versions of all that pyproject.toml allows
 	@PYTHONS=3.11 VERSIONS=lowest-direct .ci/test-matrix $(TESTS)
 
 rabbitmq4: $(VENV)/test.stamp rabbitmq $(RABBITMQ4) ## the tests that start a broker, with RabbitMQ 4 of Debian 13
@@ -265,6 +265,10 @@ $(BIN)/pip:
 postgresql:
 	@if ! ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 && ! command -v pg_ctl >/dev/null; then \
 	$(call debian_package,postgresql,the tests read a table from it); fi
+
+softhsm:
+	@if ! command -v softhsm2-util >/dev/null; then \
+	$(call debian_package,softhsm2,the tests keep keys on its token); fi
 
 chromium:
 	@if ! command -v chromium >/dev/null; then \

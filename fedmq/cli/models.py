@@ -621,7 +621,10 @@ def _own_signature(shares: OwnShares, file: CardFile) -> Endorsement:
     for found in file.signatures(shares.federation):
         if found.state == "wrong" and found.party != shares.party:
             raise Refused(f"the signature of {found.party} is wrong: the card was altered")
-    keys = private_keys.read(shares.config.keys, shares.party)
+    passphrase = private_keys.passphrase_from(
+        shares.config.keys_passphrase, private_keys.passphrase_from_environment
+    )
+    keys = private_keys.read(shares.config.keys, shares.party, passphrase)
     return endorse(file.card, share, shares.party, AuditLog(shares.state), keys.current.sign.sign)
 
 

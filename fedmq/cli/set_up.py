@@ -40,7 +40,8 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.toml_file import read_toml
 from fedmq.party.identity import private_keys
 from fedmq.party.identity.joining import JoinRequest, SignedCertificate
-from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing
+from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing, Passphrase
+from fedmq.party.identity.token_keys import Token
 from fedmq.party.operations.health import certificate_expiry
 from fedmq.transport.rabbitmq.certificates import new_request
 from fedmq.transport.rabbitmq.topology import check_name
@@ -95,7 +96,7 @@ def init(
     data = breast_cancer(parties) if example else None
     try:
         passwords = {party: secrets.token_urlsafe(24) for party in parties} if no_tls else None
-        rings = {party: KeyRing(party, PrivateKeys.generate()) for party in parties}
+        rings = {party: KeyRing.new(party) for party in parties}
         pins = {party: ring.current.public for party, ring in rings.items()}
         certificates = BrokerFolder(folder / "broker", name, parties).write(passwords, host)
         _create(folder / "federation.toml", federation_toml(name, active, passive, pins))
@@ -331,7 +332,7 @@ def _adopt(config: PartyFile, path: Path, replaced: Sequence[str]) -> None:
     What is pinned already changes only for the ``replaced`` parties, or after a question.
     """
     federation = Federation.read(path)
-    ring = private_keys.read(config.keys, config.party)
+    ring = private_keys.read(config.keys, config.party, _passphrase_of(config))
     if config.party not in federation.parties:
         raise ConfigError(
             f"{path}: {config.party} is not among the parties: {', '.join(federation.parties)}; "
@@ -476,6 +477,10 @@ def ask_passphrase() -> str:
     return answer
 
 
+def _passphrase_of(config: PartyFile) -> Passphrase:
+    return private_keys.passphrase_from(config.keys_passphrase, ask_passphrase)
+
+
 def _new_passphrase(wanted: bool) -> str | None:
     if not wanted:
         return None
@@ -502,15 +507,28 @@ def keys() -> None:
 @keys.command(epilog=PARTY_HELP)
 @party_argument
 @locked_option
+@click.option("--token", "label", help="Make them on the PKCS#11 token of this name instead.")
+@click.option(
+    "--module",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    help="The PKCS#11 library of the token.",
+)
 @json_option
-def new(party: Path, locked: bool, as_json: bool) -> None:
-    """Make the keys of PARTY, and pin the public ones in its federation file."""
+def new(party: Path, locked: bool, label: str | None, module: Path | None, as_json: bool) -> None:
+    """Make the keys of PARTY, and pin the public ones in its federation file.
+
+    On a token they are made there and never leave it; FEDMQ_KEYS_PASSPHRASE, or an answer at the
+    terminal, is its PIN.
+    """
     config = read_toml(party, PartyFile)
     if config.keys.exists():
         raise ConfigError(
             f"{config.keys}: there are keys already; change them with: fedmq keys rotate"
         )
-    ring = KeyRing(config.party, PrivateKeys.generate())
+    if (label is None) != (module is None) or (label and locked):
+        raise ConfigError("--token and --module go together, and without --passphrase")
+    token = Token(module, label, _passphrase_of(config)()) if label and module else None
+    ring = KeyRing.new(config.party, token)
     private_keys.write(config.keys, ring, _new_passphrase(locked))
     pin(config.federation, config.party, [ring.current.public])
     print_result(_described(config.party, ring.current.public), as_json, _to_send)
@@ -548,12 +566,13 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     opened until the next change. A running daemon takes it up at once.
     """
     config = read_toml(party, PartyFile)
-    passphrase = ask_passphrase() if private_keys.is_locked(config.keys) else None
+    passphrase = _passphrase_of(config)() if private_keys.is_locked(config.keys) else None
     ring = private_keys.read(config.keys, config.party, lambda: passphrase or "")
     if now:
-        ring = KeyRing(config.party, PrivateKeys.generate())
+        ring = KeyRing.new(config.party, ring.token)
     else:
         ring = ring.advanced() if finish else ring.prepared()
+    locked = locked and ring.token is None
     private_keys.write(config.keys, ring, passphrase or _new_passphrase(locked))
     signing = ring.current.public
     newest = ring.next.public if ring.next else signing

@@ -250,6 +250,9 @@ class PartyFile(Section):
     """The folder of model shares, running sessions, what the daemon remembers, and its socket."""
     keys: FilePath = Path("keys.json")
     """This party's private keys; used when the federation file holds the parties' public ones."""
+    keys_passphrase: tuple[str, ...] = ()
+    """A command whose output is the passphrase of the keys, or the PIN of their token; without it
+    ``FEDMQ_KEYS_PASSPHRASE`` is."""
     data: DataSection
     """The rows to learn from."""
     serving: DataSection | None = None

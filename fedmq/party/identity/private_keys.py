@@ -1,4 +1,4 @@
-"""A party's private keys on disk: one JSON file that only its owner can read."""
+"""A party's private keys: one JSON file that only its owner can read, or a token that it names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import os
 import re
 import secrets
+import subprocess
 from base64 import b64decode, b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from fedmq.errors import ConfigError
 from fedmq.party.atomic_file import write_atomically
-from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys
+from fedmq.party.identity.token_keys import Token
+from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys, PublicKeys
 
 __all__ = [
     "PASSPHRASE_VARIABLE",
     "KeyRing",
     "Passphrase",
     "is_locked",
+    "passphrase_from",
     "passphrase_from_environment",
     "read",
     "write",
@@ -34,6 +38,7 @@ PASSPHRASE_VARIABLE = "FEDMQ_KEYS_PASSPHRASE"
 
 _FORMAT = "fedmq keys 1"
 _DAMAGED = "this is no file of private keys, or it is damaged"
+_COMMAND_SECONDS = 30
 # OWASP's first choice for scrypt: a guess takes 128 MB and a third of a second.
 _COST = {"n": 2**17, "r": 8, "p": 1}
 
@@ -49,6 +54,19 @@ class KeyRing:
     current: PrivateKeys
     previous: PrivateKeys | None = None
     next: PrivateKeys | None = None
+    token: Token | None = None
+    """Where the pairs lie, if not in the file itself."""
+
+    @classmethod
+    def new(cls, party: str, token: Token | None = None) -> KeyRing:
+        """A ring with one fresh pair; ConfigError where the token makes none."""
+        pair = PrivateKeys.generate() if token is None else token.generate(party)
+        return cls(party, pair, token=token)
+
+    @classmethod
+    def of(cls, party: str, pairs: Mapping[str, PrivateKeys]) -> KeyRing:
+        """The ring of ``pairs`` by name; KeyError without a current one."""
+        return cls(party, pairs["current"], pairs.get("previous"), pairs.get("next"))
 
     @property
     def all(self) -> tuple[PrivateKeys, ...]:
@@ -60,8 +78,7 @@ class KeyRing:
 
         An old next pair stays: other parties may already seal to it.
         """
-        newest = self.next or PrivateKeys.generate()
-        return KeyRing(self.party, self.current, self.previous, newest)
+        return replace(self, next=self.next or KeyRing.new(self.party, self.token).current)
 
     def advanced(self) -> KeyRing:
         """Make the next pair sign; the former pair still opens messages that are under way.
@@ -71,7 +88,7 @@ class KeyRing:
         """
         if self.next is None:
             raise ConfigError("there is no next key yet; begin with: fedmq keys rotate")
-        return KeyRing(self.party, self.next, previous=self.current)
+        return replace(self, current=self.next, previous=self.current, next=None)
 
 
 def passphrase_from_environment() -> str:
@@ -84,16 +101,53 @@ def passphrase_from_environment() -> str:
         ) from None
 
 
+def passphrase_from(command: Sequence[str], otherwise: Passphrase) -> Passphrase:
+    """What ``command`` prints when it is needed; ``otherwise`` if there is no command."""
+    return partial(_printed, command) if command else otherwise
+
+
+def _printed(command: Sequence[str]) -> str:
+    """The one line that ``command`` prints.
+
+    Raises:
+        ConfigError: it cannot be run, fails, takes too long, or prints something else.
+    """
+    about = f"keys_passphrase: {command[0]}"
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMMAND_SECONDS,
+        )
+    except OSError as error:
+        raise ConfigError(f"{about} cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{about} took more than {_COMMAND_SECONDS} seconds") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").splitlines() or ["it said nothing"]
+        raise ConfigError(f"{about} failed with code {done.returncode}: {said[-1]}")
+    lines = done.stdout.decode(errors="replace").splitlines()
+    if len(lines) != 1 or not lines[0]:
+        raise ConfigError(f"{about} printed {len(lines)} lines, not the passphrase alone")
+    return lines[0]
+
+
 def read(path: Path, party: str, passphrase: Passphrase = passphrase_from_environment) -> KeyRing:
     """Read the keys in ``path``.
 
+    Where they lie on a token, ``passphrase`` is its PIN.
+
     Raises:
         ConfigError: the file is missing, damaged, of another party, open to others, or locked with
-            another passphrase.
+            another passphrase; or the token does not open.
     """
     document = _document(path)
     try:
         names = list(document["keys"])
+        if "token" in document["secret"]:
+            return _on_token(document, party, passphrase, path)
         secret = _unlocked(document["secret"], passphrase, path)
         size = 2 * KEY_BYTES
         if len(secret) != size * len(names):
@@ -102,16 +156,33 @@ def read(path: Path, party: str, passphrase: Passphrase = passphrase_from_enviro
             name: PrivateKeys.from_bytes(secret[at * size : (at + 1) * size])
             for at, name in enumerate(names)
         }
-        ring = KeyRing(document["party"], **pairs)
+        ring = KeyRing.of(document["party"], pairs)
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"{path}: {_DAMAGED}") from None
-    if ring.party != party:
-        raise ConfigError(f"{path}: these are the keys of {ring.party}, not of {party}")
+    _check_owner(ring.party, party, path)
     return ring
 
 
+def _on_token(
+    document: Mapping[str, Any], party: str, passphrase: Passphrase, path: Path
+) -> KeyRing:
+    place = document["secret"]["token"]
+    _check_owner(document["party"], party, path)
+    token = Token(Path(place["module"]), str(place["label"]), passphrase())
+    pairs = {
+        name: token.find(party, PublicKeys.from_text(text))
+        for name, text in document["keys"].items()
+    }
+    return replace(KeyRing.of(party, pairs), token=token)
+
+
+def _check_owner(found: str, party: str, path: Path) -> None:
+    if found != party:
+        raise ConfigError(f"{path}: these are the keys of {found}, not of {party}")
+
+
 def is_locked(path: Path) -> bool:
-    """Whether the keys in ``path`` need a passphrase; ConfigError as for ``read``."""
+    """Whether the keys in ``path`` need a passphrase or a PIN; ConfigError as for ``read``."""
     return "open" not in _document(path)["secret"]
 
 
@@ -142,22 +213,30 @@ def _document(path: Path) -> dict[str, Any]:
 def write(path: Path, ring: KeyRing, passphrase: str | None = None) -> None:
     """Write the keys with mode 0600, whole or not at all, locked if there is a passphrase.
 
+    Of keys on a token only its name is written; what the ring no longer holds is deleted there.
+
     Raises:
-        ConfigError: the disk refuses.
+        ConfigError: the disk, or the token, refuses.
     """
     named = {"current": ring.current, "previous": ring.previous, "next": ring.next}
     pairs = {name: pair for name, pair in named.items() if pair is not None}
-    secret = b"".join(pair.to_bytes() for pair in pairs.values())
+    token = ring.token
+    if token is None:
+        secret = _locked(b"".join(pair.to_bytes() for pair in pairs.values()), passphrase)
+    else:
+        secret = {"token": {"module": str(token.module), "label": token.label}}
     document = {
         "format": _FORMAT,
         "party": ring.party,
         "keys": {name: str(pair.public) for name, pair in pairs.items()},
-        "secret": _locked(secret, passphrase),
+        "secret": secret,
     }
     try:
         write_atomically(path, json.dumps(document, indent=2) + "\n", mode=0o600)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    if token is not None:
+        token.keep(ring.party, [pair.public for pair in pairs.values()])
 
 
 def _locked(secret: bytes, passphrase: str | None) -> dict[str, Any]:

@@ -499,7 +499,8 @@ def sealer_of(
             "all messages; make keys with: fedmq keys new, or set policy.allow_unsealed = "
             "true"
         )
-    ring = private_keys.read(config.keys, config.party, passphrase)
+    asked = private_keys.passphrase_from(config.keys_passphrase, passphrase)
+    ring = private_keys.read(config.keys, config.party, asked)
     pinned = {party: federation.pinned(party) for party in federation.parties}
     if ring.current.public not in pinned[config.party]:
         raise ConfigError(

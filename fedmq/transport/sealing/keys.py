@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from fedmq.errors import ConfigError
 
-__all__ = ["KEY_BYTES", "PrivateKeys", "PublicKeys"]
+__all__ = ["KEY_BYTES", "AgreementKey", "PrivateKeys", "PublicKeys", "SigningKey"]
 
 KEY_BYTES = 32
 _ID_BYTES = 8
@@ -74,12 +74,32 @@ class PublicKeys:
         return hashlib.sha256(b"fedmq public keys" + self.sign + self.agree).digest()
 
 
+class SigningKey(Protocol):
+    """An Ed25519 key that signs, wherever its private half lies."""
+
+    def sign(self, data: bytes, /) -> bytes:
+        """The signature of ``data``, 64 bytes."""
+
+    def public_key(self) -> Ed25519PublicKey:
+        """The public half."""
+
+
+class AgreementKey(Protocol):
+    """An X25519 key that agrees on secrets, wherever its private half lies."""
+
+    def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
+        """The secret shared with the owner of a key, 32 bytes; ValueError if it is zero."""
+
+    def public_key(self) -> X25519PublicKey:
+        """The public half."""
+
+
 @dataclass(frozen=True)
 class PrivateKeys:
     """Both private keys; ``repr`` does not show them."""
 
-    sign: Ed25519PrivateKey
-    agree: X25519PrivateKey
+    sign: SigningKey
+    agree: AgreementKey
 
     @classmethod
     def generate(cls) -> Self:
@@ -95,8 +115,11 @@ class PrivateKeys:
         )
 
     def to_bytes(self) -> bytes:
-        """The secret itself, 64 bytes."""
-        return self.sign.private_bytes_raw() + self.agree.private_bytes_raw()
+        """The secret itself, 64 bytes; TypeError where it lies elsewhere, as on a token."""
+        sign, agree = self.sign, self.agree
+        if not isinstance(sign, Ed25519PrivateKey) or not isinstance(agree, X25519PrivateKey):
+            raise TypeError("these keys do not leave where they lie")
+        return sign.private_bytes_raw() + agree.private_bytes_raw()
 
     @property
     def public(self) -> PublicKeys:

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedmq.errors import Untrusted
+from fedmq.transport.sealing.keys import AgreementKey
 
 __all__ = ["EPHEMERAL_BYTES", "Initiator", "Keys", "respond"]
 
@@ -53,7 +54,7 @@ class _Symmetric:
     def mix_hash(self, data: bytes) -> None:
         self.digest = hashlib.sha256(self.digest + data).digest()
 
-    def mix_key(self, own: X25519PrivateKey, peer: bytes) -> None:
+    def mix_key(self, own: AgreementKey, peer: bytes) -> None:
         """Mix in a shared secret; Untrusted if ``peer`` is not a valid point."""
         try:
             secret = own.exchange(X25519PublicKey.from_public_bytes(peer))
@@ -89,7 +90,7 @@ class Initiator:
     def __init__(
         self,
         prologue: bytes,
-        own: X25519PrivateKey,
+        own: AgreementKey,
         peer: bytes,
         ephemeral: X25519PrivateKey | None = None,
     ) -> None:
@@ -122,7 +123,7 @@ class Initiator:
 
 def respond(
     prologue: bytes,
-    own: X25519PrivateKey,
+    own: AgreementKey,
     peer: bytes,
     offer: bytes,
     payload: bytes = b"",
@@ -149,7 +150,7 @@ def respond(
     return Keys(send, receive, state.digest), answer
 
 
-def _public(key: X25519PrivateKey) -> bytes:
+def _public(key: AgreementKey) -> bytes:
     return key.public_key().public_bytes_raw()
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import Federation
+from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE
 from fedmq.transport.sealing.keys import PublicKeys
 
 
@@ -143,3 +144,39 @@ def test_the_federation_file_keeps_what_people_wrote(folder: Path) -> None:
     typed("new", folder / "bank" / "party.toml")
     assert "# ours\n" in path.read_text()
     assert "# by telephone, 3 May\nbank = " in path.read_text()
+
+
+def with_command(folder: Path, *command: str) -> Path:
+    """The bank's file, with a command that prints the passphrase."""
+    party = folder / "bank" / "party.toml"
+    party.write_text(f"keys_passphrase = {json.dumps(command)}\n{party.read_text()}")
+    return party
+
+
+def test_a_command_opens_the_keys(folder: Path) -> None:
+    typed(
+        "new", folder / "bank" / "party.toml", "--passphrase", env={PASSPHRASE_VARIABLE: "sesame"}
+    )
+    party = with_command(folder, "echo", "sesame")
+    before = typed("show", party)[0]["public"]
+    assert typed("rotate", party, env={PASSPHRASE_VARIABLE: ""})["public"] != before
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("echo", "abracadabra"), "the passphrase does not open these keys"),
+        (("/no/such/program",), "keys_passphrase: /no/such/program cannot be run: No such file"),
+        (("sh", "-c", "echo sealed >&2; exit 2"), "keys_passphrase: sh failed with code 2: sealed"),
+        (("true",), "keys_passphrase: true printed 0 lines, not the passphrase alone"),
+        (("printf", "a\\nb"), "keys_passphrase: printf printed 2 lines"),
+    ],
+)
+def test_a_command_that_opens_nothing_is_named(
+    folder: Path, command: tuple[str, ...], why: str
+) -> None:
+    typed(
+        "new", folder / "bank" / "party.toml", "--passphrase", env={PASSPHRASE_VARIABLE: "sesame"}
+    )
+    with pytest.raises(ConfigError, match=why):
+        typed("rotate", with_command(folder, *command))
