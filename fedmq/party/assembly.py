@@ -14,7 +14,7 @@ from fedmq.messages.body import Body
 from fedmq.party.compute.dask import DaskPool
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.compute.processes import ProcessPool
-from fedmq.party.configuration.http import HttpSection
+from fedmq.party.configuration.http import HttpSection, OpenIdSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.owner_consent import OwnerConsent
@@ -59,6 +59,7 @@ from fedmq.transport.rabbitmq.link import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.console.console import Console
+    from fedmq.party.http.identity_provider import IdentityProvider
     from fedmq.party.http.server import HttpServer
     from fedmq.party.telemetry.spans import OnlineSpans, Telemetry
 
@@ -344,12 +345,24 @@ def _http_server(
     if context.is_active:
         routers.append(predict_router(online.predictions, section.body_bytes))
     on_close = None
+    provider = None if section.openid is None else _identity_provider(section.openid)
     if section.console:
-        console = _console(section, context, commands, lambda: server.url)
+        console = _console(section, context, commands, lambda: server.url, provider)
         commands["console"], on_close = console.invite, console.close
         routers.append(console.router)
-    server = HttpServer(section, routers, on_close)
+    admits = None if provider is None else provider.admits
+    server = HttpServer(section, routers, on_close, admits)
     return server
+
+
+def _identity_provider(section: OpenIdSection) -> IdentityProvider:
+    try:
+        from fedmq.party.http.identity_provider import IdentityProvider
+    except ImportError:
+        raise ConfigError(
+            "[http.openid] needs more packages; run: pip install 'fedmq[openid]'"
+        ) from None
+    return IdentityProvider(section)
 
 
 def _console(
@@ -357,6 +370,7 @@ def _console(
     context: PartyContext,
     commands: Mapping[str, Command],
     url: Callable[[], str],
+    provider: IdentityProvider | None,
 ) -> Console:
     try:
         from fedmq.party.console.console import Console
@@ -364,7 +378,7 @@ def _console(
         raise ConfigError(
             "[http] console = true needs more packages; run: pip install 'fedmq[console]'"
         ) from None
-    return Console(section, context, commands, url)
+    return Console(section, context, commands, url, provider)
 
 
 async def _no_console(_: Mapping[str, Any], __: OnProgress) -> Any:

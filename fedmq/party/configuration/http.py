@@ -7,12 +7,13 @@ import re
 import ssl
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section
 
-__all__ = ["ConsoleRole", "HttpSection"]
+__all__ = ["ConsoleRole", "HttpSection", "OpenIdSection"]
 
 ConsoleRole = Literal["viewer", "approver", "operator"]
 """What a person may do in the console: look, answer requests for consent, run things."""
@@ -37,6 +38,40 @@ def _origin(address: str) -> str:
             f"{address!r} is no https address without a path, such as https://fedmq.bank.example"
         )
     return address.lower()
+
+
+def _issuer(address: str) -> str:
+    parts = urlsplit(address)
+    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not parts.hostname or (parts.scheme != "https" and not (local and parts.scheme == "http")):
+        raise ValueError(f"{address!r} is no https address, such as https://login.bank.example")
+    return address
+
+
+class OpenIdSection(Section):
+    """Sign-in with the accounts of a company: OpenID Connect, needs ``fedmq[openid]``.
+
+    People sign in to the console by an authorisation code with PKCE, and are let in by the groups
+    that the provider tells. Programs show access tokens (JSON Web Tokens) of the same provider.
+    """
+
+    issuer: Annotated[str, AfterValidator(_issuer)]
+    """The provider's address, as its tokens name it."""
+    client_id: Annotated[str, Field(min_length=1)]
+    """How the provider knows this console."""
+    client_secret: SecretStr | None = None
+    """What the console proves that with; none where the provider has it as a public client."""
+    scopes: tuple[str, ...] = ("openid", "profile", "groups")
+    """What the provider is asked to tell."""
+    name_claim: Annotated[str, Field(min_length=1)] = "preferred_username"
+    """The claim that has a person's name. Choose one that people cannot change by themselves."""
+    groups_claim: Annotated[str, Field(min_length=1)] = "groups"
+    """The claim that lists a person's groups."""
+    roles: Mapping[str, tuple[ConsoleRole, ...]] = {}
+    """By group, what its people may do in the console. Who is in none of them is not let in."""
+    audience: Annotated[str, Field(min_length=1)] | None = None
+    """Access tokens for this audience open the HTTP API, as those of ``tokens`` do; none does when
+    left out."""
 
 
 class HttpSection(Section):
@@ -73,7 +108,9 @@ class HttpSection(Section):
     """The https address of a proxy that shows the console to people, without a path."""
     console_certificates: Mapping[str, tuple[ConsoleRole, ...]] = {}
     """Who signs in to the console by a certificate of ``client_ca``: its common name, and what this
-    person may do. Anybody else needs a token of ``fedmq console``."""
+    person may do. Anybody else needs a token of ``fedmq console``, or signs in by ``openid``."""
+    openid: OpenIdSection | None = None
+    """The company's identity provider; none when left out."""
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -81,11 +118,25 @@ class HttpSection(Section):
             raise ValueError("certificate and key belong together; one of them is missing")
         if self.client_ca is not None and self.certificate is None:
             raise ValueError("client_ca needs TLS: add certificate and key")
-        if not self.is_local and not self.tokens and self.client_ca is None:
+        if not self.is_local and not self.asks_for_tokens and self.client_ca is None:
             raise ValueError(
-                f"{self.host} can be reached from elsewhere: add tokens, or certificate, key and "
-                "client_ca; or keep to 127.0.0.1"
+                f"{self.host} can be reached from elsewhere: add tokens, openid.audience, or "
+                "certificate, key and client_ca; or keep to 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _signs_in(self) -> Self:
+        openid = self.openid
+        if openid is not None and not openid.roles and openid.audience is None:
+            raise ValueError("openid lets nobody in: add openid.roles, openid.audience or both")
+        if openid is not None and openid.audience == openid.client_id:
+            raise ValueError(
+                "openid.audience and openid.client_id are the same, so what tells the console of a "
+                "person would open the HTTP API: choose another audience"
+            )
+        if openid is not None and openid.roles and not self.console:
+            raise ValueError("openid.roles is about the console: add console = true")
         return self
 
     @model_validator(mode="after")
@@ -100,6 +151,11 @@ class HttpSection(Section):
         if self.console_certificates and self.client_ca is None:
             raise ValueError("console_certificates needs client_ca, which asks for certificates")
         return self
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether callers show a token."""
+        return bool(self.tokens) or (self.openid is not None and self.openid.audience is not None)
 
     @property
     def is_local(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -21,6 +21,10 @@ from fedmq.party.console.request_guard import RequestGuard
 from fedmq.party.console.sign_in import TOKEN_SECONDS, Grant, OneTimeTokens, SignIns
 from fedmq.party.services.service import Command, PartyContext, person_of
 from fedmq.party.sessions.sessions import OnProgress
+
+if TYPE_CHECKING:
+    from fedmq.party.console.company_sign_in import CompanySignIn
+    from fedmq.party.http.identity_provider import IdentityProvider
 
 __all__ = ["Console"]
 
@@ -42,6 +46,7 @@ class Console:
     """The console of the party whose ``context`` this is.
 
     ``commands`` are the owner's; ``url`` says where the HTTP server listens, once it does.
+    ``provider`` is the company's identity provider, if people sign in there.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Console:
         context: PartyContext,
         commands: Mapping[str, Command],
         url: Callable[[], str],
+        provider: IdentityProvider | None = None,
     ) -> None:
         self._section = section
         self._url = url
@@ -69,6 +75,7 @@ class Console:
             self._streams,
             self._tokens,
             SignIns(time.monotonic),
+            self._company_sign_in(provider),
         )
 
     @property
@@ -87,6 +94,8 @@ class Console:
         for path, answer in (
             ("", _to_now),
             ("/sign-in", guard.sign_in),
+            ("/openid", guard.leave),
+            ("/openid/back", guard.come_back),
             ("/static/{name:path}", self._static),
         ):
             router.add_route(
@@ -109,13 +118,24 @@ class Console:
             raise ConfigError(f"--role {', '.join(roles)}: choose from {', '.join(_ROLES)}")
         person = Person(who, behind=person_of(request).behind)
         token = self._tokens.issue(Grant(person, tuple(role for role in _ROLES if role in roles)))
-        place = self._section.console_behind_proxy or self._url()
         return {
-            "address": f"{place}/console/sign-in?token={token}",
+            "address": f"{self._place()}/console/sign-in?token={token}",
             "who": who,
             "roles": list(roles),
             "seconds": TOKEN_SECONDS,
         }
+
+    def _place(self) -> str:
+        """The address of the server for people, without a path."""
+        return self._section.console_behind_proxy or self._url()
+
+    def _company_sign_in(self, provider: IdentityProvider | None) -> CompanySignIn | None:
+        openid = self._section.openid
+        if provider is None or openid is None or not openid.roles:
+            return None
+        from fedmq.party.console.company_sign_in import CompanySignIn
+
+        return CompanySignIn(openid, provider, self._place, time.monotonic)
 
     async def _static(self, request: Request) -> Response:
         found = self._static_files.find(request.path_params["name"])

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -31,6 +32,9 @@ from fedmq.party.console.page_request import (
 from fedmq.party.console.sign_in import SIGN_IN_SECONDS, Grant, OneTimeTokens, SignIn, SignIns
 from fedmq.party.http.access import certificate_name
 from fedmq.party.services.service import PartyContext
+
+if TYPE_CHECKING:
+    from fedmq.party.console.company_sign_in import CompanySignIn
 
 __all__ = ["Endpoint", "RequestGuard"]
 
@@ -65,6 +69,7 @@ class RequestGuard:
         streams: Mapping[str, Live],
         tokens: OneTimeTokens,
         sign_ins: SignIns,
+        company: CompanySignIn | None,
     ) -> None:
         self._section = section
         self._context = context
@@ -73,6 +78,7 @@ class RequestGuard:
         self._streams = streams
         self._tokens = tokens
         self._sign_ins = sign_ins
+        self._company = company
         self._secure = section.certificate is not None or section.console_behind_proxy is not None
         # Cookies ignore ports: daemons on one machine must not overwrite each other's cookies.
         name = f"{context.federation.name}/{context.party}/{context.config.state}"
@@ -109,6 +115,27 @@ class RequestGuard:
             return self._stranger(401)
         return await self._begin(grant)
 
+    async def leave(self, _: Request) -> Response:
+        """Send a person to the company's identity provider, if people sign in there."""
+        if self._company is None:
+            return self._stranger(404)
+        try:
+            return await self._company.leave(f"{self._cookie}_openid", self._secure)
+        except FedmqError as error:
+            return self._stranger(error.http_status, str(error))
+
+    async def come_back(self, request: Request) -> Response:
+        """Sign in a person whom the identity provider sent back."""
+        if self._company is None:
+            return self._stranger(404)
+        try:
+            grant = await self._company.come_back(f"{self._cookie}_openid", request)
+        except FedmqError as error:
+            log.warning("console: %s", error)
+            return self._stranger(error.http_status, str(error))
+        # A redirection would still come from the provider's site, and bring no cookie.
+        return await self._begin(grant, HTMLResponse(self._rendering.render("signed_in.html")))
+
     async def sign_out(self, change: Change) -> Response:
         """End the sign-in of the cookie."""
         await self._actions.record(change.grant, "sign out")
@@ -123,13 +150,13 @@ class RequestGuard:
         roles = self._section.console_certificates.get(name or "")
         return None if name is None or roles is None else Grant(Person.proven(name), roles)
 
-    async def _begin(self, grant: Grant) -> Response:
+    async def _begin(self, grant: Grant, response: Response | None = None) -> Response:
         try:
-            await self._actions.record(grant, "sign in")
+            await self._actions.record(grant, "sign in", behind=grant.person.behind)
         except FedmqError as error:
             return self._stranger(error.http_status, str(error))
         _, cookie = self._sign_ins.begin(grant)
-        response = RedirectResponse("/console/now", 303)
+        response = response or RedirectResponse("/console/now", 303)
         response.set_cookie(
             self._cookie,
             cookie,
@@ -213,7 +240,7 @@ class RequestGuard:
         return origin == own
 
     def _stranger(self, status: int, said: str = "") -> Response:
-        shown = self._rendering.render("sign_in.html", said=said)
+        shown = self._rendering.render("sign_in.html", said=said, company=self._company is not None)
         return HTMLResponse(shown, status)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -26,6 +26,7 @@ _OPEN = ("/docs", "/openapi.json")
 _OPEN_BELOW = ("/health/", "/console/")
 """Health tells strangers only yes or no; the console asks people to sign in."""
 
+_BEARER = b"Bearer "
 _STRANGER = "fedmq.stranger"
 _CERTIFICATE = "fedmq.certificate"
 
@@ -36,16 +37,27 @@ def is_stranger(request: Request) -> bool:
 
 
 class TokenGuard:
-    """Admits callers with one of ``tokens``, and all others to the open paths."""
+    """Admits callers with one of ``tokens``, and all others to the open paths.
 
-    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
+    ``admits`` knows of further tokens.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Sequence[str],
+        admits: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> None:
         self._app = app
         self._expected = [f"Bearer {token}".encode() for token in tokens]
+        self._admits = admits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         shown = _header(scope, b"authorization")
         known = any(hmac.compare_digest(shown, header) for header in self._expected)
+        if not known and self._admits is not None and shown.startswith(_BEARER):
+            known = await self._admits(shown.removeprefix(_BEARER).decode("latin-1"))
         if scope["type"] != "http" or known or path in _OPEN or path.startswith(_OPEN_BELOW):
             await self._app({**scope, _STRANGER: not known}, receive, send)
             return

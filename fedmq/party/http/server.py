@@ -39,8 +39,9 @@ class HttpServer:
     """Serves ``routers`` with the settings of ``section``.
 
     A factory function makes a router from the parts that its endpoints need; this class knows none
-    of them. ``on_close`` ends answers that run on. A fedmq error becomes
-    ``{"error": ..., "exit_code": ...}``, with the HTTP status of its class.
+    of them. ``on_close`` ends answers that run on. ``admits`` says whether the identity provider
+    issued a token for this server. A fedmq error becomes ``{"error": ..., "exit_code": ...}``, with
+    the HTTP status of its class.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class HttpServer:
         section: HttpSection,
         routers: Sequence[APIRouter],
         on_close: Callable[[], Awaitable[None]] | None = None,
+        admits: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         self._section = section
+        self._admits = admits
         self._on_close = on_close
         self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
         self._app.add_exception_handler(FedmqError, _as_json)
@@ -69,8 +72,9 @@ class HttpServer:
         """
         section = self._section
         app: ASGIApp = BodyGuard(self._app, section.body_bytes)
-        if section.tokens:
-            app = TokenGuard(app, [token.get_secret_value() for token in section.tokens])
+        if section.asks_for_tokens:
+            tokens = [token.get_secret_value() for token in section.tokens]
+            app = TokenGuard(app, tokens, self._admits)
         elif section.client_ca is None:
             app = HostGuard(app, section.host, *_proxied(section))
         settings = uvicorn.Config(

@@ -17,6 +17,7 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.person import Person
 from fedmq.party.console.console import Console
+from fedmq.party.http.identity_provider import IdentityProvider
 from fedmq.party.http.server import HttpServer
 from fedmq.party.services.service import PartyContext
 from fedmq.party.sessions.sessions import OnProgress
@@ -109,11 +110,13 @@ async def serve(
         consent=SimpleNamespace(audit=SimpleNamespace(log=audit_log)),
     )
     settings = HttpSection.model_validate({"port": 0, "console": True, **section})
+    provider = None if settings.openid is None else IdentityProvider(settings.openid)
     console = Console(
         settings,
         cast(PartyContext, context),
         {name: command(name) for name in answers},
         lambda: server.url,
+        provider,
     )
     server = HttpServer(settings, [console.router])
     await server.start()
