@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -46,6 +47,27 @@ def test_a_workflow_calls_targets_of_the_makefile(path: Path) -> None:
         long = job.get("strategy", {}).get("matrix", {}).get("target", [])
         targets |= {target.split()[0] for target in long}
     assert targets and targets <= TARGETS
+
+
+def test_workflows_are_what_github_reads() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+    ]
+    checked = subprocess.run([*command, *WORKFLOWS], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_what_is_published_was_attested_by_the_workflow_that_built_it() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    assert "attest" in jobs["publish"]["needs"] and jobs["attest"]["needs"] == "build"
+    used = [step["uses"].partition("@")[0] for step in jobs["attest"]["steps"] if "uses" in step]
+    assert {"actions/attest-build-provenance", "sigstore/gh-action-sigstore-python"} <= set(used)
+    allowed = {name: set(job.get("permissions", ())) for name, job in jobs.items()}
+    assert allowed["build"] == set()  # what runs foreign code can sign nothing
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
