@@ -14,7 +14,7 @@ from fedmq.protocol.sealed_sums import SealedModel
 
 __all__ = ["BlankStock"]
 
-_MOST = 16  # 330 kB each
+_MOST = 16  # 130 kB each
 
 
 class BlankStock:

@@ -28,7 +28,7 @@ from fedmq.protocol.online.sealed_passive import MaskSeeds, SealedShare, name_of
 
 __all__ = ["SealedAnswers"]
 
-_ANSWERS_KEPT = 32  # of 250 kB each in the common case, and of 1 MB at most
+_ANSWERS_KEPT = 32  # of 80 kB each in the common case, and of 1 MB at most
 
 _ASK_SECONDS = 0.2
 """A seed that is not there by then is asked for again with the repeated question."""

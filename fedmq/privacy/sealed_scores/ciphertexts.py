@@ -18,8 +18,8 @@ knows R takes out again:
 - A passive party before it sends all coefficients. The next one makes R again from a seed of theirs
   that the active party does not have, and takes it out by its own d.
 
-Errors reach a plaintext where R stands next to the border of one, once in 2^37. The active party
-sees where that may be, by worst-case bounds; what it reads is exact, always.
+Errors reach a plaintext where R stands next to the border of one, once in 2^36. The active party
+sees where that may be; what it reads is exact, but for a chance of 2^-64 a number.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import ceil, isqrt, log
 from typing import ClassVar
 
 import numpy as np
@@ -170,7 +171,7 @@ def sealed(
 
 @dataclass(frozen=True, eq=False)
 class Blank:
-    """An encryption of nothing: ``seed`` of a, and the limbs of e - a·s, int64 (5, N)."""
+    """An encryption of nothing: ``seed`` of a, and the limbs of e - a·s, int64 (4, N)."""
 
     seed: bytes
     limbs: Limbs = field(repr=False)
@@ -290,12 +291,17 @@ def _shared_mask(seed: bytes, number: int) -> Limbs:
 
 
 def farthest() -> int:
-    """How far errors carry a number modulo 2^80, in the worst case.
+    """How far errors carry a number modulo 2^80, but for a chance of 2^-64.
 
-    Errors of the query times b, those of the key times u, of c1' times the secret; and what
-    rounding c1' leaves times the secret.
+    Errors of the query times b, of N centred binomial numbers, each of variance ERROR_BITS / 2,
+    which are sub-Gaussian: their sum, weighted by up to t / 2, exceeds x with a chance of at most
+    2 exp(-x² / (N ERROR_BITS (t / 2)²)). In the worst case: what rounding the plaintext leaves,
+    times b; errors of the key times u, those of c1' times the secret; and what rounding c1' leaves
+    times the secret.
     """
-    within = ERROR_BITS * DEGREE * (PRIME // 2 + 2) + DEGREE * (PRIME // 2)
+    largest = PRIME // 2
+    drawn = isqrt(ceil(65 * log(2) * DEGREE * ERROR_BITS)) + 1
+    within = drawn * largest + DEGREE * (largest // 2) + 2 * ERROR_BITS * DEGREE
     return (within >> (MODULUS_BITS - SENT_BITS)) + LARGEST_SECRET // 2 + 4
 
 
@@ -310,7 +316,7 @@ def read_plaintexts(answers: Sequence[Answered], secret: bytes) -> NDArray[np.in
         numbers, doubtful = decrypted(answer.masks, answer.numbers, key, farthest())
         if doubtful.any():
             raise Inexact(
-                "a sealed score is in doubt, which happens to one question of 20 million by "
+                "a sealed score is in doubt, which happens to one question of 10 million by "
                 "chance; ask again"
             )
         found.append(numbers)

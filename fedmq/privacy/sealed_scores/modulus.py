@@ -1,12 +1,14 @@
-"""How is computed in Z_q[X]/(X^N + 1) with q = 2^125, and modulo the prime t of what is encrypted?
+"""How is computed in Z_q[X]/(X^N + 1) with q = 2^108, and modulo the prime t of what is encrypted?
 
-An element is five limbs of 25 bits, lowest first, int64 (5, N). Products take one factor of 30
+An element is four limbs of 27 bits, lowest first, int64 (4, N). Products take one factor of 30
 bits, in two halves of 15, by the transforms of `fedmq.privacy.lattice.ring`: with limbs between
--2^24 and 2^24 float64 keeps every coefficient within 0.004 of the integer, and each product is
-checked.
+-2^26 and 2^26 float64 keeps every coefficient of a product that looks random within 0.1 of the
+integer, and each product is checked.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,22 +44,22 @@ __all__ = [
 
 Limbs = NDArray[np.int64]
 
-DEGREE = 8192
+DEGREE = 4096
 """N: coefficients of an element, and slots of a plaintext."""
 
-LIMB_BITS = 25
-LIMBS = 5
+LIMB_BITS = 27
+LIMBS = 4
 MODULUS_BITS = LIMB_BITS * LIMBS
 
 PRIME = 1_073_692_673
 """t: the largest prime below 2^30 that is 1 modulo 2 N, so that plaintexts have N slots."""
 
-BLOCKS = 128
+BLOCKS = 64
 BLOCK_SLOTS = DEGREE // BLOCKS
-"""The sums of 128 blocks of 64 slots each are all that 128 coefficients of a plaintext tell."""
+"""The sums of 64 blocks of 64 slots each are all that 64 coefficients of a plaintext tell."""
 
 SENT_BITS = 80
-"""Answers travel modulo 2^80: their 45 lowest bits are rounded away."""
+"""Answers travel modulo 2^80: their 28 lowest bits are rounded away."""
 
 _MASK = (1 << LIMB_BITS) - 1
 _FACTOR_BITS = 15
@@ -67,7 +69,7 @@ _GENERATOR = 3
 
 
 def carried(limbs: Limbs) -> Limbs:
-    """The same element modulo q with limbs from 0 to 2^25 - 1, in place."""
+    """The same element modulo q with limbs from 0 to 2^27 - 1, in place."""
     for place in range(LIMBS - 1):
         limbs[place + 1] += limbs[place] >> LIMB_BITS
     limbs &= _MASK
@@ -80,30 +82,24 @@ def uniform(stream: Stream, count: int = DEGREE) -> Limbs:
 
 
 def unpacked(words: NDArray[np.uint64]) -> Limbs:
-    """The limbs (5, n) of two words each, (2, n); bits above 125 do not count."""
+    """The limbs (4, n) of two words each, (2, n); bits above 108 do not count."""
     low, high = words
     shift = np.uint64
-    parts = (
-        low,
-        low >> shift(25),
-        (low >> shift(50)) | (high << shift(14)),
-        high >> shift(11),
-        high >> shift(36),
-    )
+    parts = (low, low >> shift(27), (low >> shift(54)) | (high << shift(10)), high >> shift(17))
     return np.stack([(part & shift(_MASK)).astype(np.int64) for part in parts])
 
 
 def packed(limbs: Limbs) -> NDArray[np.uint64]:
-    """Carried ``limbs`` (5, n) as they travel: two words each, uint64 (2, n)."""
+    """Carried ``limbs`` (4, n) as they travel: two words each, uint64 (2, n)."""
     parts = limbs.astype(np.uint64)
     shift = np.uint64
-    low = parts[0] | (parts[1] << shift(25)) | (parts[2] << shift(50))
-    high = (parts[2] >> shift(14)) | (parts[3] << shift(11)) | (parts[4] << shift(36))
+    low = parts[0] | (parts[1] << shift(27)) | (parts[2] << shift(54))
+    high = (parts[2] >> shift(10)) | (parts[3] << shift(17))
     return np.stack([low, high])
 
 
 def transforms_of(limbs: Limbs) -> Transform:
-    """Carried ``limbs`` (5, N) in the frequency domain, made signed first: (5, N/2)."""
+    """Carried ``limbs`` (4, N) in the frequency domain, made signed first: (4, N/2)."""
     half = 1 << (LIMB_BITS - 1)
     signed = carried(limbs + half)
     signed -= half
@@ -121,7 +117,7 @@ def factor_transforms(numbers: NDArray[np.int64]) -> Transform:
 def product(
     element: Transform, factor: Transform, added: Transform | None = None, count: int = DEGREE
 ) -> Limbs:
-    """``element`` times ``factor``, plus ``added``: limbs (5, count), not carried.
+    """``element`` times ``factor``, plus ``added``: limbs (4, count), not carried.
 
     With a smaller ``count``, a power of two, only the coefficients at multiples of N / count.
 
@@ -142,7 +138,7 @@ def product(
 
 
 def ternary_product(element: Transform, factor: Transform) -> Limbs:
-    """``element`` times a ``factor`` of numbers from -1 to 1: limbs (5, N), not carried."""
+    """``element`` times a ``factor`` of numbers from -1 to 1: limbs (4, N), not carried."""
     return np.stack([coefficients(limb * factor) for limb in element])
 
 
@@ -155,7 +151,7 @@ def _every(transforms: Transform, count: int) -> Transform:
 
 
 def scaled(numbers: NDArray[np.int64]) -> Limbs:
-    """``numbers`` modulo t times q / t, rounded: limbs (5, n), not carried."""
+    """``numbers`` modulo t times q / t, rounded: limbs (4, n), not carried."""
     limbs = np.empty((LIMBS, len(numbers)), np.int64)
     left = numbers
     for place in reversed(range(LIMBS)):
@@ -167,7 +163,7 @@ def scaled(numbers: NDArray[np.int64]) -> Limbs:
 
 
 def reduced(limbs: Limbs) -> NDArray[np.int64]:
-    """Carried ``limbs`` (5, n) times t / q, rounded down: numbers modulo t, (n,)."""
+    """Carried ``limbs`` (4, n) times t / q, rounded down: numbers modulo t, (n,)."""
     carry = np.zeros(limbs.shape[1], np.int64)
     for limb in limbs:
         carry = (limb * PRIME + carry) >> LIMB_BITS
@@ -181,18 +177,13 @@ _SENT_TOP = SENT_BITS - 2 * _SENT_LIMB
 
 
 def rounded(limbs: Limbs) -> NDArray[np.uint16]:
-    """``limbs`` (5, n), their 45 lowest bits rounded away: uint16 (5, n), lowest first."""
-    limbs[1] += 1 << 19
+    """``limbs`` (4, n), their 28 lowest bits rounded away: uint16 (5, n), lowest first."""
+    limbs[1] += 1
     parts = carried(limbs).astype(np.uint64)
     shift = np.uint64
-    low = (
-        (parts[1] >> shift(20))
-        | (parts[2] << shift(5))
-        | (parts[3] << shift(30))
-        | (parts[4] << shift(55))
-    )
+    low = (parts[1] >> shift(1)) | (parts[2] << shift(26)) | (parts[3] << shift(53))
     words = [(low >> shift(16 * place)).astype(np.uint16) for place in range(4)]
-    return np.stack([*words, (parts[4] >> shift(9)).astype(np.uint16)])
+    return np.stack([*words, (parts[3] >> shift(11)).astype(np.uint16)])
 
 
 def _sent_limbs(parts: NDArray[np.uint16]) -> Limbs:
@@ -262,17 +253,47 @@ def _powers(root: int, count: int) -> NDArray[np.int64]:
 
 
 def _evaluated(numbers: NDArray[np.int64], root: int) -> NDArray[np.int64]:
-    """Σ_c numbers[..., c] root^(ck) by k, for a ``root`` of order n (Stockham's transform)."""
+    """Σ_c numbers[..., c] root^(ck) by k, for a ``root`` of order n.
+
+    Of a square of numbers first the columns, then the rows (Gentleman and Sande, 1966).
+    """
     size = numbers.shape[-1]
-    lead = numbers.shape[:-1]
-    powers = _powers(root, size)
-    left = numbers.reshape(*lead, size, 1)
-    while (half := left.shape[-2] // 2) > 0:
-        upper, lower = left[..., :half, :], left[..., half:, :]
-        stride = left.shape[-1]
-        turn = powers[: half * stride : stride, np.newaxis]
-        even = upper + lower
-        even -= PRIME * (even >= PRIME)
-        odd = (upper - lower + PRIME) * turn % PRIME
-        left = np.stack([even, odd], axis=-2).reshape(*lead, half, 2 * stride)
-    return left.reshape(*lead, size)
+    side = min(size, _SIDE)
+    rest = size // side
+    square = _times(_matrix(pow(root, rest, PRIME), side), numbers.reshape(-1, side, rest))
+    if rest > 1:
+        square = square * _turns(root, side, rest) % PRIME
+        matrix = _matrix(pow(root, side, PRIME), rest)
+        square = _times(matrix, square.swapaxes(-1, -2))
+    return square.reshape(numbers.shape)
+
+
+_SIDE = 64
+_HALF = 15  # bits: 64 products of 15 and 30 bits are exact in float64
+
+
+@lru_cache
+def _matrix(root: int, size: int) -> NDArray[np.float64]:
+    """root^(jk), for a ``root`` of order ``size``, low and high halves: float64 (2, size, size)."""
+    places = np.arange(size)
+    every = _powers(root, size)[np.outer(places, places) % size]
+    return np.stack([every & ((1 << _HALF) - 1), every >> _HALF]).astype(np.float64)
+
+
+@lru_cache
+def _turns(root: int, rows: int, columns: int) -> NDArray[np.int64]:
+    """root^(jk): (rows, columns)."""
+    powers = _powers(root, rows * columns)
+    return powers[np.outer(np.arange(rows), np.arange(columns))]
+
+
+def _times(matrix: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The product with ``numbers`` below t, (..., size, n), modulo t."""
+    wide = numbers.astype(np.float64)
+    low = np.matmul(matrix[0], wide).astype(np.int64)
+    numbers = np.matmul(matrix[1], wide).astype(np.int64)
+    numbers %= PRIME
+    numbers <<= _HALF
+    numbers += low
+    numbers %= PRIME
+    return numbers

@@ -20,7 +20,7 @@ from fedmq.privacy.sealed_scores.modulus import BLOCK_SLOTS, BLOCKS, DEGREE, PRI
 __all__ = ["MOST_SLOTS", "FixedPoint", "Packing"]
 
 MOST_SLOTS = 1 << 20
-"""Of a row, over all outputs: 128 ciphertexts."""
+"""Of a row, over all outputs: 256 ciphertexts."""
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ __all__ = ["MOST_CIPHERTEXTS", "SealedBatch"]
 
 State = SealedBatchState
 
-MOST_CIPHERTEXTS = 6
-"""Of one row: an answer of a party before the last takes 164 kB each, and stays below 1 MiB."""
+MOST_CIPHERTEXTS = 12
+"""Of one row: an answer of a party before the last takes 82 kB each, and stays below 1 MiB."""
 
 _QUESTIONS_AT_ONCE = 3  # enough that nobody waits for the next one, and few wait at a party
 

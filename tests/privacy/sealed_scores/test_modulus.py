@@ -14,6 +14,7 @@ from fedmq.privacy.sealed_scores.modulus import (
     BLOCKS,
     DEGREE,
     LIMB_BITS,
+    LIMBS,
     MODULUS_BITS,
     PRIME,
     SENT_BITS,
@@ -60,7 +61,7 @@ def test_t_is_the_largest_prime_with_as_many_slots_as_a_plaintext_has_numbers() 
 
 
 def test_the_ring_is_harder_than_promised() -> None:
-    assert cheapest_attack(DEGREE, MODULUS_BITS).bits >= 192
+    assert cheapest_attack(DEGREE, MODULUS_BITS).bits >= 128
 
 
 def test_products_are_the_schoolbooks() -> None:
@@ -68,7 +69,7 @@ def test_products_are_the_schoolbooks() -> None:
     found = carried(product(transforms_of(left), factor_transforms(right)))
     numbers = integers(left)
     signed = [number - PRIME * (number > PRIME // 2) for number in right.tolist()]
-    for place in (0, 1, 4095, DEGREE - 1):
+    for place in (0, 1, 2047, DEGREE - 1):
         turned = [
             numbers[other] * signed[place - other] * (1 if other <= place else -1)
             for other in range(DEGREE)  # an index below 0 counts from the end: X^N is -1
@@ -102,7 +103,7 @@ def test_slots_are_values_at_odd_powers_and_their_products_are_products_of_plain
     slots = to_slots(numbers)
     root = pow(3, (PRIME - 1) // (2 * DEGREE), PRIME)
     assert pow(root, DEGREE, PRIME) == PRIME - 1
-    for place in (0, 1, 5000):
+    for place in (0, 1, 3000):
         at, value = pow(root, 2 * place + 1, PRIME), 0
         for number in reversed(numbers.tolist()):
             value = (value * at + number) % PRIME
@@ -137,7 +138,7 @@ def test_a_number_next_to_the_border_of_a_plaintext_is_in_doubt(count: int) -> N
 
 
 def test_the_worst_factors_stay_exact() -> None:
-    worst = np.full((5, DEGREE), (1 << LIMB_BITS) - 1)
+    worst = np.full((LIMBS, DEGREE), (1 << LIMB_BITS) - 1)
     factor = np.full(DEGREE, PRIME // 2)
     found = carried(product(transforms_of(worst), factor_transforms(factor)))
     # q - 1 is -1: coefficient k is N - 2 (k + 1) times the factor

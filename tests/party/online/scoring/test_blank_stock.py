@@ -11,6 +11,7 @@ import pytest
 
 from fedmq.party.online.blank_stock import BlankStock
 from fedmq.privacy.sealed_scores.ciphertexts import blank, filled, sealed
+from fedmq.privacy.sealed_scores.modulus import DEGREE
 from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.sealed_parties import Sealing
 from tests.protocol.online.test_online import World
@@ -32,7 +33,7 @@ def world() -> World:
 
 def test_a_blank_that_is_filled_is_what_encryption_makes() -> None:
     secret, public, hidden = (bytes([number]) * 32 for number in range(3))
-    plaintext = np.arange(8192)
+    plaintext = np.arange(DEGREE)
     (right,) = sealed(plaintext[np.newaxis], secret, [(public, hidden)])
     found = filled(blank(secret, public, hidden), plaintext)
     assert found.seed == right.seed and np.array_equal(found.words, right.words)
