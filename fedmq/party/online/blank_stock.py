@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 
 from fedmq.privacy.sealed_scores.ciphertexts import Blank
 from fedmq.protocol.sealed_sums import SealedModel
+from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["BlankStock"]
 
@@ -28,7 +29,8 @@ class BlankStock:
         self._is_idle = is_idle
         self._model: SealedModel | None = None
         self._blanks: list[Blank] = []
-        self._making = False
+        self._making = BackgroundTasks()
+        self._closed = False
 
     def take(self, model: SealedModel) -> list[Blank]:
         """As many as a question of one ciphertext uses on its way, or as there are."""
@@ -40,20 +42,25 @@ class BlankStock:
 
     def refill(self) -> None:
         """Make some more, one after the other, while there is time."""
-        model = self._model
-        if model is None or self._making or len(self._blanks) >= _MOST or not self._is_idle():
-            return
-        self._making = True
+        if self._needs_more() and all(task.done() for task in self._making):
+            self._making.spawn(self._make(), name="blanks")
+
+    async def close(self) -> None:
+        """Make no more."""
+        self._closed = True
+        await self._making.close()
+
+    def _needs_more(self) -> bool:
+        return (
+            not self._closed
+            and self._model is not None
+            and len(self._blanks) < _MOST
+            and self._is_idle()
+        )
+
+    async def _make(self) -> None:
         loop = asyncio.get_running_loop()
-
-        def made(done: Future[Blank]) -> None:
-            if not done.cancelled():
-                loop.call_soon_threadsafe(self._add, model, done.result())
-
-        self._executor.submit(model.blank).add_done_callback(made)
-
-    def _add(self, model: SealedModel, blank: Blank) -> None:
-        self._making = False
-        if model is self._model:
-            self._blanks.append(blank)
-        self.refill()
+        while self._needs_more() and (model := self._model) is not None:
+            blank = await loop.run_in_executor(self._executor, model.blank)
+            if model is self._model:
+                self._blanks.append(blank)

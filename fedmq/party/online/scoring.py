@@ -433,7 +433,7 @@ class Scorer:
             if self.batcher.idle:
                 break
             await asyncio.sleep(0.02)
-        self.batcher.close()
+        await self.batcher.close()
         await self._peers.close()
         await self._own_link.close()
 
@@ -621,8 +621,9 @@ class Batcher:
         """Whether no batch runs and no piece waits."""
         return not self._runners and not self._queue
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Compute no more."""
+        await self._stock.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager

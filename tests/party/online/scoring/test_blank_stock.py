@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor, Future
+import threading
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,38 @@ async def test_blanks_are_made_while_there_is_time_and_handed_out_once(world: Wo
     assert stock.take(Sealing(world).model) == []  # a blank is of one key
 
 
+async def test_a_stop_while_a_blank_is_made_begins_no_other(world: World) -> None:
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Held(ThreadPoolExecutor):
+        def submit(self, work: Any, /, *args: Any, **more: Any) -> Future[Any]:
+            def held() -> Any:
+                begun.set()
+                may_end.wait()
+                return work(*args, **more)
+
+            return super().submit(held)
+
+    executor = Held(1)
+    stock = BlankStock(executor, lambda: True)
+    stock.take(Sealing(world).model)
+    stock.refill()
+    await asyncio.to_thread(begun.wait)
+    await stock.close()
+    may_end.set()
+    await asyncio.to_thread(executor.shutdown)
+    stock.refill()
+    await asyncio.sleep(0)
+    assert (stock._blanks, errors) == ([], [])
+
+
 async def _until(stock: BlankStock, count: int) -> None:
-    for _ in range(1_000_000):
+    for _ in range(10_000):
         if len(stock._blanks) >= count:
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     raise AssertionError(f"{len(stock._blanks)} blanks")
 
 
