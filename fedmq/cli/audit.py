@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from fedmq.party.data.loading import rows_in_order
 from fedmq.party.data.table import Table, read_table
 from fedmq.party.sessions.observe import Recording
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
+from fedmq.party.store.documents import ModelStore
 
 __all__ = ["audit"]
 
 _File = click.Path(path_type=Path)
 _SHOWN_STEPS = 100
+_EG = {"FILE": "data.csv", "STATE": "state"}
 
 
 @click.command()
@@ -46,6 +49,19 @@ _SHOWN_STEPS = 100
     help="State folder of the party that recorded: for a training on an alignment, whose rows and "
     "order it holds.",
 )
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="What sealed scores of this model in --state tell, too; the active party's columns are "
+    "those beside the labels in --labels.",
+)
+@click.option(
+    "--share",
+    "shares",
+    multiple=True,
+    metavar="PARTY=STATE",
+    help="State folder of a passive party, for its splits in --model. Repeat for each.",
+)
 @click.option("--known", default=0.01, show_default=True, help="Share of labels known before.")
 @click.option(
     "--quick", is_flag=True, help="Do not solve all sums together, which may take minutes."
@@ -59,6 +75,8 @@ def audit(
     label_column: str,
     features: tuple[str, ...],
     state: Path | None,
+    model: str | None,
+    shares: tuple[str, ...],
     known: float,
     quick: bool,
     plot: Path | None,
@@ -72,6 +90,7 @@ def audit(
     truth = _Truth(id_column, _alignment(SessionView(recorded).terms, state))
     label = None if labels is None else truth.labels(labels, label_column)
     tables = dict(truth.features(given) for given in features)
+    scored = {} if model is None else _scored(truth, model, state, shares, labels, label_column)
     with ProgressBar("solving sums, steps", "step", quiet=as_json) as bar:
 
         def show(done: int, total: int) -> None:
@@ -79,7 +98,13 @@ def audit(
                 bar.show(done, total)
 
         report = mount_attacks(
-            recorded, label=label, passive=tables, known=known, solve=not quick, on_progress=show
+            recorded,
+            label=label,
+            passive=tables,
+            known=known,
+            solve=not quick,
+            on_progress=show,
+            **scored,
         )
     if plot is not None:
         report.plot(plot)
@@ -103,6 +128,38 @@ def _alignment(terms: TrainingOpen, state: Path | None) -> StoredAlignment | Non
     return alignment
 
 
+def _scored(
+    truth: _Truth,
+    model: str,
+    state: Path | None,
+    shares: Sequence[str],
+    own: Path | None,
+    label_column: str,
+) -> dict[str, Any]:
+    """What `fedmq.audit` needs besides, to say what sealed scores of ``model`` tell."""
+    if state is None or own is None:
+        raise ConfigError(
+            "--model: give the active party's state folder (--state) and its table (--labels)"
+        )
+    return {
+        "share": ModelStore(state).active(model),
+        "active": truth.columns("--labels", own, label_column),
+        "lookup_tables": {
+            party: ModelStore(folder).passive(model).lookup_table
+            for party, folder in (_named("--share", given, "STATE") for given in shares)
+        },
+    }
+
+
+def _named(option: str, given: str, what: str) -> tuple[str, Path]:
+    party, equals, path = given.partition("=")
+    if not equals or not party or not path:
+        raise ConfigError(
+            f"{option} {given!r}: write PARTY={what}, such as telco=telco/{_EG[what]}"
+        )
+    return party, Path(path)
+
+
 @dataclass(frozen=True)
 class _Truth:
     """Files with the true values, read in the order of the session's rows."""
@@ -118,11 +175,14 @@ class _Truth:
         return np.asarray(label)
 
     def features(self, given: str) -> tuple[str, Any]:
-        party, equals, file = given.partition("=")
-        if not equals or not party or not file:
-            raise ConfigError(f"--features {given!r}: write PARTY=FILE, such as telco=telco.csv")
+        party, file = _named("--features", given, "FILE")
         name = f"--features {party}"
-        return party, self._rows(name, read_table(name, self._section(Path(file)))).values
+        return party, self._rows(name, read_table(name, self._section(file))).values
+
+    def columns(self, name: str, path: Path, label: str) -> Any:
+        """The columns beside the ``label``."""
+        table = read_table(name, self._section(path, label=label), BinaryLogistic().labels)
+        return self._rows(name, table).values
 
     def _section(self, path: Path, **more: Any) -> DataSection:
         rules = {} if self.alignment is None else {"normalise": self.alignment.normalise}

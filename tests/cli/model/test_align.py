@@ -251,6 +251,16 @@ def test_a_training_on_an_alignment_can_be_audited(parties: Parties) -> None:
     assert active.returncode == 0, active.stderr
     assert any(finding["succeeds"] for finding in json.loads(active.stdout)["findings"])
 
+    of_scores = ("--labels", "bank.csv", "--label-column", "y", "--model", "m", "--state", "bank")
+    tables = ("--features", "telco=telco.csv", "--features", "retail=retail.csv")
+    asked = ("audit", recording("bank"), *tables, *of_scores, "--json", "--share", "retail=retail")
+    scores = parties.fedmq(*asked, "--share", "telco=telco")
+    assert scores.returncode == 0, scores.stderr
+    attacks = {finding["attack"] for finding in json.loads(scores.stdout)["findings"]}
+    assert {"leaves from scores", "leaves by lies"} <= attacks
+    assert "the lookup table of telco" in one_line(parties.fedmq(*asked), 3)
+    assert "write PARTY=STATE" in one_line(parties.fedmq(*asked, "--share", "telco"), 3)
+
     line = one_line(parties.fedmq("audit", recording("telco"), *by_labels), 3)
     assert "on the alignment 'customers': give the state folder" in line
     write_csv(parties.folder / "labels.csv", ("id", "y"), labels[:10])
