@@ -229,9 +229,12 @@ async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
     assert [(await served.post(PREDICT, json=hurried)).status_code for _ in range(4)] == [504] * 4
     asked = {"ids": ["P1"], "deadline_ms": 220}
     first = [await served.post(PREDICT, json=asked) for _ in range(2)]
+    # Silence does not count against a party while this process itself came to nothing.
+    while not harness.scorer.away and len(first) < 20:
+        first.append(await served.post(PREDICT, json=asked))
     later = await served.post(PREDICT, json=asked)
 
-    assert [answer.status_code for answer in first] == [504, 504]
+    assert {answer.status_code for answer in first} == {504}
     error = first[0].json()["error"]
     assert re.fullmatch(r"deadline_ms: no score within 0\.2\d* s; waited for telco", error)
     assert later.status_code == 503
