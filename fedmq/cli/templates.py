@@ -54,6 +54,21 @@ path = "serving.csv"
 id = "id"
 """
 
+_ONLINE = {
+    True: """
+# Scores, online and in files: the active party learns the score, and nobody the way to it.
+[online]
+mode = "sealed"
+""",
+    False: """
+# It answers in mode sealed alone: scores, and no direction at any of its splits. In mode hop
+# the active party sees each person's way through the trees, in mode bitmap all directions
+# (docs/explanation/online-scores.md).
+[online]
+modes = ["sealed"]
+""",
+}
+
 _POLICY = """
 # What this party takes part in. The encrypting engines:
 # lattice   the quickest, and shows this party no node's rows; young, and without
@@ -154,7 +169,7 @@ def party_toml(
         sections.append(_SERVING)
         if labelled:
             sections.append('ignore = ["label"]\n')
-    return "".join([*sections, _POLICY])
+    return "".join([*sections, _ONLINE[labelled], _POLICY])
 
 
 def align_toml(name: str) -> str:

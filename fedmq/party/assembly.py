@@ -191,6 +191,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
             *clock_warnings(counters.clocks),
             *filter(None, [too_many_files()]),
             *(() if context.is_active else context.config.policy.warnings()),
+            *(() if context.is_active else context.config.online.warnings()),
         ),
     )
     owner = OwnerCommands(

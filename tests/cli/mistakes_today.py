@@ -271,7 +271,7 @@ MISTAKES_OF_OWNERS = [
     ),
     Mistake(
         "a rule for strangers",
-        in_policy('[online]\nunknown = "none"'),
+        put(BANK, "[online]", '[online]\nunknown = "none"'),
         CHECK,
         3,
         ("online.unknown: ", "'null'"),

@@ -68,6 +68,7 @@ class Federation:
             more = BANK.format(port=self.http) if party == "bank" else OTHERS
             config = self.folder / party / "party.toml"
             text = config.read_text().replace(OU_HIDDEN, OU_HIDDEN.replace("hidden", "shown"))
+            text = re.sub(r"\[online\]\nmodes? = .*\n", "", text)
             config.write_text(f'recordings = "recordings"\n{text}{more}')
         for section in (3, 4, 5, 6):
             self.section(section)

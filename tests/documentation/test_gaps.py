@@ -45,8 +45,10 @@ def gaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         for party in PARTIES:
             for name in ("data.csv", "serving.csv"):
                 leave_out(federation.folder / party / name, random)
-        with (federation.folder / "bank" / "party.toml").open("a") as file:
-            file.write('[online]\nunknown = "fallback"\n')
+        bank = federation.folder / "bank" / "party.toml"
+        text = bank.read_text()
+        assert "[online]\n" in text
+        bank.write_text(text.replace("[online]\n", '[online]\nunknown = "fallback"\n'))
         federation.section(3)
         federation.shell.wait_until_says("is ready in", 60, times=3)
         yield federation

@@ -37,3 +37,20 @@ async def test_owners_of_files_of_before_are_warned_that_a_lattice_shows_sums(
         }
     assert not warned["bank"]  # its columns are read by nobody
     assert len(warned["telco"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("online", "warned"),
+    [("", True), ('[online]\nmodes = ["hop"]\n', False), ('[online]\nmodes = ["sealed"]\n', False)],
+    ids=["nothing", "hop", "sealed"],
+)
+async def test_owners_who_do_not_say_which_modes_they_answer_are_warned_of_directions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: str, warned: bool
+) -> None:
+    async with DaemonsInMemory(tmp_path, monkeypatch, online) as daemons:
+        for party in ("bank", "telco"):
+            warnings = (await daemons.ask(party, "status"))["warnings"]
+            told = any(
+                "on which side of thresholds each person stands" in line for line in warnings
+            )
+            assert told == (warned and party == "telco")  # the bank answers nobody

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
@@ -117,3 +118,12 @@ class OnlineSection(Section):
     """Whether to write down who asked about whom; ids as keyed hashes."""
     audit_days: Annotated[int, Field(ge=0)] | None = None
     """For how many days before today that is kept; for ever when left out."""
+
+    def warnings(self) -> Iterator[str]:
+        """What an owner should know whose file does not say which modes this party answers."""
+        if "modes" not in self.model_fields_set:
+            yield (
+                "the [online] answers in modes hop and bitmap, which show the active party on "
+                "which side of thresholds each person stands; write modes = "
+                '["sealed"] to show scores alone, or list the modes to accept that'
+            )

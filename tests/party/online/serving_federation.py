@@ -98,6 +98,7 @@ class ServingFederation:
         if party != "bank":
             text = text.replace("[policy]\n", '[policy]\nexplain = "column"\n')
         text = text.replace("[data]\n", f'[data]\nreasons = {{ f1 = "f1 of {party}" }}\n')
+        text = re.sub(r"\[online\]\nmodes? = .*\n", "", text)
         text += "\n[compute]\nworkers = 1\n\n[online]\n" + online + "\n"
         if party == "bank":
             text += f'\n[http]\nport = {self.http_port}\ntokens = ["{TOKEN}"]\n'
