@@ -78,6 +78,10 @@ class SealedSums(Part):
         self._begun = 0
         self._making = 0
         self._questions: dict[int, _Question] = {}
+        self._next = [0] * len(self._chain)
+        """By place in the chain: the number of the question that is sent next."""
+        self._ready: dict[int, Sequence[Ciphertext]] = {}
+        """By number: what is encrypted, but has to wait for an earlier question."""
         self._sums: NDArray[np.float64]
         self._scored = 0
 
@@ -133,6 +137,15 @@ class SealedSums(Part):
             self._ask(number, query)
 
     def _ask(self, number: int, query: Sequence[Ciphertext]) -> None:
+        """Send ``query``, and those after it that wait: workers finish in any order, and a party
+        takes numbers in theirs."""
+        place = self._questions[number].place
+        self._ready[number] = query
+        while (first := self._next[place]) in self._ready and self._questions[first].place == place:
+            self._next[place] += 1
+            self._send_query(first, self._ready.pop(first))
+
+    def _send_query(self, number: int, query: Sequence[Ciphertext]) -> None:
         question = self._questions[number]
         rows = Array.of(question.rows.astype(np.uint32))
         for piece, part in enumerate(query):

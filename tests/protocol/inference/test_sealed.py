@@ -85,6 +85,11 @@ def test_parties_lose_and_repeat_messages_and_scores_stay() -> None:
     check_alike(small(num_boost_round=3), link=Link(drop=0.2, repeat=0.3, delay=2.0), seed=4)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_finish_questions_in_any_order_and_scores_stay(seed: int) -> None:
+    check_alike(small(rows=600, num_boost_round=3), link=Link(delay=5.0), seed=seed)
+
+
 def test_a_model_of_the_active_party_alone_asks_nobody() -> None:
     federation = small(counts=(3, 0))
     check_alike(federation)
