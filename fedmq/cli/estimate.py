@@ -1,8 +1,9 @@
-"""``fedmq estimate``: what a training will take, before anyone commits to it."""
+"""``fedmq estimate``: what a training, or scores, will take, before anyone commits to it."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.text import Text
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.output import json_option, print_next_step, print_result
+from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.errors import ConfigError, LinkError
 from fedmq.large_array import allow_open_files, too_many_files
 from fedmq.party.configuration.federation import Federation
@@ -21,8 +23,10 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker import BrokerLatency, latency_of_broker
 from fedmq.party.store.alignments import AlignmentStore, StoredChoices
+from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.session_records import most_sums
 from fedmq.simulation import estimate as estimation
+from fedmq.simulation.score_estimate import estimate_scores
 from fedmq.simulation.tables import ACTIVE
 
 __all__ = ["estimate"]
@@ -53,22 +57,35 @@ __all__ = ["estimate"]
         "This party's own link, as it is now, when left out."
     ),
 )
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Estimate scores of this model instead; JOB is the party's file.",
+)
 @json_option
 def estimate(
-    job: Path, columns: tuple[str, ...], bins: tuple[str, ...], link: str | None, as_json: bool
+    job: Path,
+    columns: tuple[str, ...],
+    bins: tuple[str, ...],
+    link: str | None,
+    model: str | None,
+    as_json: bool,
 ) -> None:
     """Estimate time, traffic and memory of the training described in JOB, for each party.
 
     Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
-    run, and no party is asked.
+    run, and no party is asked. With --model, what scores of a trained model take, in each mode.
     """
+    if model is not None:
+        _estimate_scores(job, model, link, as_json)
+        return
     description = TrainingJob.read(job)
     party, federation = PartyFile.read(description.party)
     if party.party != federation.active:
         raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
     description = description.of_labels(party.data.labels)
     name, store = description.alignment, AlignmentStore(party.state)
-    table = LoadActiveTable(
+    loaded = LoadActiveTable(
         party.party,
         party.data,
         description.params,
@@ -76,17 +93,17 @@ def estimate(
         salt="",
         aligned=None if name is None else Aligned(store, name),
     ).run()
-    learned = np.flatnonzero(~table.evaluation)
+    learned = np.flatnonzero(~loaded.evaluation)
     latency = _latency(party, federation) if link is None else _latency_of(link)
     filled = _bins(
         bins,
-        _columns(columns, federation.partners(description.parties), table.values.shape[1]),
+        _columns(columns, federation.partners(description.parties), loaded.values.shape[1]),
         description.params.max_bin,
     )
     allow_open_files()  # as a daemon does
     found = estimation.estimate(
-        active=table.values[learned],
-        label=table.label[learned],
+        active=loaded.values[learned],
+        label=loaded.label[learned],
         passive=filled,
         params=description.params,
         engine=description.engine,
@@ -98,7 +115,7 @@ def estimate(
     )
     result: dict[str, Any] = {
         "trees": found.trees,
-        "rows": len(table.label),
+        "rows": len(loaded.label),
         "alignment": name,
         "choices": None if name is None else store.described(name)["choices"],
         "broker_answers": latency is not None,
@@ -122,6 +139,72 @@ def estimate(
         result["with_fallbacks"] = _with_fallbacks(result, party.party)
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "train", job)
+
+
+def _estimate_scores(file: Path, model: str, link: str | None, as_json: bool) -> None:
+    party, federation = PartyFile.read(file)
+    if party.party != federation.active:
+        raise ConfigError(f"{party.party} holds no trees: {federation.active} can estimate this")
+    latency = _latency(party, federation) if link is None else _latency_of(link)
+    share = ModelStore(party.state).active(model)
+    found = estimate_scores(share, latency or BrokerLatency(0.0, 0.0))
+    result: dict[str, Any] = {
+        "model": model,
+        "trees": len(share.used_trees),
+        "broker_answers": latency is not None,
+        "link": _link(latency),
+        "modes": {
+            mode: {
+                "rounds": cost.rounds,
+                "seconds_alone": round(cost.alone, 4),
+                "seconds_per_person": round(cost.per_person, 6),
+                "parties": {
+                    name: {
+                        "core_seconds": round(one.core_seconds, 6),
+                        "bytes_sent": round(one.bytes_sent),
+                        "bytes_received": round(one.bytes_received),
+                    }
+                    for name, one in cost.parties.items()
+                },
+            }
+            for mode, cost in found.items()
+        },
+    }
+    print_result(result, as_json, _scores_in_words)
+    print_next_step(as_json, "activate", file, model)
+
+
+def _scores_in_words(result: Any) -> Text:
+    heads = (
+        "mode",
+        "rounds",
+        "one person",
+        "persons a second",
+        "party",
+        "cores, a person",
+        "sends",
+    )
+    rows = [
+        (
+            mode * first,
+            str(cost["rounds"]) * first,
+            f"{1e3 * cost['seconds_alone']:,.0f} ms" * first,
+            f"{1 / cost['seconds_per_person']:,.0f}" * first,
+            party,
+            f"{1e3 * one['core_seconds']:,.3f} ms",
+            f"{one['bytes_sent']:,} bytes",
+        )
+        for mode, cost in result["modes"].items()
+        for first, (party, one) in zip(
+            itertools.chain([True], itertools.repeat(False)), cost["parties"].items(), strict=False
+        )
+    ]
+    silent = (
+        "" if result["broker_answers"] else "; the broker does not answer, so it counts as free"
+    )
+    of = f"scores of {result['model']}, {result['trees']} trees{silent}"
+    large = "" if "sealed" in result["modes"] else "mode sealed: too many leaves for online scores"
+    return joined(of, table(heads, rows), large)
 
 
 def _with_fallbacks(result: Mapping[str, Any], active: str) -> dict[str, Any]:

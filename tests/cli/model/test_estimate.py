@@ -4,12 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fedmq import TrainParams, simulate
 from fedmq.cli.estimate import _with_fallbacks
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
+from fedmq.party.store.documents import ModelStore
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +110,26 @@ def test_fallback_models_are_added_up(passive: int, models: int, exchanges: int)
         "memory_bytes": 7,
         "sums_per_row": 3.5 * exchanges,
     }
+
+
+def test_scores_of_a_model_are_estimated_at_the_active_party_alone(federation: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(200, 4))
+    made = simulate(
+        active=table[:, :2],
+        label=(table.sum(axis=1) > 0).astype(int),
+        passive={"telco": table[:, 2:]},
+        params=TrainParams(num_boost_round=3, max_depth=2),
+        engine="plain",
+    )
+    share = made.share.model_copy(update={"model_id": "m", "parties": ("bank", "telco")})
+    ModelStore(federation / "bank" / "state").save(share)
+    bank, telco = (str(federation / party / "party.toml") for party in ("bank", "telco"))
+    run = CliRunner().invoke(cli, ["estimate", bank, "--model", "m", "--json"])
+    assert run.exit_code == 0, run.output
+    modes = json.loads(run.stdout)["modes"]
+    assert modes.keys() == {"hop", "bitmap", "sealed"}
+    assert all(cost["parties"]["telco"]["bytes_sent"] > 0 for cost in modes.values())
+    words = CliRunner().invoke(cli, ["estimate", bank, "--model", "m"]).stdout
+    assert words.startswith("scores of m, 3 trees") and "sealed" in words
+    refused = CliRunner().invoke(cli, ["estimate", telco, "--model", "m"]).exception
+    assert str(refused) == "telco holds no trees: bank can estimate this"
