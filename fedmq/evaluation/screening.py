@@ -14,8 +14,9 @@ from fedmq.evaluation.report import Cell, Report, ReportTable
 
 __all__ = ["Screen", "columns_of", "screen_report", "title_of"]
 
-_HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc", "selected")
-_SHOWN = 20  # columns of each party whose bins the page has
+_HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc", "vif", "selected")
+_SHOWN = 20  # columns of each party whose bins the page has, and pairs that are alike
+_ALIKE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,37 @@ class Screen:
             import pandas
         except ImportError:
             raise ConfigError("pandas is not installed; run: pip install pandas") from None
-        wanted = ["party", "column", "name", "type", "missing", "distinct", "iv", "ks", "auc"]
+        wanted = [
+            "party",
+            "column",
+            "name",
+            "type",
+            "missing",
+            "distinct",
+            "iv",
+            "ks",
+            "auc",
+            "vif",
+        ]
         if self.found["selected"] is not None:
             wanted.append("selected")
         return pandas.DataFrame(self.columns, columns=wanted)
+
+    @property
+    def correlation(self) -> Any:
+        """Pearson's coefficients of the active party's columns of numbers, as a pandas data frame.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError("pandas is not installed; run: pip install pandas") from None
+        _, told = next(iter(self.found["parties"].items()))
+        names = _names(told)
+        found = told.get("correlation", {"coefficients": []})["coefficients"]
+        return pandas.DataFrame(found, index=names, columns=names, dtype=float)
 
     def write_html(self, path: str | Path) -> None:
         """Write the page that ``fedmq screen --output`` writes.
@@ -112,8 +140,17 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
         name="Columns",
         headers=_HEADERS,
         rows=tuple(rows),
-        about="IV, KS and AUC are those of a column alone, of its weight of evidence by bin.",
+        about="IV, KS and AUC are those of a column alone, of its weight of evidence by bin. VIF, "
+        "the variance inflation factor, says how well the active party's other columns tell it.",
     )
+    pairs = sorted(_pairs(screen), key=lambda pair: -abs(pair[2]))
+    if pairs:
+        yield ReportTable(
+            name="Columns that are alike",
+            headers=("column", "column", "correlation"),
+            rows=tuple(pairs[:_SHOWN]),
+            about=f"Of the active party, those with a coefficient beyond {_ALIKE}.",
+        )
     for column in [column for column in columns if column.get("bins")][:_SHOWN]:
         bins: list[tuple[Cell, ...]] = [
             (number, found["people"], found["ones"], found["ones"] / found["people"], found["woe"])
@@ -129,8 +166,24 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
         )
 
 
+def _names(told: Mapping[str, Any]) -> list[str]:
+    """The names of the columns whose correlations a party told."""
+    names = {column["column"]: title_of(column) for column in told.get("columns", ())}
+    return [names[number] for number in told.get("correlation", {"columns": []})["columns"]]
+
+
+def _pairs(screen: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    for told in screen["parties"].values():
+        if "correlation" in told:
+            names, found = _names(told), told["correlation"]["coefficients"]
+            for one, row in enumerate(found):
+                for other in range(one):
+                    if row[other] is not None and abs(row[other]) > _ALIKE:
+                        yield names[other], names[one], row[other]
+
+
 def _figures(column: Mapping[str, Any]) -> tuple[Cell, ...]:
     missing = f"{column['missing']:.0%}"
-    figures = tuple(column.get(name) for name in ("iv", "ks", "auc"))
+    figures = tuple(column.get(name) for name in ("iv", "ks", "auc", "vif"))
     selected = "yes" if column.get("selected") else None
     return column["type"], missing, column["distinct"], *figures, selected

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting.correlated_columns import CorrelatedColumns
 from fedmq.boosting.screened_columns import chosen_rows, screened_columns
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
@@ -21,7 +22,7 @@ from fedmq.party.configuration.toml_file import check_document
 from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.data.screening import (
     binary_label,
-    own_column,
+    own_columns,
     selected,
     shown_column,
 )
@@ -67,8 +68,8 @@ def screen(
         measured: whether they add up labels by bin; otherwise they only describe their columns.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
         seed: which rows are drawn.
-        select: which columns are ``selected``: ``{"iv": 0.02, "top": 100, "missing": 0.95}``, or
-            some of these.
+        select: which columns are ``selected``: ``{"iv": 0.02, "top": 100, "missing": 0.95,
+            "correlation": 0.9}``, or some of these.
         join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
             must hold the same.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ.
@@ -93,10 +94,11 @@ def screen(
     ones = ones[taken]
     if ones.all() or not ones.any():
         raise DataError(f"{ACTIVE}: all labels are {int(ones.all())}, and both are needed")
-    columns = screened_columns(*_of_rows(tables[ACTIVE], taken), bins, 1)
-    told: dict[str, Any] = {
-        ACTIVE: {"columns": [own_column(at, found, ones) for at, found in enumerate(columns, 1)]}
-    }
+    values, names_of, categories = _of_rows(tables[ACTIVE], taken)
+    columns = list(screened_columns(values, names_of, categories, bins, 1))
+    numbers = [column.name for column in columns if column.kind == "number"]
+    alike = CorrelatedColumns.of(values[:, [names_of.index(name) for name in numbers]], numbers)
+    told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, ones)}
     traffic = Traffic()
     for party in passive:
         if len(taken) < smallest_group:

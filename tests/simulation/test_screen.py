@@ -107,3 +107,25 @@ def test_bad_input_is_one_clear_line(options: dict[str, object], why: str) -> No
     given = {"active": BANK, "label": LABEL, "passive": {"telco": TELCO}, **options}
     with pytest.raises((ConfigError, DataError), match=why):
         fedmq.screen(**given)  # type: ignore[arg-type]
+
+
+def test_the_active_party_sees_how_much_its_own_columns_are_alike(tmp_path: Path) -> None:
+    bank = BANK.assign(years=BANK["age"] * 2 + RANDOM.normal(size=ROWS) * 0.01, none=1.0)
+    found = fedmq.screen(active=bank, label=LABEL, passive={"telco": TELCO}, smallest_group=10)
+    wanted = bank[["age", "years", "none"]].corr()
+    np.testing.assert_allclose(found.correlation, wanted, atol=1e-4)
+    vif = {column["name"]: column.get("vif") for column in found.columns}
+    assert float(vif["age"] or 0) > 1000 and vif["none"] is None and vif["calls"] is None
+    found.write_html(tmp_path / "screen.html")
+    assert "Columns that are alike" in (tmp_path / "screen.html").read_text()
+
+
+def test_of_columns_that_are_alike_the_stronger_one_is_selected() -> None:
+    bank = BANK.assign(other=BANK["age"] + RANDOM.normal(size=ROWS) * 0.2)
+    rule = {"iv": 0.0, "correlation": 0.9}
+    found = fedmq.screen(
+        active=bank, label=LABEL, passive={"telco": TELCO}, smallest_group=10, select=rule
+    )
+    strength = {column["name"]: column["iv"] for column in found.columns}
+    left_out = {column["name"] for column in found.columns if not column["selected"]}
+    assert left_out == {min(("age", "other"), key=lambda name: strength[name])}

@@ -282,6 +282,9 @@ class SelectSection(Section):
     """So many at most, of all parties together, the highest information values first."""
     missing: Annotated[float, Field(ge=0, le=1)] | None = None
     """Missing share at most."""
+    correlation: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of two of the active party's columns that are more alike than this (Pearson's coefficient, of
+    either sign), the weaker one falls away. Nobody knows those of other parties."""
 
 
 class ScreenJob(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.correlated_columns import CorrelatedColumns
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.screened_columns import (
@@ -35,7 +37,7 @@ __all__ = [
     "load_labelled_columns",
     "load_shown_columns",
     "numbered_columns",
-    "own_column",
+    "own_columns",
     "selected",
     "shown_column",
 ]
@@ -52,6 +54,7 @@ class LabelledColumns:
     rows: int
     label: NDArray[np.bool_]
     columns: Sequence[ScreenedColumn]
+    alike: CorrelatedColumns
 
 
 def binary_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
@@ -85,7 +88,8 @@ def load_labelled_columns(
         raise DataError(
             f"{party}: {data.place}: all labels are {int(label.all())}; both are needed"
         )
-    return LabelledColumns(alignment, rows, label, tuple(_columns(table, bins, 1)))
+    columns = tuple(_columns(table, bins, 1))
+    return LabelledColumns(alignment, rows, label, columns, _alike(table, columns))
 
 
 @computation("LoadShownColumns")
@@ -146,6 +150,11 @@ def _columns(
     return list(screened_columns(values, features, categories, bins, smallest))
 
 
+def _alike(table: Table, columns: Sequence[ScreenedColumn]) -> CorrelatedColumns:
+    numbers = [column.name for column in columns if column.kind == "number"]
+    return CorrelatedColumns.of(table.columns(numbers), numbers)
+
+
 def numbered_columns(
     table: Table, permitted: tuple[str, ...] | None = None
 ) -> list[tuple[str, tuple[str, ...]]]:
@@ -161,8 +170,35 @@ def numbered_columns(
 # A column as plain data
 
 
-def own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -> dict[str, Any]:
-    """A column of the active party."""
+def own_columns(
+    columns: Sequence[ScreenedColumn], alike: CorrelatedColumns, label: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """The columns of the active party, and how much those of numbers are ``alike``."""
+    inflation = dict(zip(alike.names, map(_number, alike.inflation.tolist()), strict=True))
+    found = [
+        _own_column(number, column, label) | {"vif": inflation.get(column.name)}
+        for number, column in enumerate(columns, 1)
+    ]
+    place = {column["name"]: column["column"] for column in found}
+    return {
+        "columns": found,
+        "correlation": {
+            "columns": [place[name] for name in alike.names],
+            "coefficients": [
+                [_number(each) for each in row] for row in alike.coefficients.tolist()
+            ],
+        },
+    }
+
+
+def _number(value: float) -> float | str | None:
+    """A figure of a column in JSON, which knows neither NaN nor infinity."""
+    if math.isnan(value):
+        return None
+    return "infinite" if math.isinf(value) else round(value, 4)
+
+
+def _own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -> dict[str, Any]:
     described = {
         "column": number,
         "name": column.name,
@@ -206,7 +242,9 @@ def _strength(counts: NDArray[np.integer], ones: NDArray[np.integer]) -> dict[st
 def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[int]]:
     """By party, the numbers of the columns that meet ``rule``; a party that refused has none.
 
-    Equal information values are taken in the order of the parties, and of their columns.
+    Equal information values are taken in the order of the parties, and of their columns. With
+    ``correlation``, a column that is too much like a stronger one of its party is left out, where
+    the party's correlations are known.
     """
     wanting = rule.iv is not None or rule.top is not None
     meeting = [
@@ -216,8 +254,24 @@ def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[
         if (rule.missing is None or column["missing"] <= rule.missing)
         and (not wanting or column.get("iv", -1.0) >= (rule.iv or 0.0))
     ]
-    strongest = sorted(meeting, key=lambda found: -found[0])[: rule.top]
+    strongest: list[tuple[float, str, int]] = []
+    for each in sorted(meeting, key=lambda found: -found[0]):
+        if rule.correlation is None or not any(
+            abs(_coefficient(parties[each[1]], each[2], number)) > rule.correlation
+            for _, owner, number in strongest
+            if owner == each[1]
+        ):
+            strongest.append(each)
+    strongest = strongest[: rule.top]
     return {
         party: sorted(number for _, owner, number in strongest if owner == party)
         for party in parties
     }
+
+
+def _coefficient(told: Mapping[str, Any], one: int, other: int) -> float:
+    """The correlation of two columns of a party; 0 where nobody knows it."""
+    known = told.get("correlation", {"columns": []})["columns"]
+    if one not in known or other not in known:
+        return 0.0
+    return told["correlation"]["coefficients"][known.index(one)][known.index(other)] or 0.0

@@ -20,7 +20,7 @@ from fedmq.party.data.screening import (
     LabelledColumns,
     load_labelled_columns,
     load_shown_columns,
-    own_column,
+    own_columns,
     selected,
     shown_column,
 )
@@ -102,11 +102,8 @@ class ScreenService(Service):
             return {"columns": shown}, attempts.bytes_sent
 
         found = await asyncio.gather(*(looked_at(party) for party in partners))
-        own_columns = [
-            own_column(number, column, own.label) for number, column in enumerate(own.columns, 1)
-        ]
         parties = {
-            context.party: {"columns": own_columns},
+            context.party: own_columns(own.columns, own.alike, own.label),
             **{party: told for party, (told, _) in zip(partners, found, strict=True)},
         }
         return {
