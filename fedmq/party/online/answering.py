@@ -493,19 +493,17 @@ class BatchLedger:
         self._bytes += size - batch.bytes
         batch.bytes = size
         self._batches[key, number] = batch
-        while len(self._batches) > 1 and self._is_full():
+        while len(self._batches) > 1:
+            oldest = next(iter(self._batches.values()))
+            is_idle = self._clock() - oldest.asked_at > _IDLE_SECONDS
+            if self._bytes <= (self._idle_bytes if is_idle else self._most_bytes):
+                break
             (other, old), forgotten = self._batches.popitem(last=False)
             self._bytes -= forgotten.bytes
             self._floors[other] = max(old, self._floors.get(other, -1))
             self._floors.move_to_end(other)
             if len(self._floors) > _MOST_SESSIONS:
                 self._floors.popitem(last=False)
-
-    def _is_full(self) -> bool:
-        """Whether the oldest batch has to be forgotten."""
-        oldest = next(iter(self._batches.values()))
-        is_idle = self._clock() - oldest.asked_at > _IDLE_SECONDS
-        return self._bytes > (self._idle_bytes if is_idle else self._most_bytes)
 
 
 def _digest(body: OnlineQuestion) -> bytes:

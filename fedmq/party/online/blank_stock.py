@@ -42,7 +42,11 @@ class BlankStock:
 
     def refill(self) -> None:
         """Make some more, one after the other, while there is time."""
-        if self._needs_more() and all(task.done() for task in self._making):
+        if (
+            self._model is not None
+            and self._needs_more()
+            and all(task.done() for task in self._making)
+        ):
             self._making.spawn(self._make(), name="blanks")
 
     async def close(self) -> None:
