@@ -13,6 +13,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from fedmq.party.configuration.federation import Federation, add_party, pin, pin
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.toml_file import read_toml
 from fedmq.party.identity import private_keys
-from fedmq.party.identity.joining import JoinRequest, SignedCertificate
+from fedmq.party.identity.joining import JoinRequest, SignedCertificate, waiting_requests
 from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing, Passphrase
 from fedmq.party.identity.token_keys import Token
 from fedmq.party.operations.health import certificate_expiry
@@ -399,6 +400,31 @@ def list_parties(party: Path, as_json: bool) -> None:
     }
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "data check", party)
+
+
+@party.command(epilog=PARTY_HELP)
+@party_argument
+@json_option
+def requests(party: Path, as_json: bool) -> None:
+    """List the join requests that wait in the folder requests beside PARTY.
+
+    Save there what newcomers send. Those of parties that have joined are left out.
+    """
+    config = read_toml(party, PartyFile)
+    federation = Federation.read(config.federation)
+    members = {name: federation.pinned(name) for name in federation.parties}
+    found = waiting_requests(config.requests, members)
+    rows = [(each.file, each.party or each.error) for each in found]
+    print_result(
+        [asdict(each) for each in found],
+        as_json,
+        lambda _: table(("file", "party"), rows) if rows else f"{config.requests}: nobody waits",
+    )
+    waiting = next((each.file for each in found if each.party), None)
+    if waiting is None:
+        print_next_step(as_json, "party list", party)
+    else:
+        print_next_step(as_json, "party add", party, config.requests / waiting)
 
 
 @party.command(epilog=PARTY_HELP)

@@ -197,6 +197,7 @@ STEPS = [
     ),
     Step("join bank --members federation.toml", f"next: fedmq party list {BANK}"),
     Step(f"party list {BANK}", f"next: fedmq data check {BANK}"),
+    Step(f"party requests {BANK}", f"next: fedmq party list {BANK}"),
     Step(f"party add {BANK} REQUEST --fingerprint FINGERPRINT", f"next: fedmq party list {BANK}"),
     Step(f"party remove {BANK} telco", f"next: fedmq party list {BANK}"),
     Step("keys new fresh/party.toml", "next: fedmq keys show fresh/party.toml"),

@@ -253,6 +253,8 @@ class PartyFile(Section):
     keys_passphrase: tuple[str, ...] = ()
     """A command whose output is the passphrase of the keys, or the PIN of their token; without it
     ``FEDMQ_KEYS_PASSPHRASE`` is."""
+    requests: FilePath = Path("requests")
+    """The folder where requests of newcomers wait (``*.request.json``) until they are let in."""
     data: DataSection
     """The rows to learn from."""
     serving: DataSection | None = None

@@ -7,6 +7,7 @@ sends one back: a certificate, and the authority to trust.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from fedmq.transport.rabbitmq.certificates import common_name, fits, read_reques
 from fedmq.transport.rabbitmq.topology import check_name
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 
-__all__ = ["JoinRequest", "SignedCertificate", "write_signed"]
+__all__ = ["JoinRequest", "SignedCertificate", "WaitingRequest", "waiting_requests", "write_signed"]
 
 _REQUEST_FORMAT = "fedmq join request 1"
 _ANSWER_FORMAT = "fedmq signed certificate 1"
+_LARGEST_BYTES = 64 * 1024
 
 
 def _check_format(found: object, known: str) -> None:
@@ -116,6 +118,36 @@ class JoinRequest:
 
     def _signed(self) -> bytes:
         return json.dumps(self._fields(), sort_keys=True).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A file in the folder of join requests: the party that made it, or why it is none."""
+
+    file: str
+    party: str = ""
+    error: str = ""
+
+
+def waiting_requests(
+    folder: Path, members: Mapping[str, Sequence[PublicKeys]]
+) -> list[WaitingRequest]:
+    """The join requests in ``folder``, by file name, but those of ``members`` with these keys.
+
+    ``members``: the public keys of each party of the federation.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            if path.stat().st_size > _LARGEST_BYTES:
+                raise ConfigError(f"{path}: this is no request of fedmq join")
+            request = JoinRequest.read(path)
+        except (ConfigError, OSError) as error:
+            found.append(WaitingRequest(path.name, error=str(error)))
+            continue
+        if request.public not in members.get(request.party, ()):
+            found.append(WaitingRequest(path.name, request.party))
+    return found
 
 
 @dataclass(frozen=True)

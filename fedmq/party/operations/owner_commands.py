@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError
@@ -12,7 +14,7 @@ from fedmq.party.configuration.federation import add_party
 from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.consent.terms import spent_sums
 from fedmq.party.data.descriptions import describe_table
-from fedmq.party.identity.joining import JoinRequest
+from fedmq.party.identity.joining import JoinRequest, waiting_requests
 from fedmq.party.identity.sealer import RELEASE, Sealer
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.operations.dead_letters import Redelivery
@@ -160,7 +162,18 @@ class PartyCommands(Service):
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"parties": self._parties, "admit": self._admit}
+        return {
+            "parties": self._parties,
+            "join_requests": self._join_requests,
+            "admit": self._admit,
+        }
+
+    async def _join_requests(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, str]]:
+        """What waits in the folder of join requests."""
+        federation = self.context.federation
+        members = {party: federation.pinned(party) for party in federation.parties}
+        folder = self.context.config.requests
+        return [asdict(each) for each in await asyncio.to_thread(waiting_requests, folder, members)]
 
     async def _parties(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
         """All parties, the active party first."""
@@ -186,8 +199,16 @@ class PartyCommands(Service):
         return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
 
     async def _admit(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """Admit the party of a join request if ``fingerprint`` matches."""
-        asked = JoinRequest.parse(str(request.get("text") or ""), "the join request")
+        """Admit the party of a join request if ``fingerprint`` matches.
+
+        The request is the ``text``, or that of the ``file`` in the folder of join requests.
+        """
+        name = str(request.get("file") or "")
+        if name:
+            waiting = self.context.config.requests / Path(name).name
+            asked = await asyncio.to_thread(JoinRequest.read, waiting)
+        else:
+            asked = JoinRequest.parse(str(request.get("text") or ""), "the join request")
         federation = self.context.federation
         asked.check(federation.name, str(request.get("fingerprint") or ""), "the join request")
         path = self.context.config.federation

@@ -19,6 +19,21 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
+def test_a_saved_request_waits_in_a_list_until_its_party_is_added(shop: Path) -> None:
+    bank = shop.parent / "federation" / "bank"
+    listed = fedmq("party", "requests", bank / "party.toml")
+    assert "nobody waits" in listed.out
+    saved = bank / "requests" / "shop.request.json"
+    saved.parent.mkdir()
+    saved.write_text((shop / "shop.request.json").read_text())
+    waiting = fedmq("party", "requests", bank / "party.toml")
+    right = JoinRequest.read(saved).public.fingerprint
+    assert "shop" in waiting.out and right not in waiting.out + waiting.err
+    assert waiting.err.splitlines()[-1] == f"next: fedmq party add {bank / 'party.toml'} {saved}"
+    assert fedmq("party", "add", bank / "party.toml", saved, "--fingerprint", right).code == 0
+    assert fedmq("party", "requests", bank / "party.toml", "--json").result == []
+
+
 def test_a_wrong_fingerprint_does_not_tell_the_right_one(shop: Path) -> None:
     bank, request = shop.parent / "federation/bank/party.toml", shop / "shop.request.json"
     own = fedmq("keys", "show", bank, "--json").result[0]["fingerprint"]

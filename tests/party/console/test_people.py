@@ -24,7 +24,15 @@ TELCO = {
     "refusal": SCRIPT,
     "release": SCRIPT,
 }
-ANSWERS: dict[str, Any] = {"parties": [TELCO], "admit": {"party": "clinic"}}
+WAITING = [
+    {"file": "clinic.request.json", "party": "clinic", "error": ""},
+    {"file": "x.json", "party": "", "error": f"x.json: {SCRIPT}"},
+]
+ANSWERS: dict[str, Any] = {
+    "parties": [TELCO],
+    "join_requests": WAITING,
+    "admit": {"party": "clinic"},
+}
 
 
 async def test_scripts_in_what_others_wrote_are_text(tmp_path: Path) -> None:
@@ -36,6 +44,18 @@ async def test_scripts_in_what_others_wrote_are_text(tmp_path: Path) -> None:
         ):
             assert SCRIPT not in answer.text
             assert "&lt;script&gt;" in answer.text
+
+
+async def test_a_request_waits_until_somebody_types_the_fingerprint(tmp_path: Path) -> None:
+    async with serve(tmp_path, ANSWERS) as served:
+        csrf = await served.sign_in("operator")
+        assert "Let clinic take part" in (await served.client.get("/console/people")).text
+        done = await served.send(
+            "/people/admit", csrf, file="clinic.request.json", fingerprint="ab12"
+        )
+        assert done.status_code == 303
+        [asked] = [asked for asked in served.asked if asked["do"] == "admit"]
+        assert (asked["file"], asked["fingerprint"]) == ("clinic.request.json", "ab12")
 
 
 @pytest.mark.parametrize("roles", [(), ("viewer",), ("approver",)])

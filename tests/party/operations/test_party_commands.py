@@ -44,6 +44,31 @@ async def test_a_newcomer_is_let_in_by_the_fingerprint_it_reads_out(
     assert newest["heard"] is None
 
 
+async def test_requests_that_were_saved_wait_in_a_list_until_they_are_let_in(
+    federation: DaemonsInMemory,
+) -> None:
+    folder = federation.daemons["bank"].parts.context.config.requests
+    assert await federation.ask("bank", "join_requests") == []
+    folder.mkdir()
+    (folder / "shop.request.json").write_text(REQUEST)
+    (folder / "a.json").write_text("{}")
+    (folder / "b.json").write_bytes(b"[" * 100_000)
+    none = f"{folder / 'a.json'}: this is no request of fedmq join"
+    waiting = await federation.ask("bank", "join_requests")
+    assert [(each["file"], each["party"]) for each in waiting] == [
+        ("a.json", ""),
+        ("b.json", ""),
+        ("shop.request.json", "shop"),
+    ]
+    assert waiting[0]["error"] == none
+    asked = {"file": "../requests/shop.request.json"}
+    with pytest.raises(DaemonError, match="another fingerprint than the one given"):
+        await federation.ask("bank", "admit", **asked, fingerprint="0000")
+    await federation.ask("bank", "admit", **asked, fingerprint=NEWCOMER.public.fingerprint)
+    left = await federation.ask("bank", "join_requests")
+    assert [each["file"] for each in left] == ["a.json", "b.json"]
+
+
 async def test_parties_are_heard_when_they_send_something(federation: DaemonsInMemory) -> None:
     assert [party["heard"] for party in await federation.ask("telco", "parties")] == [None] * 3
     await federation.train("m", 1)

@@ -15,6 +15,7 @@ async def people(request: PageRequest) -> Response:
     return request.page(
         "people.html",
         parties=await request.ask("parties"),
+        waiting=await request.ask("join_requests"),
         certificate_until=status["certificate_until"],
         sealed=status["sealed"],
         warnings=status["warnings"],
@@ -25,7 +26,10 @@ async def admit(change: Change) -> Response:
     """Admit the party of a join request."""
     form = change.form
     done = await change.ask(
-        "admit", text=form.get("text", ""), fingerprint=form.get("fingerprint", "")
+        "admit",
+        text=form.get("text", ""),
+        file=form.get("file", ""),
+        fingerprint=form.get("fingerprint", ""),
     )
     return change.done("/people", f"{done['party']} is a party of the federation.")
 
