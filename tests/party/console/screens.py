@@ -103,7 +103,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made, chromium() as browser:
         place = Path(made)
-        node = RabbitNode(place / "broker")
+        (broker := place / "broker").mkdir()
+        node = RabbitNode(broker)
         node.start()
         federation = start_with_consoles(place / "federation", node)
         try:
