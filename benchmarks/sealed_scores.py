@@ -116,8 +116,8 @@ def _one(packing: Packing) -> None:
     spent["answers"] /= 2
     words = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in spent.items())
     print(
-        f"{packing.slots:,} leaves: {rows} rows a ciphertext; a row takes "
-        f"{asked / rows:,.0f} bytes there and {told / rows:,.0f} back; of a ciphertext {words}"
+        f"{packing.slots:,} leaves: {rows} rows a question; a row takes "
+        f"{asked / rows:,.0f} bytes there and {told / rows:,.0f} back; of a question {words}"
     )
 
 

@@ -2,7 +2,7 @@
 
 Slots of a row and an output fill whole blocks of 64, for the sum over a block is all that a
 passive party lets the active party see, under a mask. Blocks of a row's outputs follow one another,
-and so do rows, as many as one ciphertext holds; a row that needs more has several ciphertexts.
+and so do rows, over the ciphertexts of a question.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fedmq.privacy.sealed_scores.modulus import BLOCK_SLOTS, BLOCKS, DEGREE, PRI
 
 __all__ = ["MOST_SLOTS", "FixedPoint", "Packing"]
 
+_AT_ONCE = 2  # ciphertexts of a question about many rows
 MOST_SLOTS = 1 << 20
 """Of a row, over all outputs: 256 ciphertexts."""
 
@@ -50,8 +51,8 @@ class Packing:
 
     @property
     def rows(self) -> int:
-        """The most rows of one question."""
-        return max(1, BLOCKS // sum(self._blocks))
+        """The most rows of one question: as many as some ciphertexts hold, for fewer messages."""
+        return max(1, _AT_ONCE * BLOCKS // sum(self._blocks))
 
     def ciphertexts(self, rows: int) -> int:
         """The ciphertexts of a question about so many ``rows``."""

@@ -150,7 +150,7 @@ def test_errors_as_large_as_can_be_show_nothing_of_what_they_are_multiplied_by(
             ciphertexts, "uniform", lambda stream, count=DEGREE: _few(stream, count)
         )
     packing = Packing((BLOCK_SLOTS,))
-    allowed = np.ones((packing.rows, BLOCK_SLOTS), np.bool_)  # all slots: the plaintext 1
+    allowed = np.ones((BLOCKS, BLOCK_SLOTS), np.bool_)  # all slots: the plaintext 1
     places = []
     for name in range(12):
         [honest] = query(packing, np.zeros(allowed.shape, np.int64), name)
@@ -200,8 +200,9 @@ def test_answers_to_one_query_have_nothing_in_common() -> None:
 
 def test_an_answer_before_the_last_one_is_uniform_to_the_active_party() -> None:
     packing = Packing((100,))
-    allowed = np.zeros((packing.rows, 100), np.bool_)
-    asked = query(packing, np.ones((packing.rows, 100), np.int64), "before")
+    rows = BLOCKS // 2  # of one ciphertext
+    allowed = np.zeros((rows, 100), np.bool_)
+    asked = query(packing, np.ones((rows, 100), np.int64), "before")
     [answer] = AnswerQuery(asked, KEY, packing, allowed, seed("x"), None, seed("link")).answers()
     slots = to_slots(read_plaintexts([answer], SECRET))
     assert chi_square(slots.ravel()) < 38

@@ -264,8 +264,11 @@ def queries(federation: Federation, shares: Any) -> tuple[Any, list[Received]]:
 def test_a_question_that_is_asked_again_or_about_a_row_again_is_refused() -> None:
     federation = small(counts=(2, 3))
     shares = federation.train().results
-    machine, [first, *_] = queries(federation, shares)
-    machine.handle(first)
+    machine, pieces = queries(federation, shares)
+    first = pieces[0]
+    for piece in pieces:
+        assert piece.body.number == 0
+        machine.handle(piece)
     with pytest.raises(ProtocolError, match="out of place, or asked again"):
         machine.handle(first)
     later = Received(ACTIVE, first.body.model_copy(update={"number": 1}))
