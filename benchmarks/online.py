@@ -155,6 +155,9 @@ class Bench:
                         for start in range(0, len(federation.ids), 10_000)
                     )
                 )
+            refused = [answer.text for answer in answers if answer.status_code != 200]
+            if refused:
+                raise SystemExit(f"all rows in mode {mode}: {refused[0][:300]}")
             return [row["score"] for answer in answers for row in answer.json()["scores"]]
 
         start = time.perf_counter()
