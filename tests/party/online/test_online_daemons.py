@@ -93,7 +93,7 @@ async def caller(federation: ServingFederation):  # type: ignore[no-untyped-def]
         yield Caller(federation, client)
 
 
-@pytest.mark.parametrize("mode", ["hop", "sealed", *seldom("bitmap")])
+@pytest.mark.parametrize("mode", ["sealed", *seldom("hop", "bitmap")])
 async def test_all_scores_are_xgboosts(caller: Caller, mode: str) -> None:
     await asyncio.to_thread(caller.federation.activate, "model-1", mode)
 
