@@ -6,7 +6,7 @@
 
 waits until its standard input ends, as it does when the run ends in any way, and then kills every
 process that knows FOLDER, by its command, its working directory or its environment: all but those
-that it descends from.
+that it descends from, and the trackers of semaphores, which end with the last process they serve.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 _ROUNDS, _SECONDS = 20, 0.1
+_TRACKER = b"resource_tracker import main"
+"""Python's and loky's: a test run tells its own of the last semaphores after its last fixture."""
 
 
 def watch(folder: Path) -> subprocess.Popen[bytes]:
@@ -45,9 +47,12 @@ def left(folder: Path, spared: Set[int]) -> Iterator[int]:
         if not process.name.isdigit() or int(process.name) in spared:
             continue
         with contextlib.suppress(OSError):
+            command = (process / "cmdline").read_bytes()
+            if _TRACKER in command:
+                continue
             known = b"\0".join(
                 (
-                    (process / "cmdline").read_bytes(),
+                    command,
                     (process / "environ").read_bytes(),
                     os.fsencode((process / "cwd").readlink()),
                     b"",

@@ -39,3 +39,23 @@ def test_what_a_run_has_started_ends_with_it(tmp_path: Path, knows: str) -> None
         for process in (started, other):
             process.kill()
             process.wait()
+
+
+WITH_SEMAPHORES = """
+import sys
+from pathlib import Path
+from loky.backend.resource_tracker import _resource_tracker
+from loky.backend.synchronize import Lock
+from tests.left_behind import watch
+
+lock = Lock()
+watch(Path(sys.argv[1])).communicate()
+assert _resource_tracker._check_alive()
+"""
+
+
+def test_a_tracker_is_there_until_the_last_semaphore_is_given_back(tmp_path: Path) -> None:
+    environment = {**os.environ, "NODE": str(tmp_path)}
+    run = [sys.executable, "-W", "error", "-c", WITH_SEMAPHORES, str(tmp_path)]
+    ended = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
