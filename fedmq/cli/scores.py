@@ -126,7 +126,8 @@ def predict(
     says; the column reason names the party. With --explain columns of contributions follow (Shapley
     values), the bias last, which add up to the raw score. --to-table writes all rows or none, and
     those that are there already stay as they are, so that a job may be repeated. With --mode
-    sealed nobody learns the way of a row: its score is all that is told, to 6 digits and more.
+    sealed nobody learns the way of a row: its score is all that is told, to 6 digits and more, or
+    with --explain each party's part in it.
     Ctrl-C only stops waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)

@@ -1,12 +1,13 @@
 """What do sealed scores tell the active party of the leaves at which people end?
 
-It knows what each leaf adds, and where its own splits lead: a score is one sum of leaves. If it
-lies, a score tells 29 leaves of its choice.
+It knows what each leaf adds, and where its own splits lead: a score is one sum of leaves, and with
+reasons a sum a party. If it lies, each of them tells 29 leaves of its choice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from fedmq.boosting.model.tree import LookupTable
 from fedmq.errors import ConfigError
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaves_from_scores import guessed_leaves, likeliest_leaves
+from fedmq.leakage.sealed_reasons import leaves_from_reasons
 from fedmq.privacy.sealed_scores.modulus import PRIME
 from fedmq.privacy.sealed_scores.packing import FixedPoint
 
@@ -74,14 +76,20 @@ def _of_model(
         return
     values = values[:_PEOPLE]
     own = slots.allowed(values)
-    ended = own.copy()
-    for owner, ranges in slots.ranges.items():
-        if owner:
-            party = share.parties[owner]
-            ended &= ranges.allowed(
-                _left(lookup_tables[party], tables[party][: len(values)], ranges.record),
+    allowed = np.stack(
+        [
+            slots.ranges[share.parties.index(party)].allowed(
+                _left(
+                    lookup_tables[party],
+                    tables[party][: len(values)],
+                    slots.ranges[share.parties.index(party)].record,
+                ),
                 len(slots.roots),
             )
+            for party in share.asked
+        ]
+    )
+    ended = own & allowed.all(axis=0)
     weights, _ = slots.weights(values)
     point = FixedPoint.for_sums(slots.largest, len(share.used_trees))
     numbers = np.rint(np.ldexp(weights, point.bits)).astype(np.int64)
@@ -91,26 +99,27 @@ def _of_model(
         groups = [
             np.flatnonzero(own[person] & (slots.trees == tree)) for tree in np.unique(slots.trees)
         ]
-        told = [numbers[person, group] for group in groups]
+        told = [numbers[person, group][:, np.newaxis] for group in groups]
         covers = [cover[group].astype(np.float64) for group in groups]
-        total = int(numbers[person, ended[person]].sum())
+        total = numbers[person, ended[person]].sum(keepdims=True)
         truth = [int(np.flatnonzero(ended[person, group])[0]) for group in groups]
         open_trees = [tree for tree, group in enumerate(groups) if len(group) > 1]
         guessed, likely = guessed_leaves(told, covers, total), likeliest_leaves(covers)
         judged += len(open_trees)
         right += sum(guessed[tree] == truth[tree] for tree in open_trees)
         chance += sum(likely[tree] == truth[tree] for tree in open_trees)
-    if judged:
-        trees = len(share.used_trees)
-        where = f"scores of {len(values)} people by {trees} tree{'s' * (trees > 1)}"
-        yield Finding(
-            "leaves from scores",
-            "leaves of people",
-            where,
-            "share",
-            right / judged,
-            chance / judged,
-        )
+    trees = len(share.used_trees)
+    where = f"scores of {len(values)} people by {trees} tree{'s' * (trees > 1)}"
+    if not judged:
+        return
+    told_by_score = right / judged
+    yield Finding(
+        "leaves from scores", "leaves of people", where, "share", told_by_score, chance / judged
+    )
+    if share.params.vector_outputs < 2:
+        found = leaves_from_reasons(share, slots, values, allowed, where)
+        if found is not None:  # whoever has reasons has the score, too
+            yield replace(found, value=max(found.value, told_by_score))
 
 
 def _left(

@@ -45,6 +45,9 @@ class SealedTerms(BaseModel):
     """By output, the slots of a row."""
     copies: Annotated[int, Field(ge=1, lt=2**16)] = 1
     """How many times all slots stand one after the other: as many as leaves have numbers."""
+    reasons: bool = False
+    """Whether each party's part in a score is summed: then the slots of an output stand once for
+    each party, and there once for each coalition of passive parties, which alone multiply them."""
     chain: Annotated[tuple[PartyName, ...], Field(strict=False)]
     """The passive parties, in the order in which each question comes to them."""
     records: Uint32s

@@ -149,6 +149,9 @@ class OnlineSealed(Body):
     seeds: Annotated[tuple[_Seed, ...], Field(strict=False, min_length=1, max_length=16)]
     words: Array
     budget: Budget
+    reasons: bool = False
+    """Whether each party's part in a score is summed, in slots as the terms of sealed scores with
+    reasons have them."""
 
 
 class OnlineProducts(Body):

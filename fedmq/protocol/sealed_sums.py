@@ -8,13 +8,20 @@ splits allow the slot to the row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.contributions import Player
 from fedmq.boosting.model.leaf_slots import LeafSlots, SlotRanges
+from fedmq.boosting.model.party_parts import (
+    PartyParts,
+    in_coalitions,
+    part_counts,
+    side_by_side,
+)
 from fedmq.boosting.model.served_forest import RecordPlaces
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import LookupTable
@@ -39,22 +46,25 @@ from fedmq.privacy.sealed_scores.ciphertexts import (
     sealed,
 )
 from fedmq.privacy.sealed_scores.modulus import from_slots
-from fedmq.privacy.sealed_scores.packing import FixedPoint, Packing
+from fedmq.privacy.sealed_scores.packing import MOST_SLOTS, FixedPoint, Packing
 
 __all__ = [
     "MultipliedShare",
+    "PartScores",
     "SealedModel",
     "SealedRows",
     "answer_sealed",
     "neighbours",
     "open_sums",
     "prepare_sealed",
+    "score_parts",
     "score_sums",
     "seal_again",
     "seal_rows",
 ]
 
 _MOST_SPLITS = 50_000  # of one party, at 16 bytes each: below 1 MiB
+_MOST_PASSIVE = 16  # in reasons: each of them doubles the slots
 
 
 # The active party asks and reads
@@ -64,7 +74,8 @@ _MOST_SPLITS = 50_000  # of one party, at 16 bytes each: below 1 MiB
 class SealedModel:
     """What stays the same for all rows; ``secret`` of 32 bytes reads what ``key`` hides.
 
-    ``chain``: the passive parties, in the order in which each question comes to them.
+    ``chain``: the passive parties, in the order in which each question comes to them. With
+    ``parts`` the sums are not scores, but each party's part in them.
     """
 
     parties: tuple[str, ...]
@@ -75,13 +86,15 @@ class SealedModel:
     point: FixedPoint
     key: PublicKey
     secret: bytes = field(repr=False)
+    parts: PartyParts | None = None
 
     @classmethod
-    def of(cls, share: ActiveShare, secret: bytes) -> Self:
-        """The slots of ``share``, and the key of ``secret``.
+    def of(cls, share: ActiveShare, secret: bytes, reasons: bool = False) -> Self:
+        """The slots of ``share``, and the key of ``secret``; with ``reasons`` those of parts.
 
         Raises:
             DataError: it has too many leaves, or too many splits of one party.
+            ConfigError: ``reasons``, and leaves are vectors.
         """
         slots = LeafSlots.of(share)
         for owner, ranges in slots.ranges.items():
@@ -91,11 +104,49 @@ class SealedModel:
                     f"takes {_MOST_SPLITS:,} of a party: use mode 'hop'"
                 )
         counts = slots.counts * max(1, share.params.vector_outputs)
-        point = FixedPoint.for_sums(slots.largest, len(share.used_trees))
         key = MakeKey(_drawn(secret, "key"), secret).run()
-        return cls(
+        point = FixedPoint.for_sums(slots.largest, len(share.used_trees))
+        model = cls(
             share.parties, share.asked, share.params, slots, Packing(counts), point, key, secret
         )
+        return model.telling_parts(share) if reasons else model
+
+    def telling_parts(self, share: ActiveShare) -> Self:
+        """The same with each party's part in scores of ``share``.
+
+        Raises:
+            DataError: it has too many leaves for so many parties.
+            ConfigError: leaves are vectors.
+        """
+        parts = PartyParts.of(share, self.slots)
+        counts = part_counts(self.slots.counts, len(self.chain))
+        if sum(counts) > MOST_SLOTS:
+            raise DataError(
+                f"{self.packing.slots:,} leaves and {len(self.chain) + 1} parties: reasons in mode "
+                f"'sealed' take {sum(counts):,} slots of a row, and {MOST_SLOTS:,} are allowed"
+            )
+        point = FixedPoint.for_sums(parts.largest, max(counts))
+        return replace(self, packing=Packing(counts), point=point, parts=parts)
+
+    @property
+    def players(self) -> tuple[Player, ...]:
+        """The parties, in the order of their parts."""
+        return tuple(Player(party, None) for party in (self.parties[0], *self.chain))
+
+    def numbers(
+        self, values: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What each slot adds to rows with these ``values``, and what they get in the clear.
+
+        (rows, slots), and (rows, sums).
+        """
+        if self.parts is not None:
+            numbers, clear = self.parts.numbers(values)
+            return side_by_side(numbers, self.slots.counts), clear.reshape(len(values), -1)
+        weights, clear = self.slots.weights(values)
+        if weights.ndim == 3:  # vector leaves: output by output
+            weights = weights.swapaxes(1, 2).reshape(len(values), -1)
+        return weights, clear
 
     def blank(self) -> Blank:
         """A fresh encryption of nothing."""
@@ -111,6 +162,7 @@ class SealedModel:
         return SealedTerms(
             slots=self.slots.counts,
             copies=max(1, self.params.vector_outputs),
+            reasons=self.parts is not None,
             chain=self.chain,
             records=records,
             starts=starts,
@@ -122,9 +174,9 @@ class SealedModel:
 
 
 @computation("PrepareSealedScores")
-def prepare_sealed(share: ActiveShare, secret: bytes) -> SealedModel:
+def prepare_sealed(share: ActiveShare, secret: bytes, reasons: bool = False) -> SealedModel:
     """`SealedModel.of`."""
-    return SealedModel.of(share, secret)
+    return SealedModel.of(share, secret, reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +200,7 @@ def seal_rows(
     ``fresh``: 32 secret bytes, under which no number is ever used again. ``blanks``: ciphertexts of
     the first question that were made ahead, as far as there are any.
     """
-    weights, clear = model.slots.weights(values)
-    if weights.ndim == 3:  # vector leaves: output by output
-        weights = weights.swapaxes(1, 2).reshape(len(values), -1)
+    weights, clear = model.numbers(values)
     numbers = model.point.of(weights)
     most = model.packing.rows
     questions = [
@@ -234,6 +284,35 @@ def score_sums(
     return margins, predictions
 
 
+PartScores = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+"""Margins, predictions, and the parts of parties."""
+
+
+@computation("SealedParts")
+def score_parts(
+    params: TrainParams,
+    expected: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    base_margin: NDArray[np.float32] | None,
+) -> PartScores:
+    """As `score_sums`, of sums that are parts by output and party, and as the third the parts.
+
+    Those are float32 (rows, outputs, parties + 1), the bias last: where rows start, and what is
+    ``expected`` (outputs,) of one of which nothing is known.
+    """
+    parts = sums.reshape(len(sums), len(expected), -1)
+    scores = score_sums(params, parts.sum(axis=-1) + expected, base_margin)
+    assert params.base_score is not None  # of a finished model
+    first = np.broadcast_to(
+        objective_of(params).first_margin(params.base_score)
+        if base_margin is None
+        else base_margin.reshape(len(sums), -1),
+        parts.shape[:2],
+    )
+    bias = np.where(np.isnan(parts[..., 0]), np.nan, expected + first)
+    return *scores, np.concatenate([parts, bias[..., np.newaxis]], axis=-1).astype(np.float32)
+
+
 def _drawn(seed: bytes, *names: object) -> bytes:
     return Stream(seed, f"fedmq sealed scores {' '.join(map(str, names))}").read(32)
 
@@ -245,14 +324,20 @@ def _drawn(seed: bytes, *names: object) -> bytes:
 class MultipliedShare:
     """A passive party's part in sealed sums: which slots its splits decide about, and the key.
 
-    ``copies``: how many times all slots stand one after the other.
+    ``counts``: the slots of each output; ``copies``: how many times all of them stand one after the
+    other. ``place`` of this party among so many ``passive`` ones. With ``reasons`` the sums are
+    parts of parties.
     """
 
     table: LookupTable
     ranges: SlotRanges
-    packing: Packing
+    counts: tuple[int, ...]
     copies: int
+    packing: Packing
+    place: int
+    passive: int
     key: PublicKey
+    reasons: bool = False
 
     @classmethod
     def of(cls, share: PassiveShare, terms: SealedTerms) -> Self:
@@ -272,9 +357,31 @@ class MultipliedShare:
             )
             if share.places:
                 ranges.check(RecordPlaces.of(share.places))
+            neighbours(share.party, terms.chain)
+            made = cls(
+                share.lookup_table,
+                ranges,
+                terms.slots,
+                terms.copies,
+                packing,
+                terms.chain.index(share.party),
+                len(terms.chain),
+                key,
+            )
+            return made.telling_parts() if terms.reasons else made
         except (DataError, MessageError) as error:
             raise Refused(f"sealed scores: {error}") from error
-        return cls(share.lookup_table, ranges, packing, terms.copies, key)
+
+    def telling_parts(self) -> Self:
+        """The same where sums are parts of parties.
+
+        Raises:
+            DataError: leaves are vectors, or there are too many of them for so many parties.
+        """
+        if self.copies > 1 or self.passive > _MOST_PASSIVE:
+            raise DataError("reasons of vector leaves, or of too many parties")
+        packing = Packing(part_counts(self.counts, self.passive))
+        return replace(self, packing=packing, reasons=True)
 
     def allowed(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
         """The slots that the splits allow rows with these ``values`` (rows, features)."""
@@ -282,7 +389,9 @@ class MultipliedShare:
         left = self.table.directions(
             values, np.repeat(np.arange(rows), splits), np.tile(self.ranges.record, rows)
         ).reshape(rows, splits)
-        allowed = self.ranges.allowed(left, self.packing.slots // self.copies)
+        allowed = self.ranges.allowed(left, sum(self.counts))
+        if self.reasons:
+            return in_coalitions(allowed, self.counts, self.place, self.passive)
         return np.tile(allowed, (1, self.copies))
 
 

@@ -104,6 +104,7 @@ sealed_terms = st.builds(
     inference.SealedTerms,
     slots=st.lists(naturals.map(lambda number: number % 2**24), max_size=4).map(tuple),
     copies=st.integers(1, 2**16 - 1),
+    reasons=st.booleans(),
     chain=st.lists(names, max_size=4).map(tuple),
     records=uint32s,
     starts=uint32s,
@@ -336,6 +337,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         seeds=st.lists(seeds, min_size=1, max_size=3).map(tuple),
         words=arrays(),
         budget=budgets,
+        reasons=st.booleans(),
     ),
     online.OnlineProducts: st.builds(
         online.OnlineProducts,
@@ -602,6 +604,7 @@ _FIELDS: dict[str, Any] = {
     "training": "0123456789abcdef",
     "explained_records": 1,
     "sealed": None,
+    "reasons": True,
     "number": 0,
     "words": _NUMBERS,
     "mask": b"",

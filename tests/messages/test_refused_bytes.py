@@ -157,6 +157,7 @@ _NONE = ("rising", "falling", "columns", "known_to", "sealed", "fallback_of", "p
 _FLAGS = (
     *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),
     "exact",
+    "reasons",
 )
 """Fields that are true or false."""
 

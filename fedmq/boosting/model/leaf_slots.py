@@ -235,16 +235,28 @@ class LeafSlots:
         clear = np.zeros((len(values), outputs))
         _, first = np.unique(self._tree_of(self.roots), return_index=True)
         trees = self._tree_of(self.roots[first])
-        alone = self._walked(values, np.tile(self.alone, (len(values), 1)))
         if vectors:
             clear += self.centres[first].sum(axis=0)
-            clear += forest.weight[alone].astype(np.float64).sum(axis=1)
-            return clear
-        place = forest.output if outputs > 1 else np.zeros_like(forest.output)
-        np.add.at(clear.T, place[trees], self.centres[first][:, np.newaxis])
-        weights = forest.weight[alone].astype(np.float64)
-        np.add.at(clear.T, place[self._tree_of(self.alone)], weights.T)
-        return clear
+        else:
+            np.add.at(clear.T, self._output_of[trees], self.centres[first][:, np.newaxis])
+        return clear + self.sums_alone(values)
+
+    @property
+    def _output_of(self) -> NDArray[np.intp]:
+        """The output of each tree."""
+        output = self.forest.output
+        return output if len(self.counts) > 1 else np.zeros_like(output)
+
+    def sums_alone(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+        """What the trees of the active party alone add to rows: (rows, outputs)."""
+        leaves = self._walked(values, np.tile(self.alone, (len(values), 1)))
+        weights = self.forest.weight[leaves].astype(np.float64)
+        if weights.ndim > 2:
+            summed: NDArray[np.float64] = weights.sum(axis=1)
+            return summed
+        sums = np.zeros((len(values), len(self.counts)))
+        np.add.at(sums.T, self._output_of[self._tree_of(self.alone)], weights.T)
+        return sums
 
     def _tree_of(self, nodes: NDArray[np.int32]) -> NDArray[np.intp]:
         return np.searchsorted(self.forest.roots, nodes, side="right") - 1

@@ -3,6 +3,8 @@
 The sum is exact, so of few trees one combination of leaves alone has it: found by halves, as
 subset sums are. Of many trees a great many combinations have it. Then each tree's leaf is guessed
 by how far the rest of the sum is from what the other trees come to on average.
+
+With reasons there are several sums, one a party.
 """
 
 from __future__ import annotations
@@ -24,21 +26,27 @@ def likeliest_leaves(covers: Sequence[NDArray[np.float64]]) -> list[int]:
 
 
 def guessed_leaves(
-    weights: Sequence[NDArray[np.int64]], covers: Sequence[NDArray[np.float64]], total: int
+    weights: Sequence[NDArray[np.int64]],
+    covers: Sequence[NDArray[np.float64]],
+    totals: NDArray[np.int64],
 ) -> list[int]:
-    """By tree, the leaf that is guessed from the sum ``total`` of one leaf of each tree.
+    """By tree, the leaf that is guessed from the sums ``totals`` (n,) of one leaf of each tree.
 
-    ``weights`` and ``covers`` (leaves,) of each tree: what a leaf adds, and how much of the
-    training stood there.
+    ``weights`` (leaves, n) and ``covers`` (leaves,) of each tree: what a leaf adds to each sum, and
+    how much of the training stood there.
     """
     chances = [np.log(np.maximum(cover, 1e-9) / cover.sum()) for cover in covers]
     first = _halved(weights)
     sizes = np.log2([len(tree) for tree in weights])
     if max(sizes[:first].sum(), sizes[first:].sum()) <= _MOST_OF_A_HALF:
-        found = _by_halves(weights, chances, first, total)
+        # One number stands for several sums, for they are all equal or none.
+        mixed = np.random.default_rng(0).integers(2**62, size=len(totals)) | 1
+        found = _by_halves(
+            [weight @ mixed for weight in weights], chances, first, int(totals @ mixed)
+        )
         if found is not None:
             return found
-    return _by_likelihood(weights, chances, total)
+    return _by_likelihood(weights, chances, totals)
 
 
 def _halved(weights: Sequence[NDArray[np.int64]]) -> int:
@@ -85,19 +93,21 @@ def _by_halves(
 
 
 def _by_likelihood(
-    weights: Sequence[NDArray[np.int64]], chances: Sequence[NDArray[np.float64]], total: int
+    weights: Sequence[NDArray[np.int64]],
+    chances: Sequence[NDArray[np.float64]],
+    totals: NDArray[np.int64],
 ) -> list[int]:
-    means = np.array(
-        [np.exp(chance) @ weight for weight, chance in zip(weights, chances, strict=True)]
-    )
-    squares = [
-        np.exp(chance) @ weight.astype(np.float64) ** 2
-        for weight, chance in zip(weights, chances, strict=True)
-    ]
-    spreads = np.array(squares) - means**2
+    means, spreads = [], []
+    for weight, chance in zip(weights, chances, strict=True):
+        shares = np.exp(chance) / np.exp(chance).sum()
+        means.append(shares @ weight)
+        apart = weight - means[-1]
+        spreads.append((apart.T * shares) @ apart)
     found = []
     for tree, (weight, chance) in enumerate(zip(weights, chances, strict=True)):
-        rest = total - (means.sum() - means[tree])
-        spread = max(spreads.sum() - spreads[tree], 1.0)
-        found.append(int(np.argmax(chance - (rest - weight) ** 2 / (2 * spread))))
+        rest = totals - (sum(means) - means[tree]) - weight
+        spread = sum(spreads) - spreads[tree]
+        spread = spread + np.diag(np.maximum(1e-9 * np.diag(spread), 1.0))
+        far = np.einsum("ij,ij->i", rest @ np.linalg.inv(spread), rest)
+        found.append(int(np.argmax(chance - far / 2)))
     return found

@@ -226,12 +226,14 @@ class PolicyConsent:
         modes: Collection[Mode] = ("hop", "bitmap", "sealed"),
     ) -> None:
         """Raise Refused if this party, which answers in ``modes``, does not score on ``terms``."""
-        explained = {"explain": self._policy.explain} if terms.explained_records else {}
+        in_parts = terms.sealed is not None and terms.sealed.reasons
+        explains = in_parts or terms.explained_records > 0
+        explained = {"explain": self._policy.explain} if explains else {}
         await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
         if explained and self._policy.explain == "none":
             raise self._refusal('contribute to reasons for scores (explain = "none")')
-        if explained and "bitmap" not in modes:
+        if terms.explained_records and "bitmap" not in modes:
             raise self._refusal(
                 "show all directions, which reasons need: modes of its [online] lack bitmap"
             )
@@ -243,7 +245,8 @@ class PolicyConsent:
             )
         if not self._rows_remembered:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
-        self.quota.take(terms.rows)
+        sums = 1 + len(terms.sealed.chain) if in_parts and terms.sealed else 1
+        self.quota.take(terms.rows * sums)
         sealed = {"mode": "sealed"} if terms.sealed is not None else {}
         await self.audit.record("agreed", header, rows=terms.rows, **sealed)
 

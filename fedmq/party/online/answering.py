@@ -102,6 +102,7 @@ class Answering:
     ``consent`` raises `Refused` if the policy forbids answering. ``agree`` raises it if the policy
     forbids that many more rows; it returns whether ``until_written`` has to be awaited first, so
     that the consent is on disk. ``send`` takes (recipient, body, session, seconds of its use).
+    ``explains``: whether the owner gives reasons.
     """
 
     def __init__(
@@ -115,7 +116,9 @@ class Answering:
         drift: DriftWatch | None = None,
         asked: AskedPeople | None = None,
         send: Callable[[str, Body, str, float], None] = lambda *_: None,
+        explains: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._explains = explains
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
         """Number of questions since the start."""
@@ -176,6 +179,9 @@ class Answering:
         share = self.shares.get(body.model)
         if share is None or not share.answers(body):
             return self._refusal(body, "model", f"model {body.model} is not served here")
+        reasons = isinstance(body, OnlineSealed) and body.reasons
+        if reasons and not self._explains():
+            return self._refusal(body, "policy", "no reasons are given here (explain = none)")
         try:
             pairs = None
             if isinstance(body, OnlineHop):
@@ -187,6 +193,7 @@ class Answering:
                 share.share.model_id,
                 share.most_records,
                 _SEALED_SCORES if isinstance(body, OnlineSealed) else None,
+                1 + share.passive if reasons else 1,
             )
             owed = self.rate_limits.check(
                 header.sender, header.session, body, pairs, asked, self._agree
@@ -262,6 +269,11 @@ class HostedShare:
     """Records of one person within an hour if the owner sets no limit: enough for two scores."""
     sealed: SealedShare | None = None
     """What multiplies in mode sealed; None where the model was activated in another."""
+
+    @property
+    def passive(self) -> int:
+        """How many passive parties multiply in mode sealed."""
+        return 0 if self.sealed is None else self.sealed.share.passive
 
     def answers(self, question: OnlineQuestion) -> bool:
         """Whether the share is one for ``question``: of its training, sealed under its key."""
@@ -516,6 +528,7 @@ def _digest(body: OnlineQuestion) -> bytes:
             digest.update(body.rows.data)
             digest.update(body.records.data)
         case OnlineSealed():
+            digest.update(bytes([body.reasons]))
             for part in (body.key, body.mask, *body.seeds):
                 digest.update(len(part).to_bytes(1) + part)
             digest.update(body.words.data)
@@ -529,6 +542,8 @@ class AskedShare:
     model: str = ""
     most_records: int | None = None
     most_scores: int | None = None
+    sums: int = 1
+    """What the question tells of a person: each counts as a score."""
 
 
 class _CountedBatch:
@@ -655,7 +670,7 @@ class RateLimits:
         more: dict[str, tuple[int, int]] = {}
         for name, wanted in zip(ids, bits, strict=True):
             asked = self.asked.of(caller, share.model, name)
-            score = int(name not in batch.scores)
+            score = share.sums * (name not in batch.scores)
             records = wanted | more.get(name, (0, 0))[1]
             if most_scores is not None and asked.scores + score > most_scores:
                 raise RateLimited("rate", f"more than {most_scores} scores per id and hour")

@@ -19,7 +19,7 @@ _MOST = 16  # 130 kB each
 
 
 class BlankStock:
-    """Blanks of the model that was scored with last; ``is_idle`` says when there is time for more.
+    """Blanks of the secret that was sealed with last; ``is_idle`` says when there is time for more.
 
     Each is handed out once.
     """
@@ -34,7 +34,7 @@ class BlankStock:
 
     def take(self, model: SealedModel) -> list[Blank]:
         """As many as a question of one ciphertext uses on its way, or as there are."""
-        if model is not self._model:
+        if self._model is None or model.secret != self._model.secret:
             self._model, self._blanks = model, []
         count = len(model.chain)
         taken, self._blanks = self._blanks[:count], self._blanks[count:]

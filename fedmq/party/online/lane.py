@@ -106,6 +106,7 @@ class OnlineLane:
             drift=self.drift if section.drift.rows else None,
             asked=AskedPeople(None if self._is_active else config.state / "asked.sqlite"),
             send=self._sender.send,
+            explains=lambda: consent.policy.explain != "none",
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(

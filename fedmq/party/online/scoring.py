@@ -70,7 +70,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch, OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
-from fedmq.protocol.online.sealed_active import SealedBatch
+from fedmq.protocol.online.sealed_active import MOST_CIPHERTEXTS, SealedBatch
 from fedmq.protocol.sealed_sums import SealedModel
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import PriorityGate
@@ -105,14 +105,16 @@ _RETURN_SECONDS = 0.005
 class ServedModel:
     """A model to score with: immutable, so that a batch ends with the model it began with.
 
-    ``sealed`` seals its leaves in mode sealed, where another party is asked. ``explainer`` gives
-    reasons for scores; if it is None, ``unexplained`` says why.
+    ``sealed`` seals its leaves in mode sealed, where another party is asked. Reasons for scores are
+    of ``sealed_parts`` there, and of ``explainer`` in mode bitmap; ``unexplained`` says why there
+    are none.
     """
 
     forest: ServedForest
     rows: ServedRows
     mode: Mode
     sealed: SealedModel | None = None
+    sealed_parts: SealedModel | None = None
     explainer: Explainer | None = None
     unexplained: str = "no reasons are given for its scores"
 
@@ -128,15 +130,27 @@ class ServedModel:
 
     def explained(self, agreed: Agreed, texts: Mapping[str, str]) -> Self:
         """The same with the reasons that the owners ``agreed`` to; ``texts``: this party's own."""
-        if self.mode != "bitmap":
+        share = self.forest.share
+        if self.mode == "hop" or (self.mode == "sealed" and self.sealed is None):
             reason = (
                 f"it is served in mode {self.mode}, and reasons need the directions beside a "
                 "person's own way: activate it with --mode bitmap"
             )
         elif agreed.refusing:
             reason = f'explain = "none" in the [policy] of {", ".join(agreed.refusing)}'
-        elif self.forest.share.params.outputs > 1:
+        elif share.params.outputs > 1:
             reason = "its scores are several numbers a row: use fedmq predict --explain"
+        elif self.sealed is not None:
+            try:
+                parts = self.sealed.telling_parts(share)
+            except DataError as error:
+                return replace(self, unexplained=str(error))
+            if (count := parts.packing.ciphertexts(1)) <= MOST_CIPHERTEXTS:
+                return replace(self, sealed_parts=parts, unexplained="")
+            reason = (
+                f"reasons for its sealed scores take {count} ciphertexts of a row, and online "
+                f"{MOST_CIPHERTEXTS} are taken: use fedmq predict --explain"
+            )
         else:
             explainer = Explainer.of(self.forest, agreed.columns, texts)
             return replace(self, explainer=explainer, unexplained="")
@@ -291,7 +305,7 @@ class Scorer:
                 f"model {model.id} cannot be used without {', '.join(gone)}, which has left the "
                 "federation; activate another model"
             )
-        if asked.explain and model.explainer is None:
+        if asked.explain and model.unexplained:
             raise DataError(f"explain: {asked.name}: {model.unexplained}")
         ids, first = asked.ids, asked.first
         loop = asyncio.get_running_loop()
@@ -322,6 +336,9 @@ class Scorer:
             if not scores.degraded and not blank.all():
                 self._drift.put_aside_scores(model.id, scores.margins[~blank])
         scored = ScoredRequest(model.id, model.mode, scores, blank, degraded)
+        if scores.contributions is not None and model.sealed_parts is not None:
+            players = model.sealed_parts.players
+            return replace(scored, players=players, contributions=scores.contributions)
         if scores.bitmaps is None or model.explainer is None:
             return scored
         explained = _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
@@ -503,6 +520,7 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
         for party in {party for piece in pieces for party in piece.degraded}
     }
     bitmaps = [piece.bitmaps for piece in pieces if piece.bitmaps is not None]
+    parts = [piece.contributions for piece in pieces if piece.contributions is not None]
     return OnlineScores(
         np.concatenate([piece.margins for piece in pieces]),
         np.concatenate([piece.predictions for piece in pieces]),
@@ -515,6 +533,7 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
             party: max(piece.waited.get(party, 0.0) for piece in pieces)
             for party in {party for piece in pieces for party in piece.waited}
         },
+        np.concatenate(parts) if parts else None,
     )
 
 
@@ -679,6 +698,7 @@ class Batcher:
                 self._queue
                 and self._queue[0].model is first.model
                 and self._queue[0].falls_back == first.falls_back
+                and (first.model.sealed is None or self._queue[0].explain == first.explain)
                 and rows + len(self._queue[0].ids) <= self._section.batch_rows
                 and _same_ways(people, self._queue[0])
             ):
@@ -717,7 +737,8 @@ class Batcher:
         values = np.concatenate([piece.values for piece in pieces])
         timeouts, unreachable = Timeouts(section.ask_again, away), self._peers.unreachable(parties)
         machine: OnlineBatch | SealedBatch
-        if model.sealed is None:
+        sealed = model.sealed_parts if pieces[0].explain else model.sealed
+        if sealed is None:
             machine = OnlineBatch(
                 number,
                 model.forest,
@@ -733,14 +754,14 @@ class Batcher:
             machine = SealedBatch(
                 number,
                 model.forest,
-                model.sealed,
+                sealed,
                 ids,
                 values,
                 asked,
                 timeouts,
                 secrets.token_bytes(32),
                 unreachable,
-                self._stock.take(model.sealed),
+                self._stock.take(sealed),
             )
         self.counts.batches += 1
         self.counts.batch_rows += rows

@@ -172,8 +172,6 @@ class InferenceService(Service):
         mode = request.get("mode") or ("sealed" if is_sealed else "hop")
         if mode not in ("hop", "sealed"):
             raise ConfigError(f"mode {mode!r} is unknown; a file is scored in mode hop or sealed")
-        if mode == "sealed" and request.get("explain"):
-            raise ConfigError("explain: sealed scores have no contributions; use mode hop")
         rows: ActiveRows = await self.context.pool.run(
             load_active_rows.bind(self.context.party, self._serving, share, ids, not strict)
         )
@@ -277,9 +275,13 @@ class InferenceService(Service):
         texts = self.context.config.data.reasons
 
         def machine(**terms: Any) -> ActiveInference:
-            if asked.explain:
-                return ExplainedInference(**terms, texts=texts)
-            return ActiveInference(**terms, sealed=fresh_seed() if asked.sealed else b"")
+            if asked.sealed and share.asked:
+                return ActiveInference(**terms, sealed=fresh_seed(), reasons=asked.explain)
+            return (
+                ExplainedInference(**terms, texts=texts)
+                if asked.explain
+                else ActiveInference(**terms)
+            )
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             return self.context.sessions.open(

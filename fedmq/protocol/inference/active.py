@@ -61,7 +61,7 @@ class ActiveInference(Machine):
     score; it stays here.
 
     With ``sealed``, a fresh secret of 32 bytes, rows do not walk: the other parties' answers tell
-    the sums of leaves alone, in fixed point.
+    the sums of leaves alone, in fixed point; or with ``reasons`` each party's part in them.
     """
 
     TABLE = ACTIVE_INFERENCE
@@ -79,6 +79,7 @@ class ActiveInference(Machine):
         base_margin: NDArray[np.float32] | None = None,
         need_not_know: Collection[str] = (),
         sealed: bytes = b"",
+        reasons: bool = False,
     ) -> None:
         self._forest = Forest.of(share.used_trees, share.params)
         super().__init__(State.READY, share.asked)
@@ -98,7 +99,7 @@ class ActiveInference(Machine):
         self._total = 0
         self._sealed: SealedSums | None = None
         if sealed and self.peers:
-            self._sealed = SealedSums(self, share, values, sealed)
+            self._sealed = SealedSums(self, share, values, sealed, reasons)
             self._attach(self._sealed)
 
     def check(self) -> None:

@@ -33,10 +33,12 @@ from fedmq.protocol.inference.states import (
 )
 from fedmq.protocol.machine import Machine, Part, on_message
 from fedmq.protocol.sealed_sums import (
+    PartScores,
     SealedModel,
     SealedRows,
     open_sums,
     prepare_sealed,
+    score_parts,
     score_sums,
     seal_again,
     seal_rows,
@@ -60,13 +62,20 @@ class _Question:
 class SealedSums(Part):
     """Sums of the leaves of rows with these ``values`` (rows, features).
 
-    ``seed`` of 32 bytes is secret, and fresh for each attempt.
+    ``seed`` of 32 bytes is secret, and fresh for each attempt. With ``reasons`` they are sums of
+    each party's part.
     """
 
     def __init__(
-        self, machine: Machine, share: ActiveShare, values: NDArray[np.float32], seed: bytes
+        self,
+        machine: Machine,
+        share: ActiveShare,
+        values: NDArray[np.float32],
+        seed: bytes,
+        reasons: bool = False,
     ) -> None:
         super().__init__(machine)
+        self._reasons = reasons
         self._share = share
         self._chain = share.asked
         self._values = values
@@ -92,7 +101,8 @@ class SealedSums(Part):
             self._model = model
             then()
 
-        self._run(PREPARED, single(prepare_sealed.bind(self._share, self._seed)), with_prepared)
+        preparing = prepare_sealed.bind(self._share, self._seed, self._reasons)
+        self._run(PREPARED, single(preparing), with_prepared)
 
     def terms(self, peer: str) -> inference.SealedTerms:
         """What ``peer`` has to know."""
@@ -202,8 +212,16 @@ class SealedSums(Part):
     ) -> None:
         """Turn ``sums`` into scores; ``base_margin`` as in `sum_leaves`."""
 
-        def with_scored(scored: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
-            then(Scores(*scored))
+        params, parts = self._share.params, self._model.parts
+        if parts is None:
+            scoring = single(score_sums.bind(params, sums, base_margin))
+            self._run(SCORES, scoring, lambda scored: then(Scores(*scored)))
+            return
 
-        scoring = score_sums.bind(self._share.params, sums, base_margin)
-        self._run(SCORES, single(scoring), with_scored)
+        def with_parts(scored: PartScores) -> None:
+            margins, predictions, contributions = scored
+            players = self._model.players
+            then(Scores(margins, predictions, players=players, contributions=contributions))
+
+        explaining = single(score_parts.bind(params, parts.expected, sums, base_margin))
+        self._run(SCORES, explaining, with_parts)

@@ -784,7 +784,8 @@ class OnlineScores:
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party
     was guessed because it did not answer; absent if all are exact. ``bitmaps`` bool (rows, records)
     by index of each owner: all directions, if the request asks for reasons and nothing was guessed.
-    ``waited``: by party, the seconds from questions to their answers.
+    ``waited``: by party, the seconds from questions to their answers. ``contributions`` float32
+    (rows, parties + 1): each party's part in a sealed score, the bias last; None without reasons.
     """
 
     margins: NDArray[np.float32]
@@ -793,6 +794,7 @@ class OnlineScores:
     degraded: Mapping[str, float] = field(default_factory=dict)
     bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
     waited: Mapping[str, float] = field(default_factory=dict)
+    contributions: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,8 @@ Degrade = Literal["fail", "partial", "active_only"]
 class AskedRows:
     """The rows of one request in a batch, and the seconds that the request waits.
 
-    ``explain``: the scores include all directions of the rows, in mode ``bitmap``. ``base_margin``
+    ``explain``: the scores include all directions of the rows, in mode ``bitmap``. In mode
+    ``sealed`` all requests of a batch have reasons, or none has. ``base_margin``
     float32 (rows,) or (rows, classes): the start of the rows, instead of the base score.
     """
 

@@ -10,7 +10,7 @@ Nothing is guessed: a party that does not answer has no substitute in a sum, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -61,9 +61,11 @@ from fedmq.protocol.online.states import (
     SealedBatchState,
 )
 from fedmq.protocol.sealed_sums import (
+    PartScores,
     SealedModel,
     SealedRows,
     open_sums,
+    score_parts,
     score_sums,
     seal_again,
     seal_rows,
@@ -94,8 +96,8 @@ class SealedBatch(Machine):
     """Scores ``ids`` with ``values`` (rows, own features); one :class:`Answer` per request.
 
     ``fresh``: 32 secret bytes that no other batch has; ``blanks``: ciphertexts made ahead, of which
-    no other batch has one either. ``away`` and ``batch`` as in `OnlineBatch`; an id that comes
-    twice has one set of values.
+    no other batch has one either. ``sealed`` says whether scores have reasons. ``away`` and
+    ``batch`` as in `OnlineBatch`; an id that comes twice has one set of values.
     """
 
     TABLE = SEALED_BATCH
@@ -202,6 +204,7 @@ class SealedBatch(Machine):
             seeds=tuple(part.seed for part in query),
             words=Array.of(np.stack([part.words for part in query])),
             budget=self._requests.budget,
+            reasons=self._sealed.parts is not None,
         )
         owner = self._owners[self._sealed.chain[chained.place]]
         self._questions.ask(Question(owner, body, np.empty(0, np.int64), chained.people))
@@ -252,11 +255,25 @@ class SealedBatch(Machine):
             here = self._person_of[request.start : request.stop]
             is_new = (here >= people.start) & (here < people.stop)
             if is_new.any() and not self._is_open(here):
-                scoring = score_sums.bind(
-                    self._sealed.params, self._sums[here], request.base_margin
-                )
-                self._run(SCORED, single(scoring), partial(self._with_scores, index, here))
+                self._score(index, here, request.base_margin)
         self._seal_more()
+
+    def _score(
+        self, index: int, people: NDArray[np.int64], base_margin: NDArray[np.float32] | None
+    ) -> None:
+        params, parts = self._sealed.params, self._sealed.parts
+        sums, then = self._sums[people], partial(self._with_scores, index, people)
+        if parts is None:
+            scoring = score_sums.bind(params, sums, base_margin)
+            self._run(SCORED, single(scoring), lambda scored: then(OnlineScores(*scored)))
+            return
+
+        def with_parts(scored: PartScores) -> None:
+            margins, predictions, found = scored
+            then(OnlineScores(margins, predictions, contributions=found[:, 0]))
+
+        explaining = score_parts.bind(params, parts.expected, sums, base_margin)
+        self._run(SCORED, single(explaining), with_parts)
 
     def _is_open(self, people: NDArray[np.int64]) -> bool:
         """Whether some of ``people`` have no sum yet."""
@@ -269,12 +286,12 @@ class SealedBatch(Machine):
         self,
         index: int,
         people: NDArray[np.int64],
-        scores: tuple[NDArray[np.float32], NDArray[np.float32]],
+        scores: OnlineScores,
     ) -> None:
         if index in self._requests.open:
             unknown = {party: mask[people] for party, mask in self._unknown.items()}
             unknown = {party: mask for party, mask in unknown.items() if mask.any()}
-            self._requests.answer(index, OnlineScores(*scores, unknown))
+            self._requests.answer(index, replace(scores, unknown=unknown))
         self._finish_when_done()
 
     def _finish_when_done(self) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.errors import MessageError, ProtocolError
+from fedmq.errors import DataError, MessageError, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.inference import SealedTerms
 from fedmq.messages.online import MASK_BYTES, OnlineProducts, OnlineSealed
@@ -47,16 +47,37 @@ class MaskSeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SealedShare:
-    """A deployed share that multiplies; the parties ``previous`` and ``following`` in the chain."""
+    """A deployed share that multiplies; the parties ``previous`` and ``following`` in the chain.
+
+    ``parts`` is the same where sums are parts of parties; None if there are too many slots.
+    """
 
     share: MultipliedShare
+    parts: MultipliedShare | None
     previous: str
     following: str
 
     @classmethod
     def of(cls, share: PassiveShare, terms: SealedTerms) -> Self:
         """The share on these ``terms``; Refused if they do not fit it."""
-        return cls(MultipliedShare.of(share, terms), *neighbours(share.party, terms.chain))
+        made = MultipliedShare.of(share, terms)
+        try:
+            parts = made.telling_parts()
+        except DataError:
+            parts = None
+        return cls(made, parts, *neighbours(share.party, terms.chain))
+
+    def of_question(self, asked: OnlineSealed) -> MultipliedShare:
+        """What ``asked`` is multiplied by.
+
+        Raises:
+            ProtocolError: it asks for parts, and there are too many slots.
+        """
+        if not asked.reasons:
+            return self.share
+        if self.parts is None:
+            raise ProtocolError(f"sealed question {asked.hop} asks for reasons of too many slots")
+        return self.parts
 
     def check(self, asked: OnlineSealed) -> str:
         """Check that ``asked`` fits; returns the name of the seed that it needs, "" if none.
@@ -80,12 +101,13 @@ class SealedShare:
 
         ``values`` (ids, features); ``unknown`` bool (ids,): ids whose values are all missing.
         """
-        allowed = self.share.allowed(values)
+        share = self.of_question(asked)
+        allowed = share.allowed(values)
         label = _label(seeds, asked, allowed)
         answers = AnswerQuery(
             self._query(asked),
-            self.share.key,
-            self.share.packing,
+            share.key,
+            share.packing,
             allowed,
             _hash(seeds.own, b"answer", label),
             None if seeds.before is None else _mask(seeds.before, asked.mask[_NAME_BYTES:], asked),
@@ -102,7 +124,7 @@ class SealedShare:
         )
 
     def _query(self, asked: OnlineSealed) -> list[Ciphertext]:
-        packing, words = self.share.packing, asked.words.values
+        packing, words = self.of_question(asked).packing, asked.words.values
         if len(asked.ids) > packing.rows or len(set(asked.ids)) < len(asked.ids):
             raise ProtocolError(f"sealed question {asked.hop} has too many ids, or one twice")
         if not len(asked.seeds) == len(words) == packing.ciphertexts(len(asked.ids)):
@@ -131,6 +153,7 @@ def _label(seeds: MaskSeeds, asked: OnlineSealed, allowed: NDArray[np.bool_]) ->
         asked.model.encode(),
         asked.key,
         asked.mask,
+        bytes([asked.reasons]),
         seeds.after or b"",
         _hashed_ids(asked.ids),
         *asked.seeds,

@@ -7,9 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from fedmq.errors import PeerSilent, Refused
+from fedmq.boosting.model.tree import Agreed
+from fedmq.errors import DataError, PeerSilent, Refused
 from fedmq.messages.online import OnlineMaskAsk, OnlineMasks, OnlineProducts, OnlineSealed
 from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.online import scoring
 from fedmq.party.online.answering import Answering
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
@@ -137,7 +139,51 @@ async def test_one_batch_asks_about_a_person_once_whatever_the_question(world: W
     assert "more than one sealed question of a batch about one id" in str(refused)
 
 
-async def test_reasons_name_the_mode_that_has_none(world: World) -> None:
+async def test_requests_with_reasons_get_each_party_s_part_beside_those_without(
+    world: World,
+) -> None:
+    harness = ServingHarness(world, mode="sealed", drop=0.1, delay=0.01, deadline=30.0)
+    asked = [harness.scorer.score("production", world.ids[r : r + 2], explain=True) for r in (0, 5)]
+    others = [harness.margins(world.ids[r : r + 2]) for r in (1, 7)]
+
+    explained, plain = await asyncio.gather(asyncio.gather(*asked), asyncio.gather(*others))
+
+    for start, scored in zip((0, 5), explained, strict=True):
+        assert [str(player) for player in scored.players] == [ACTIVE, "telco", "retail"]
+        found = scored.contributions
+        assert found is not None and (np.ptp(found[:, :-1], axis=0) > 0).all()
+        np.testing.assert_allclose(found.sum(axis=1), scored.scores.margins, rtol=1e-5)
+        np.testing.assert_allclose(
+            found.sum(axis=1), world.margins[start : start + 2], rtol=1e-4, atol=1e-5
+        )
+    for start, margins in zip((1, 7), plain, strict=True):
+        check_alike(world, margins, slice(start, start + 2))
+
+
+async def test_reasons_count_as_a_score_of_each_party(world: World) -> None:
+    harness = ServingHarness(world, mode="sealed", limits={"scores_per_id": 4})
+    await harness.margins(world.ids[:1], explain=True)  # three parties: three scores
+    await harness.margins(world.ids[:1])
+    with pytest.raises(Refused, match="more than 4 scores per id and hour"):
+        await harness.margins(world.ids[:1])
+
+
+async def test_an_owner_without_reasons_multiplies_no_parts(world: World) -> None:
+    agreed = Agreed(refusing=("telco",))
+    harness = ServingHarness(world, mode="sealed", agreed=agreed)
+    with pytest.raises(DataError, match=r"in the \[policy\] of telco"):
+        await harness.margins(world.ids[:1], explain=True)
     harness = ServingHarness(world, mode="sealed")
-    with pytest.raises(Exception, match="served in mode sealed, and reasons need"):
+    harness.parties["telco"]._explains = lambda: False
+    with pytest.raises(Refused, match="no reasons are given here"):
+        await harness.margins(world.ids[:1], explain=True)
+    check_alike(world, await harness.margins(world.ids[:1]), slice(0, 1))
+
+
+async def test_reasons_of_too_many_leaves_name_what_to_use(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "MOST_CIPHERTEXTS", 0)
+    harness = ServingHarness(world, mode="sealed")
+    with pytest.raises(DataError, match="take 1 ciphertexts of a row, and online 0 are taken: use"):
         await harness.margins(world.ids[:1], explain=True)
