@@ -40,6 +40,20 @@ class Multiplying:
         return self.share.products(body, self.answering.values[places], places < 0, self.seeds)
 
 
+def multiplying(model: SealedModel, shares: Mapping[str, AnsweringShare]) -> dict[str, Multiplying]:
+    """The parties that hold ``shares``, with seeds that are always the same."""
+    found = {}
+    for party, answering in shares.items():
+        share = SealedShare.of(answering.share, model.terms(party))
+        seeds = MaskSeeds(
+            hashlib.sha256(party.encode()).digest(),
+            seed_between(share.previous, party),
+            seed_between(party, share.following),
+        )
+        found[party] = Multiplying(answering, share, seeds)
+    return found
+
+
 class Sealing:
     """The model of ``world`` in mode sealed; ``parties`` by name are fresh."""
 
@@ -48,16 +62,7 @@ class Sealing:
         self.model = SealedModel.of(world.model.share, b"s" * 32)
 
     def parties(self, shares: Mapping[str, AnsweringShare] | None = None) -> dict[str, Multiplying]:
-        found = {}
-        for party, answering in (shares or self.world.shares).items():
-            share = SealedShare.of(answering.share, self.model.terms(party))
-            seeds = MaskSeeds(
-                hashlib.sha256(party.encode()).digest(),
-                seed_between(share.previous, party),
-                seed_between(party, share.following),
-            )
-            found[party] = Multiplying(answering, share, seeds)
-        return found
+        return multiplying(self.model, shares or self.world.shares)
 
     def batch(
         self,
