@@ -194,7 +194,8 @@ def _check_in_words(found: Any) -> Text:
     lines = []
     if found["repeated"]:
         some = ", ".join(found["repeated_ids"])
-        kept = "refused" if found["duplicates"] == "refuse" else f"the {found['duplicates']} counts"
+        rules = {"refuse": "refused", "each": "each row counts"}
+        kept = rules.get(found["duplicates"], f"the {found['duplicates']} counts")
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
     lines += [f"look at this: {warning}" for warning in found["warnings"]]
     if len(found["refused"]) > 1:  # the error below reports a single one
@@ -250,10 +251,12 @@ def _overlap_in_words(result: Any) -> Text:
 
 def _alignment_in_words(result: Any) -> Text:
     what = "are shared by" if result["join"] == "inner" else "are taken, of"
+    several = result["people"] < result["rows"]
     return joined(
         f"alignment {result['alignment']}: {result['rows']} ids {what} "
         f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
         f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent",
+        *([f"these are rows of {result['people']} people"] if several else ()),
         *(f"{party} lacks {lacked} of them" for party, lacked in result["lacked_at"].items()),
         StoredChoices.model_validate(result["choices"]).in_words(),
     )

@@ -24,6 +24,7 @@ __all__ = [
     "BlindedIds",
     "CommonRows",
     "Owner",
+    "RepeatedRows",
     "Rows",
     "StoreAlignment",
     "checked_points",
@@ -109,6 +110,21 @@ class AlignmentReady(Body):
     kind: ClassVar[str] = "alignment ready"
 
 
+class RepeatedRows(Body):
+    """Active to each passive: how many rows I have of each person, one piece of them.
+
+    Sent where somebody has several, before the alignment is stored. Rows of a person stand side by
+    side.
+    """
+
+    kind: ClassVar[str] = "repeated rows"
+
+    start: Index
+    """The position among the people at which this piece begins."""
+    people: Rows
+    counts: Uint32s
+
+
 class StoreAlignment(Body):
     """Active to each passive: all are ready, store the alignment."""
 
@@ -128,6 +144,7 @@ BODIES: tuple[type[Body], ...] = (
     BlindedIds,
     CommonRows,
     AlignmentReady,
+    RepeatedRows,
     StoreAlignment,
     AlignmentStored,
 )

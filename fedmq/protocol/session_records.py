@@ -569,6 +569,9 @@ class SumLedger:
             )
 
 
+_SPREAD = 0x9E3779B97F4A7C15  # an odd number of 64 bits: 2^64 by the golden ratio
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PeopleAnswered:
     """``party`` is about to answer about ``people``: the hashes of their ids, uint64 (people,).
@@ -586,7 +589,9 @@ class PeopleAnswered:
 class RowPeople:
     """The ``people`` of all rows, uint64 (rows,), of whom those ``learning``, bool (rows,), learn.
 
-    ``NOBODY`` stands for a person whom the party lacks: nothing about that person can be told.
+    ``NOBODY`` stands for a person whom the party lacks: nothing about that person can be told. A
+    person with several rows counts once, and is another one with each number of rows that learn:
+    what two such sets tell differs by all of that person's rows.
 
     Its methods return records that must be on disk before any later message leaves.
     """
@@ -602,7 +607,7 @@ class RowPeople:
 
     def of_session(self) -> PeopleAnswered:
         """All who learn."""
-        return PeopleAnswered(self._party, "rows", self._people[self._learning])
+        return PeopleAnswered(self._party, "rows", self._counted(self._learning))
 
     def of_tree(self, tree: int, carrying: NDArray[np.bool_]) -> Sequence[PeopleAnswered]:
         """Who learns in ``tree``, whose gradients the rows ``carrying``, bool (rows,), have.
@@ -615,8 +620,16 @@ class RowPeople:
             return ()
         self._named.add(digest)
         first_round = 1 < self._folds > tree
-        people = self._people[rows]
+        people = self._counted(rows)
         return (PeopleAnswered(self._party, f"tree {tree}", people, combines=first_round),)
+
+    def _counted(self, rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        all_rows = self._people[rows]
+        people, counts = np.unique(all_rows, return_counts=True)
+        if len(people) == len(all_rows):
+            return all_rows
+        more: NDArray[np.uint64] = (counts - 1).astype(np.uint64)
+        return people ^ (more * np.uint64(_SPREAD))
 
     @staticmethod
     def _digest(rows: NDArray[np.bool_]) -> bytes:

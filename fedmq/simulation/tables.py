@@ -205,12 +205,13 @@ def by_index(
 
     Pandas objects with their own index are matched by it. Arrays and Polars frames have no index:
     they keep their order. A table without an index stands beside other tables only if these have
-    none either, or pandas' 0, 1, 2, ... With ``join = "inner"`` rows that an index lacks are left
-    out; None: the caller has no such choice.
+    none either, or pandas' 0, 1, 2, ... The first index may repeat ids: each of its rows stands
+    beside the other tables' one row. With ``join = "inner"`` rows that an index lacks are left out;
+    None: the caller has no such choice.
 
     Raises:
         ConfigError: there is nothing to join by.
-        DataError: an index lacks rows of another, repeats some in another order, or is missing.
+        DataError: an index lacks rows of another, repeats some beside the first, or is missing.
     """
     beside = beside or {}
     (first, leading), *others = tables.items()
@@ -246,7 +247,8 @@ def _inner(tables: Mapping[str, Any], beside: Mapping[str, Any]) -> MatchedRows:
     indexed = {name: held for name, held in {**tables, **beside}.items() if _has_index(held)}
     common = leading.index
     for name, held in indexed.items():
-        _check_unique(held.index, name, name, first)
+        if not held.index.equals(leading.index):
+            _check_unique(held.index, name, name, first)
         shared = common[common.isin(held.index)]
         if not len(shared):
             ids = [repr(index[0]) for index in (common, held.index) if len(index)]
@@ -259,7 +261,7 @@ def _inner(tables: Mapping[str, Any], beside: Mapping[str, Any]) -> MatchedRows:
         if held is None:
             return None
         if name in indexed:
-            return held.loc[common]
+            return held[kept] if held.index.equals(leading.index) else held.loc[common]
         values = np.asarray(held)
         if len(values) != len(kept):
             raise DataError(f"{first}: {name} has {len(values)} rows, {first} has {len(kept)}")
@@ -299,8 +301,7 @@ def _in_order(name: str, table: Any, first: str, leading: Any, advice: str) -> A
         return table
     if _is_counted(ours) and _is_counted(theirs):
         return table  # the lengths differ, which a later check refuses
-    for party, index in ((name, ours), (first, theirs)):
-        _check_unique(index, party, name, first)
+    _check_unique(ours, name, name, first)
     for party, lacking in ((name, theirs.difference(ours)), (first, ours.difference(theirs))):
         if len(lacking):
             shown = ", ".join(map(repr, lacking[:_SHOWN]))

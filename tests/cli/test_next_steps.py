@@ -90,6 +90,7 @@ CROSS_VALIDATED = {
 }
 ALIGNED = {
     "alignment": "a",
+    "people": 1,
     "rows": 1,
     "parties": ["bank"],
     "own_ids": 1,

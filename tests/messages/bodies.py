@@ -431,6 +431,9 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         places=uint32s,
     ),
     alignment.AlignmentReady: st.builds(alignment.AlignmentReady),
+    alignment.RepeatedRows: st.builds(
+        alignment.RepeatedRows, start=naturals, people=st.integers(1, 2**28 - 1), counts=uint32s
+    ),
     alignment.StoreAlignment: st.builds(alignment.StoreAlignment),
     alignment.AlignmentStored: st.builds(alignment.AlignmentStored),
     overlap.OverlapOpen: st.builds(

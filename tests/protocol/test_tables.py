@@ -303,7 +303,9 @@ def aligned(watch: Watch) -> Iterator[None]:
         ran(watch(parties), seed=seed, link=Link(drop=0.4, repeat=0.2, delay=0.2))
         yield
     for seed, count in itertools.product(range(6), (2, 3, 4)):
-        parties = alignments.machines(alignments.people(count, seed))
+        owners = alignments.people(count, seed)
+        owners["bank"].rows_of = np.full(len(owners["bank"].names), 2, np.uint32)
+        parties = alignments.machines(owners)
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         parties = counts.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))

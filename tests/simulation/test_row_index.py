@@ -210,3 +210,21 @@ def test_tables_to_score_that_do_not_fit_are_refused(changes: dict[str, Any], li
 def test_tables_to_score_that_lack_one_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^evaluation: set 'later' lacks 'passive': it takes "):
         trained(evaluation={"later": {"active": ACTIVE}})
+
+
+def test_an_index_of_the_active_party_may_repeat_ids_that_others_have_once() -> None:
+    loans = np.random.default_rng(1).integers(0, 120, 300)
+    joined = trained(
+        active=ACTIVE.iloc[loans].reset_index(drop=True),
+        label=LABEL.iloc[loans].reset_index(drop=True),
+        passive={"telco": TELCO.iloc[loans].reset_index(drop=True)},
+    )
+    for extra, join in ((0, None), (5, "inner")):
+        made = trained(
+            active=ACTIVE.iloc[loans],
+            label=LABEL.iloc[loans],
+            passive={"telco": TELCO.iloc[np.unique(loans)][::-1]},
+            **({"join": join} if extra else {}),
+        )
+        for ours, theirs in zip(made.share.trees, joined.share.trees, strict=True):
+            assert ours.model_dump_json() == theirs.model_dump_json()

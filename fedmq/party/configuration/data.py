@@ -29,7 +29,7 @@ DatePart = Literal["days", "month", "weekday", "age"]
 BesideLabel = Literal["label_upper_bound", "qid", "weight", "base_margin"]
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
-Duplicates = Literal["refuse", "first", "last"]
+Duplicates = Literal["refuse", "first", "last", "each"]
 NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
 _SQLITE = "sqlite:///"
 _CHANGES = (
@@ -187,7 +187,8 @@ class DataSection(Section):
     missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
     """What a text cell without a value holds."""
     duplicates: Duplicates = "refuse"
-    """Which row counts where an id is repeated: none, the first, or the last."""
+    """Which row counts where an id is repeated: none, the first, the last, or each: at the active
+    party, whose other rows of a person are then named ``ID#2``, ``ID#3`` and so on."""
     normalise: Annotated[tuple[NormaliseStep, ...], AfterValidator(_hash_last)] = ("trim",)
     """The steps that ids go through; the same at all parties."""
     hashed: bool = False

@@ -46,17 +46,19 @@ class EvaluationShares:
         label: NDArray[np.float32],
         seed: int,
         texts: Callable[[], Sequence[str]],
+        together: Sequence[str] | None = None,
     ) -> dict[str, NDArray[np.bool_]]:
         """The disjoint rows of each set: bool (rows,).
 
-        ``label`` (rows,) or (rows, 2); ``texts`` reads the column of the split, if it has one.
+        ``label`` (rows,) or (rows, 2); ``texts`` reads the column of the split, if it has one. Rows
+        that are drawn stay ``together`` with those of the same text.
 
         Raises:
             DataError: a set would be empty, or the column has an empty cell.
         """
         if not self.shares:
             return {}
-        places = self._places(party, label, seed, texts)
+        places = self._places(party, label, seed, texts, together)
         sets, below = {}, 0.0
         for name, share in self.shares.items():
             sets[name] = (places >= below) & (places < below + share)
@@ -74,12 +76,13 @@ class EvaluationShares:
         label: NDArray[np.float32],
         seed: int,
         texts: Callable[[], Sequence[str]],
+        together: Sequence[str] | None,
     ) -> NDArray[np.float64]:
         rows = len(label)
         numbers = np.random.SeedSequence(seed, spawn_key=(rows,))
         drawn = np.random.Generator(np.random.Philox(numbers)).random(rows)
         if self.split == "random":
-            return drawn
+            return drawn if together is None else drawn[_groups(together)]
         if self.split == "stratified":
             return _stratified(party, label, drawn)
         read = texts()
@@ -89,9 +92,13 @@ class EvaluationShares:
                 "of ids is empty; every row needs a value to split by"
             )
         if isinstance(self.split, ByGroup):
-            _, group = np.unique(np.asarray(read, dtype=object).astype(str), return_inverse=True)
-            return drawn[group]  # a place for each group: there are no more groups than rows
+            return drawn[_groups(read)]  # a place each: there are no more groups than rows
         return _newest_first(read)
+
+
+def _groups(texts: Sequence[str]) -> NDArray[np.intp]:
+    _, group = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
+    return group
 
 
 def _stratified(

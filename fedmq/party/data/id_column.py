@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection, NormaliseStep
+from fedmq.party.data.repeated_ids import SEPARATOR, row_names
 from fedmq.party.data.sources.source import Cells
 
 __all__ = ["LONGEST_ID", "IdColumns", "check_lengths", "comparable", "joined", "parts_of"]
@@ -172,6 +173,8 @@ class IdColumns:
         ids = columns[0] if len(columns) == 1 else list(map(joined, zip(*columns, strict=True)))
         if not self._data.hashed:
             ids = _after(ids, self._data.normalise[len(_before_hash(self._data)) :])
+        if self._data.duplicates == "each":
+            self._refuse_separators(ids, numbers)
         check_lengths(ids, lambda index: f"{self._name}, {self._unit} {numbers[index]}")
         self._ids += ids
         self._numbers += numbers
@@ -187,7 +190,7 @@ class IdColumns:
         return again
 
     def rows(self) -> NDArray[np.int64]:
-        """The rows that the rule for repeated ids keeps, by ascending id; int64.
+        """The rows that the rule for repeated ids keeps, by ascending id, then in order; int64.
 
         Raises:
             DataError: there are no rows, or ids are repeated and no rule allows it.
@@ -196,6 +199,9 @@ class IdColumns:
             raise DataError(f"{self._name}: there are no rows")
         if self._data.duplicates == "refuse":
             self._refuse_repeated()
+        if self._data.duplicates == "each":
+            ascending = sorted(range(len(self._ids)), key=self._ids.__getitem__)
+            return np.array(ascending, dtype=np.int64)
         rows: dict[str, int] = {}
         for row, name in enumerate(self._ids):
             if self._data.duplicates == "last" or name not in rows:
@@ -203,8 +209,18 @@ class IdColumns:
         return np.array([rows[name] for name in sorted(rows)], dtype=np.int64)
 
     def values(self, rows: NDArray[np.int64]) -> list[str]:
-        """The ids in ``rows``."""
-        return [self._ids[row] for row in rows.tolist()]
+        """The ids in ``rows``, each its own where ids are repeated."""
+        ids = [self._ids[row] for row in rows.tolist()]
+        return row_names(ids) if self._data.duplicates == "each" else ids
+
+    def _refuse_separators(self, ids: Sequence[str], numbers: Sequence[int]) -> None:
+        for name, number in zip(ids, numbers, strict=True):
+            if SEPARATOR in name:
+                raise DataError(
+                    f"{self._name}, {self._unit} {number}: the id {name[:40]!r} has a "
+                    f'{SEPARATOR}, which numbers the rows of a person with duplicates = "each"; '
+                    "write ids without it at all parties"
+                )
 
     def _refuse_repeated(self) -> None:
         if len(set(self._ids)) == len(self._ids):
@@ -213,7 +229,8 @@ class IdColumns:
         some = ", ".join(f"{name!r} in {self._unit} {number}" for name, number in again[:_SHOWN])
         raise DataError(
             f"{self._name}: {len(again)} ids are repeated, such as {some}; each row needs an id "
-            'of its own, or say which counts: duplicates = "first" or "last"'
+            'of its own, or say which counts: duplicates = "first" or "last", or "each" at the '
+            "active party"
         )
 
     def _normalised(self, ids: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,13 @@ from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
 from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.held_out import EvaluationShares, folds_of
+from fedmq.party.data.repeated_ids import (
+    has_several,
+    people_of,
+    refuse_several,
+    row_names,
+    rows_of_people,
+)
 from fedmq.party.data.table import NO_ID, Table, read_table, read_text_column
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
@@ -79,21 +86,21 @@ def read_ids(
 
     ``labelled``: whether the table has a label column. Raises DataError like ``read_table``.
     """
+    if not labelled:
+        refuse_several(party, data)
     check = raw_label if labelled else None
     table = read_table(party, data, check)
+    people, rows = rows_of_people(data, table.ids)
     return AlignmentIds(
-        IdList.of(table.ids),
-        table.fingerprint(),
-        data.normalise,
-        terms,
-        store,
+        IdList.of(people), table.fingerprint(), data.normalise, terms, store, rows_of=rows
     )
 
 
 @computation("ReadIdList")
 def read_id_list(party: str, data: DataSection, labelled: bool) -> IdList:
     """The ids of ``party``, normalised, each once; it refuses an unusable table as `read_ids`."""
-    return IdList.of(read_table(party, data, raw_label if labelled else None).ids)
+    table = read_table(party, data, raw_label if labelled else None)
+    return IdList.of(rows_of_people(data, table.ids)[0])
 
 
 def require_same_steps(
@@ -110,44 +117,73 @@ def require_same_steps(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignmentIds:
-    """Distinct ids in ascending order, and the place to store their alignment."""
+    """Distinct ids in ascending order, and the place to store their alignment.
+
+    ``rows_of`` uint32 (ids,): how many rows each of these people has here; None: one each.
+    """
 
     ids: IdList
     fingerprint: str
     normalise: tuple[str, ...]
     terms: AlignmentTerms
     store: AlignmentStore
+    rows_of: NDArray[np.uint32] | None = None
 
-    def keep(self, rows: NDArray[np.uint32], found: PeopleFound | None = None) -> Computation:
+    def keep(
+        self,
+        rows: NDArray[np.uint32],
+        found: PeopleFound | None = None,
+        counts: NDArray[np.uint32] | None = None,
+    ) -> Computation:
         """Store the alignment: the ids in these rows, in this order; ``LACKED``: no id here.
 
-        ``found``: how many people each choice has, at the active party.
+        ``found``: how many people each choice has, at the active party. ``counts`` uint32 (rows,):
+        how many rows each person has at the active party; None: one each.
         """
-        return keep_alignment.bind(self, rows, found)
+        return keep_alignment.bind(self, rows, found, counts)
 
 
 @computation("KeepAlignment")
-def keep_alignment(own: AlignmentIds, rows: NDArray[np.uint32], found: PeopleFound | None) -> int:
+def keep_alignment(
+    own: AlignmentIds,
+    rows: NDArray[np.uint32],
+    found: PeopleFound | None,
+    counts: NDArray[np.uint32] | None,
+) -> int:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
     ids, terms = own.ids.strings(), own.terms
+    people = len(rows)
+    if counts is not None:
+        rows = np.repeat(rows, counts)
+    names = [None if row == LACKED else ids[row] for row in rows.tolist()]
     choices, lacking = None, {}
     if found is not None:
-        lacking = {
-            party: tuple(np.flatnonzero(mask).tolist()) for party, mask in found.lacking.items()
-        }
+        for party, mask in found.lacking.items():
+            by_row = mask if counts is None else np.repeat(mask, counts)
+            lacking[party] = tuple(np.flatnonzero(by_row).tolist())
         choices = StoredChoices(left=found.left, inner=found.inner, known_to=found.known_to)
+        if counts is not None:  # each row has a name of its own at the active party
+            names = [*row_names(filter(None, names))]
+    version: Literal[1, 2, 3, 4] = 1
+    if counts is not None:
+        version = 4
+    elif lacking:
+        version = 3
+    elif choices or (rows == LACKED).any():
+        version = 2
     alignment = StoredAlignment(
-        version=3 if lacking else 2 if choices or (rows == LACKED).any() else 1,
+        version=version,
         name=terms.name,
         session=terms.session,
         made=datetime.now().astimezone().isoformat(timespec="seconds"),
         parties=terms.parties,
         normalise=own.normalise,
         fingerprint=own.fingerprint,
-        ids=tuple(None if row == LACKED else ids[row] for row in rows.tolist()),
+        ids=tuple(names),
         choices=choices,
-        lacked_at=None if found is None else found.lacked_at,
+        lacked_at=None if found is None else {name: len(at) for name, at in lacking.items()},
         lacking=lacking or None,
+        people=None if counts is None else people,
     )
     own.store.save(alignment)
     return len(alignment.ids)
@@ -237,12 +273,25 @@ class LoadActiveTable:
                 lacking[party] = np.isin(np.arange(len(table.ids)), places)
         label = table.label
         assert label is not None
+        people = people_of(self.data, table.ids)
+        together = people if has_several(people) else None
+        if together and self.split == "stratified":
+            raise ConfigError(
+                f"{self.party}: split: some people have several rows, which stay together; "
+                '"stratified" would part them'
+            )
         shares = EvaluationShares.of(self.evaluation, self.split)
-        sets = shares.sets(self.party, label, self.params.seed, lambda: self._texts(table.ids))
+        sets = shares.sets(
+            self.party, label, self.params.seed, lambda: self._texts(table.ids), together
+        )
         held_out = np.logical_or.reduce([np.zeros(len(label), np.bool_), *sets.values()])
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
-        folds = () if self.nfold is None else self._folds(self.nfold, label, ~held_out, table.ids)
+        folds = (
+            ()
+            if self.nfold is None
+            else self._folds(self.nfold, label, ~held_out, table.ids, together)
+        )
         named = ~held_out if folds else held_out
         beside = [held for held in (table.weight, table.base_margin) if held is not None]
         digest = _digest(table.features, table.values, label, *beside)
@@ -273,9 +322,16 @@ class LoadActiveTable:
         )
 
     def _folds(
-        self, nfold: int, label: NDArray[np.float32], taken: NDArray[np.bool_], ids: Sequence[str]
+        self,
+        nfold: int,
+        label: NDArray[np.float32],
+        taken: NDArray[np.bool_],
+        ids: Sequence[str],
+        together: Sequence[str] | None,
     ) -> tuple[Fold, ...]:
         """The folds of the ``taken`` rows, chosen as in `fedmq.cv` but by a secret draw.
+
+        ``together``: the people whose rows are in one fold each, if some have several.
 
         Other parties know the seed; with it alone they could infer classes from folds.
         """
@@ -285,8 +341,9 @@ class LoadActiveTable:
                 'split: folds are chosen at random, "stratified" or by group; newest is for '
                 "evaluation"
             )
-        if isinstance(self.split, ByGroup):
-            groups = np.asarray(self._texts(ids), dtype=object).astype(str)[rows]
+        if isinstance(self.split, ByGroup) or together:
+            texts = self._texts(ids) if isinstance(self.split, ByGroup) else together
+            groups = np.asarray(texts, dtype=object).astype(str)[rows]
         secret = np.random.SeedSequence([self.params.seed, salt_of(label)])
         chosen = folds_of(
             label[rows],
@@ -320,6 +377,7 @@ def load_passive_table(
 
     ``category_sets``: whether the policy allows columns to be split by sets of categories.
     """
+    refuse_several(party, data)
     table = read_table(party, data)
     alignment = table.digest(salt)
     if aligned is not None:
@@ -339,7 +397,7 @@ def load_passive_table(
         names,
         alignment,
         digest,
-        RowSet.of_hashes(people[held]),
+        RowSet.of_hashes(np.unique(people[held])),
         data.monotone,
         data.column_groups,
         table.category_columns if category_sets else {},
@@ -395,6 +453,7 @@ def load_passive_share(store: ModelStore, model: str) -> PassiveShare | None:
 @computation("LoadPassiveRows")
 def load_passive_rows(party: str, data: DataSection, store: ModelStore, model: str) -> PassiveRows:
     """A passive party's share and the rows that it can answer for."""
+    refuse_several(party, data)
     share = store.passive(model)
     values, row_of = _served(party, data, share)
     return PassiveRows(share, values, row_of)

@@ -136,6 +136,11 @@ def _rows(party: str, table: Table, aligned: Aligned | None, salt: str) -> tuple
     if aligned is None:
         return table, table.digest(salt)
     taken, stored = aligned.rows_of(party, table)
+    if stored.people is not None:
+        raise Refused(
+            f"a screen counts people, and some have several rows in alignment {aligned.name!r}; "
+            'align with one row of each, duplicates = "first" or "last"'
+        )
     return taken, stored.session
 
 

@@ -22,6 +22,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.id_column import comparable
+from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.online.answering import Answering, AskedPeople
 from fedmq.party.online.drift import DriftWatch
@@ -82,6 +83,7 @@ class OnlineLane:
             self._gate,
             self.drift,
             heard,
+            partial(people_of, data) if data.duplicates == "each" else tuple,
         )
         self.scorer.members = federation.parties
         if section.unknown == "fallback":

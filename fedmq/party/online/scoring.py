@@ -213,7 +213,8 @@ class Scorer:
     """Scores rows with the models in ``models``, asking other parties through ``send``.
 
     ``send`` takes (recipient, body, session, seconds for which it is useful). ``on_not_served``
-    takes a party and the model that the party should serve but does not. ``heard``: by party, when
+    takes a party and the model that the party should serve but does not. ``people_of`` says whose
+    rows have the ids that callers name. ``heard``: by party, when
     a message of it came last, on any lane. ``ask_broker`` returns once the broker has answered.
     """
 
@@ -228,7 +229,9 @@ class Scorer:
         priority_gate: PriorityGate | None = None,
         drift: DriftWatch | None = None,
         heard: Mapping[str, float] | None = None,
+        people_of: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> None:
+        self._people_of = people_of
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
         self.members: Collection[str] | None = None
@@ -311,6 +314,7 @@ class Scorer:
         loop = asyncio.get_running_loop()
         with self.batcher.reserve(len(ids)):
             values, is_unknown = await self._own_values(model, ids, asked.features, asked.seconds)
+        ids = self._people_of(ids)
         pieces = [
             RequestPiece(
                 model,

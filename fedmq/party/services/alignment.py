@@ -127,6 +127,7 @@ class AlignmentService(Service):
                 replace(own, terms=self._terms(name, session, number, parties)).keep,
                 self.context.config.policy.smallest_alignment,
                 known_to,
+                own.rows_of,
             )
             return self.context.sessions.open(
                 session, number, "alignment", name, machine, on_change=on_change
@@ -141,6 +142,7 @@ class AlignmentService(Service):
             "alignment": name,
             "join": job.join,
             "rows": rows,
+            "people": stored["people"],
             "lacked_at": stored["lacked_at"],
             "choices": stored["choices"],
             "own_ids": len(own.ids),

@@ -24,6 +24,7 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, load_active_rows, load_passive_rows, read_margins
+from fedmq.party.data.repeated_ids import has_several, people_of
 from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
@@ -172,13 +173,19 @@ class InferenceService(Service):
         mode = request.get("mode") or ("sealed" if is_sealed else "hop")
         if mode not in ("hop", "sealed"):
             raise ConfigError(f"mode {mode!r} is unknown; a file is scored in mode hop or sealed")
+        people = people_of(self._serving, ids)
+        if mode == "hop" and not request.get("explain") and has_several(people):
+            raise ConfigError(
+                "mode 'hop' asks about one way of a person, and some have several rows here; use "
+                "mode 'sealed', or --explain"
+            )
         rows: ActiveRows = await self.context.pool.run(
             load_active_rows.bind(self.context.party, self._serving, share, ids, not strict)
         )
         margins = await self._margins(request, share, ids)
         asked = AskedRows(
             rows.values,
-            tuple(itertools.compress(ids, rows.known)),
+            tuple(itertools.compress(people, rows.known)),
             None if margins is None else margins[rows.known],
             not strict,
             bool(request.get("explain")),

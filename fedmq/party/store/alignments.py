@@ -41,14 +41,15 @@ class StoredAlignment(BaseModel):
 
     ``session``: the session that made it, the same at all parties. ``fingerprint``: of the table
     that it was made from. At the active party ``choices``, and in ``lacked_at`` how many of these
-    people a party lacks, and in ``lacking`` at which places they stand.
+    people a party lacks, and in ``lacking`` at which places they stand. ``people``: how many they
+    are, if the active party has several rows of some; then these stand side by side.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["fedmq.alignment"] = "fedmq.alignment"
-    version: Literal[1, 2, 3] = 1
-    """2 if it has a None, ``choices`` or ``lacked_at``; 3 if it has ``lacking``."""
+    version: Literal[1, 2, 3, 4] = 1
+    """2 if it has a None, ``choices`` or ``lacked_at``; 3: ``lacking``; 4: ``people``."""
     name: str
     session: str
     made: str
@@ -59,6 +60,7 @@ class StoredAlignment(BaseModel):
     choices: StoredChoices | None = None
     lacked_at: Mapping[str, int] | None = None
     lacking: Mapping[str, tuple[int, ...]] | None = None
+    people: int | None = None
 
 
 def _dumps(alignment: StoredAlignment) -> str:
@@ -66,7 +68,9 @@ def _dumps(alignment: StoredAlignment) -> str:
 
 
 _HEAD_BYTES = 65536
-_ALIGNMENT: Format[StoredAlignment] = Format(_dumps, StoredAlignment.model_validate_json, (1, 2, 3))
+_ALIGNMENT: Format[StoredAlignment] = Format(
+    _dumps, StoredAlignment.model_validate_json, (1, 2, 3, 4)
+)
 
 
 class AlignmentStore:
@@ -117,6 +121,7 @@ class AlignmentStore:
         return {
             "alignment": found.name,
             "rows": len(found.ids),
+            "people": len(found.ids) if found.people is None else found.people,
             "parties": list(found.parties),
             "made": found.made,
             "normalise": list(found.normalise),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
+from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import LACKED, Common, IdList, Points, intersect
@@ -58,7 +59,8 @@ class ActiveAlignment(Alignment):
 
     ``normalise``: the names of the normalisation steps of the ids. ``known_to``: the passive
     parties that must hold a person, None: all. If a party holds fewer than ``fewest`` of the
-    alignment's people, the alignment fails.
+    alignment's people, the alignment fails. ``rows_of`` uint32 (ids,): how many rows each person
+    has here, if some have several; other parties hear of those whom they share.
     """
 
     TABLE = ACTIVE_ALIGNMENT
@@ -73,15 +75,17 @@ class ActiveAlignment(Alignment):
         ids: IdList,
         normalise: Sequence[str],
         key: bytes,
-        keep: Callable[[NDArray[np.uint32], PeopleFound], Computation],
+        keep: Callable[[NDArray[np.uint32], PeopleFound, NDArray[np.uint32] | None], Computation],
         fewest: int = 1,
         known_to: Sequence[str] | None = None,
+        rows_of: NDArray[np.uint32] | None = None,
     ) -> None:
         super().__init__(State.READY, parties[0], parties, key)
         self._name = name
         self._ids = ids
         self._normalise = tuple(normalise)
         self._keep = keep
+        self._rows_of = rows_of
         self._fewest = {self._party: fewest}
         self._known_to = None if known_to is None else tuple(known_to)
         self._found_people: PeopleFound
@@ -211,7 +215,21 @@ class ActiveAlignment(Alignment):
         if self._own_places is not None and len(self._ready) == len(self.peers):
             self._move(ALL_KNOW)
             for peer in self.peers:
+                self._tell_counts(peer)
                 self._send(peer, alignment.StoreAlignment())
+
+    @property
+    def _counts(self) -> NDArray[np.uint32] | None:
+        """How many rows each of the alignment's people has; None: one each."""
+        assert self._own_places is not None
+        return None if self._rows_of is None else self._rows_of[self._own_places]
+
+    def _tell_counts(self, peer: str) -> None:
+        if (counts := self._counts) is None:
+            return
+        for start, part in self._in_parts(counts):
+            body = alignment.RepeatedRows(start=start, people=len(counts), counts=Array.of(part))
+            self._send(peer, body)
 
     @on_message(alignment.AlignmentStored)
     def _on_stored(self, peer: str, _: alignment.AlignmentStored) -> None:
@@ -219,7 +237,7 @@ class ActiveAlignment(Alignment):
         assert self._own_places is not None
         self._discard(peer, self._storing)
         if not self._storing:
-            keeping = self._keep(self._own_places, self._found_people)
+            keeping = self._keep(self._own_places, self._found_people, self._counts)
             self._run(STORED, single(keeping), self._finish)
 
     def _finish(self, kept: object) -> None:

@@ -9,7 +9,7 @@ way back identify its ids for the common rows alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
 
@@ -142,7 +142,7 @@ class Alignment(Machine, ABC):
 
     def _arrived_places(self, body: alignment.CommonRows) -> NDArray[np.uint32] | None:
         """All places in the list of ``body.owner``; None until the last has arrived."""
-        pieces = self._places.setdefault(body.owner, Pieces(body.rows, _PLACES))
+        pieces = self._places.setdefault(body.owner, self._places_of(body.rows))
         if pieces.rows != body.rows:
             raise ProtocolError(f"{pieces.rows} rows were common, now {body.rows}")
         pieces.add(body.start, body.places.numpy())
@@ -162,13 +162,22 @@ class Alignment(Machine, ABC):
         return origin[places]
 
     def _send_places(self, recipient: str, owner: str, places: NDArray[np.uint32]) -> None:
-        for start, part in parts(places, _PLACES):
+        for start, part in self._in_parts(places):
             self._send(
                 recipient,
                 alignment.CommonRows(
                     owner=owner, start=start, rows=len(places), places=Array.of(part)
                 ),
             )
+
+    @staticmethod
+    def _places_of(rows: int) -> Pieces:
+        """So many numbers, which arrive as `_in_parts` cuts them."""
+        return Pieces(rows, _PLACES)
+
+    @staticmethod
+    def _in_parts(numbers: NDArray[np.uint32]) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        return parts(numbers, _PLACES)
 
     def _worked(self, ids: int) -> None:
         self._done += ids

@@ -27,6 +27,7 @@ from fedmq.protocol.alignment.states import (
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
 from fedmq.protocol.machine import OwnConsent, on_message, turn_down
 from fedmq.protocol.session_records import ConsentUsed
+from fedmq.protocol.travelling_list import Pieces
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -40,10 +41,13 @@ class OwnIds(Protocol):
     def ids(self) -> IdList:
         """The ids, normalised, each once."""
 
-    def keep(self, rows: NDArray[np.uint32]) -> Computation:
+    def keep(
+        self, rows: NDArray[np.uint32], *, counts: NDArray[np.uint32] | None = None
+    ) -> Computation:
         """The computation that stores the alignment: the ids at ``rows``, in this order.
 
-        ``LACKED`` stands for a person whom this party lacks.
+        ``LACKED`` stands for a person whom this party lacks. ``counts``: how many rows each person
+        has at the active party; None: one each.
         """
 
 
@@ -84,6 +88,8 @@ class PassiveAlignment(Alignment):
         self._list_origin: NDArray[np.uint32] | None = None
         """The place of each row of the active party's list before this party sorted it."""
         self._own_places: NDArray[np.uint32]
+        self._counts: Pieces | None = None
+        """How many rows each person has at the active party, if it says so."""
 
     @property
     def awaits_consent(self) -> bool:
@@ -203,9 +209,26 @@ class PassiveAlignment(Alignment):
             disclosed=f"{self._party} wants more common ids",
         )
 
+    @on_message(alignment.RepeatedRows)
+    def _on_repeated(self, peer: str, body: alignment.RepeatedRows) -> None:
+        people = len(self._own_places)
+        if peer != self._active or body.people != people:
+            raise ProtocolError(f"rows of {body.people} people, and {people} are common")
+        if self._counts is None:
+            self._counts = self._places_of(people)
+        self._counts.add(body.start, body.counts.numpy())
+
     @on_message(alignment.StoreAlignment)
     def _on_store(self, _: str, __: alignment.StoreAlignment) -> None:
-        self._run(STORED, single(self._own.keep(self._own_places)), self._finish)
+        counts = None
+        if self._counts is not None:
+            if not self._counts.complete:
+                raise ProtocolError("the alignment is to be stored, and some rows were not counted")
+            counts = np.concatenate(self._counts.in_order())
+            if int(counts.min()) < 1 or int(counts.sum(dtype=np.int64)) > self._longest:
+                raise ProtocolError(f"a person has no row, or all have more than {self._longest}")
+        keeping = self._own.keep(self._own_places, counts=counts)
+        self._run(STORED, single(keeping), self._finish)
 
     def _finish(self, kept: object) -> None:
         self._send(self._active, alignment.AlignmentStored())

@@ -126,6 +126,7 @@ PASSIVE_ALIGNMENT = session_table(
         },
         _Q.COMPLETE: {
             alignment.CommonRows: _Q.COMPLETE,
+            alignment.RepeatedRows: _Q.COMPLETE,
             alignment.StoreAlignment: _Q.STORING,
         },
         _Q.STORING: {STORED: _Q.FINISHED},

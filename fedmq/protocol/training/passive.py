@@ -350,6 +350,12 @@ class PassiveTraining(Machine):
                 f"{self._party} lacks people of the alignment, and has a smallest_node: align with "
                 'join = "inner"'
             )
+        if (self._smallest_node or self._smallest_cell) and table.repeats_people:
+            raise Refused(
+                f"{self._party} has a smallest_node or smallest_cell, and counts rows by it, of "
+                "which some people have several: align with one row of each, duplicates = "
+                '"first" or "last"'
+            )
         people = (
             None
             if table.people is None

@@ -185,6 +185,14 @@ class PassiveTable:
         """Whether the party lacks people of the alignment."""
         return self.people is not None and bool((self.people == NOBODY).any())
 
+    @property
+    def repeats_people(self) -> bool:
+        """Whether the active party has several rows of a person."""
+        if self.people is None:
+            return False
+        held = self.people[self.people != NOBODY]
+        return len(np.unique(held)) < len(held)
+
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]
     ) -> None:

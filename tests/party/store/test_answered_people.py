@@ -233,3 +233,18 @@ def test_folds_and_drawn_rows_are_named_once() -> None:
     assert rows.of_tree(2, fold) == ()
     [drawn] = rows.of_tree(3, np.arange(10) < 3)
     assert not drawn.combines
+
+
+def test_a_person_with_another_number_of_rows_is_another_person() -> None:
+    everybody, learning = people(0, 10), np.ones(12, np.bool_)
+
+    def counted(*more: int) -> set[int]:
+        rows = np.concatenate([everybody, everybody[list(more)]])
+        return {
+            *RowPeople("telco", rows, learning[: len(rows)], folds=1).of_session().people.tolist()
+        }
+
+    one_each, twice, thrice = counted(), counted(3), counted(3, 3)
+    assert one_each == {*everybody.tolist()}
+    assert len(one_each - twice) == len(twice - one_each) == len(twice - thrice) == 1
+    assert len(counted(3, 4) - twice) == 1

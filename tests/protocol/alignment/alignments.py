@@ -24,6 +24,8 @@ class Own:
     """A party's ids, and the alignment that it stored."""
 
     names: Sequence[str]
+    rows_of: NDArray[np.uint32] | None = None
+    """How many rows each of them has, if this is the active party."""
     stored: list[str] = field(default_factory=list)
     """The people of the alignment; "" for a person whom it lacks."""
     found: PeopleFound | None = None
@@ -32,8 +34,15 @@ class Own:
     def ids(self) -> IdList:
         return IdList.of(self.names)
 
-    def keep(self, rows: NDArray[np.uint32], found: PeopleFound | None = None) -> Any:
+    def keep(
+        self,
+        rows: NDArray[np.uint32],
+        found: PeopleFound | None = None,
+        counts: NDArray[np.uint32] | None = None,
+    ) -> Any:
         self.found = found
+        if counts is not None:
+            rows = np.repeat(rows, counts)
         return _Store(self, ["" if row == LACKED else self.names[row] for row in rows])
 
 
@@ -70,6 +79,7 @@ def machines(
             active.keep,
             least.get(parties[0], 1),
             known_to,
+            active.rows_of,
         )
     }
     for number, party in enumerate(parties[1:], start=1):

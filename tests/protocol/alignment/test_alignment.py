@@ -243,7 +243,7 @@ def test_a_party_that_dies_at_any_moment_leaves_nobody_waiting_and_the_active_pa
 
 def test_a_party_that_cannot_store_is_told_apart_and_the_others_hear_of_it() -> None:
     owners = people(2)
-    owners["telco"].keep = lambda rows: _Broken()  # type: ignore[method-assign]
+    owners["telco"].keep = lambda rows, **_: _Broken()  # type: ignore[method-assign]
     simulation = Simulation(machines(owners))
     simulation.run()
     assert isinstance(simulation.errors["telco"], DataError)
@@ -387,3 +387,43 @@ def test_a_second_alignment_shares_no_value_with_the_first() -> None:
         Simulation(machines(people(2), seed=seed), tap=tap).run()
     first, second = (set.union(*tap.points.values()) for tap in taps)
     assert not first & second
+
+
+# Several rows of a person
+
+
+def test_other_parties_hear_how_many_rows_each_shared_person_has(short_pieces: None) -> None:
+    owners = people(3)
+    bank = owners["bank"]
+    bank.rows_of = np.arange(1, len(bank.names) + 1, dtype=np.uint32) % 4 + 1
+    tapped: list[Envelope] = []
+    Simulation(machines(owners), tap=tapped.append).run()
+    rows = dict(zip(bank.names, bank.rows_of.tolist(), strict=True))
+    expected = {name: rows[name] for name in shared(owners)}
+    for own in owners.values():
+        assert own.stored == bank.stored
+        assert {name: own.stored.count(name) for name in own.stored} == expected
+        beside = [
+            name for name, after in zip(own.stored, own.stored[1:], strict=False) if name != after
+        ]
+        assert len(beside) == len(expected) - 1  # rows of a person stand side by side
+    told = [
+        envelope.body for envelope in tapped if isinstance(envelope.body, alignment.RepeatedRows)
+    ]
+    assert sum(len(body.counts.values) for body in told) == 2 * len(expected)
+
+
+def test_where_each_person_has_one_row_nothing_is_counted() -> None:
+    owners, tapped = people(2), list[Envelope]()
+    Simulation(machines(owners), tap=tapped.append).run()
+    assert not [e for e in tapped if isinstance(e.body, alignment.RepeatedRows)]
+
+
+@pytest.mark.parametrize("counts", [[1, 0], [2**28, 1]])
+def test_counts_that_cannot_be_end_the_session(counts: list[int]) -> None:
+    owners = people(2, share=1.0, of=2)
+    owners["bank"].rows_of = np.array(counts, np.uint32)
+    simulation = Simulation(machines(owners))
+    simulation.run()
+    assert "a person has no row, or all have more than 268435456" in str(simulation.errors["telco"])
+    assert not owners["bank"].stored and not owners["telco"].stored
