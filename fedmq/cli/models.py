@@ -57,7 +57,9 @@ from fedmq.party.store.documents import (
 )
 from fedmq.party.store.share_file import read_share, write_share
 from fedmq.workbench.evaluation import held_out_report
-from fedmq.workbench.model import OwnShares, importance_of
+from fedmq.workbench.joint_model import federated_booster
+from fedmq.workbench.model import importance_of
+from fedmq.workbench.own_shares import OwnShares
 
 __all__ = ["card", "models", "verify_card"]
 
@@ -96,19 +98,65 @@ def list_models(party: Path, as_json: bool) -> None:
 @models.command("export", epilog=PARTY_HELP)
 @party_argument
 @click.argument("model")
-@_file
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--joint",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all parties' splits into this new .json file of XGBoost, if all owners agree.",
+)
+@click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for each party.")
 @json_option
-def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
+def export_share(
+    party: Path, model: str, file: Path | None, joint: Path | None, wait: float, as_json: bool
+) -> None:
     """Write PARTY's own share of MODEL to a new FILE.
 
     It is for a backup or another machine of the same party. Other parties refuse it, and must
-    not see it.
+    not see it. With --joint the active party writes the whole model, which xgboost.Booster loads
+    and which scores without the other parties: each of their owners is asked, and has to say yes.
     """
     shares = OwnShares(party)
+    if (file is None) == (joint is None):
+        raise click.UsageError("name either a FILE for the own share, or one with --joint")
+    if joint is not None:
+        _export_joint(party, shares, model, joint, wait, as_json)
+        return
+    assert file is not None
     digest = write_share(shares.checked(model), file)
     result = {"model": model, "party": shares.party, "file": str(file), "sha256": digest}
     print_result(result, as_json, lambda share: f"{share['file']}: sha256 {share['sha256']}")
     print_next_step(as_json, "models import", party, file)
+
+
+def _export_joint(
+    party: Path, shares: OwnShares, model: str, file: Path, wait: float, as_json: bool
+) -> None:
+    if file.suffix != ".json":
+        raise ConfigError(f"{file}: XGBoost reads such a file by its name; end it with .json")
+    if file.exists():
+        raise ConfigError(f"{file}: exists already; choose another name")
+    shares.checked(model)
+    booster = federated_booster(shares, model, wait)
+    try:
+        write_atomically(file, bytes(booster.save_raw("json")), 0o600)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+    noted(shares.state, "joint model written", model=model)
+    result = {
+        "model": model,
+        "file": str(file),
+        "columns": booster.feature_names,
+        "rounds": booster.num_boosted_rounds(),
+    }
+    print_result(
+        result,
+        as_json,
+        lambda done: (
+            f"{done['file']}: {done['rounds']} rounds over {len(done['columns'])} columns; it "
+            "scores without the other parties, so keep it as their owners were promised"
+        ),
+    )
+    print_next_step(as_json, "models show", party, model)
 
 
 @models.command("import", epilog=PARTY_HELP)

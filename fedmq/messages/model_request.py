@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import FailFast, Field
 
-from fedmq.messages.array import Array, Payload, Uint32s
+from fedmq.messages.array import Array, Bitmap, Float32s, Payload, Uint32s
 from fedmq.messages.body import Body, RecordColumns
-from fedmq.messages.fields import Index, ModelId
+from fedmq.messages.fields import Index, ModelId, Text
 from fedmq.messages.inference import SampleId
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "ModelGroupSums",
     "ModelGroups",
     "ModelQuestion",
+    "ModelSplits",
+    "ModelThresholds",
 ]
 
 MOST_PEOPLE = 100_000
@@ -123,11 +125,36 @@ class ModelGroupSums(Body):
     """uint8 (groups, bytes)."""
 
 
+class ModelSplits(ModelQuestion):
+    """Active to passive: what are the thresholds of your records, for a model in one file?"""
+
+    kind: ClassVar[str] = "model splits"
+
+
+class ModelThresholds(Body):
+    """Passive to active: all that my records of the model hold; columns may have numbers only."""
+
+    kind: ClassVar[str] = "model thresholds"
+
+    columns: RecordColumns
+    thresholds: Float32s
+    default_left: Bitmap
+    category_names: Annotated[
+        tuple[Annotated[tuple[Text, ...], Field(strict=False)], ...], Field(strict=False)
+    ]
+    """By column, the names of its categories, by code; empty of a column of numbers."""
+    codes_right: Annotated[
+        tuple[Annotated[tuple[Index, ...], Field(strict=False)], ...], Field(strict=False)
+    ] = ()
+    """By record, the codes that go right where a set of categories splits; else empty."""
+
+
 ANSWERS: Mapping[type[ModelQuestion], type[Body]] = {
     ModelCardOffer: ModelCardSigned,
     ModelDelete: ModelDeleted,
     ModelColumns: ModelColumnNames,
     ModelGroups: ModelGroupSums,
+    ModelSplits: ModelThresholds,
 }
 """The answer to each question."""
 

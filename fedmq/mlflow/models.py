@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict
 
 from fedmq.errors import DataError, UnknownModel
 from fedmq.party.card.signed_card import share_hash
-from fedmq.workbench.model import OwnShares, PartyModel, PartyModels
+from fedmq.workbench.model import PartyModel, PartyModels
+from fedmq.workbench.own_shares import OwnShares
 
 __all__ = ["first_line", "load_model", "log_model", "save_model"]
 

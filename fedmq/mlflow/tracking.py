@@ -23,7 +23,8 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.documents import cards, training_records
 from fedmq.workbench.connection import WATCHED_BY, Party
 from fedmq.workbench.evaluation import Evaluation
-from fedmq.workbench.model import EVALUATED, OwnShares, PartyModel
+from fedmq.workbench.model import EVALUATED, PartyModel
+from fedmq.workbench.own_shares import OwnShares
 from fedmq.workbench.run import Run
 
 __all__ = ["autolog"]

@@ -15,16 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.owner_splits import OwnerSplits
 from fedmq.boosting.model.share import ActiveShare, PassiveShare, read_document
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
-from fedmq.boosting.xgboost_comparison.export import import_xgboost, to_booster
+from fedmq.boosting.xgboost_comparison.export import import_xgboost, joint_booster
 from fedmq.boosting.xgboost_comparison.pooled_tree import (
     PooledTree,
     joined_values,
     margin_contributions,
     pooled_feature_names,
-    pooled_types,
     walk_pooled,
 )
 from fedmq.computation import Given
@@ -330,7 +330,8 @@ class SimulatedModel:
 
         Those of DART are as they have grown, and ``share.tree_weights`` says what each weighs.
         """
-        return [PooledTree.of(tree, self._tables()) for tree in self.share.grown_trees]
+        splits = [OwnerSplits.of(table) for table in self._tables()]
+        return [PooledTree.joined(tree, splits) for tree in self.share.grown_trees]
 
     def to_xgboost(self) -> xgboost.Booster:
         """The joined trees over raw feature values; columns are named ``party.feature``.
@@ -344,14 +345,7 @@ class SimulatedModel:
         return self._booster(self.share)
 
     def _booster(self, share: ActiveShare) -> xgboost.Booster:
-        tables = self._tables()
-        return to_booster(
-            [PooledTree.of(tree, tables) for tree in share.grown_trees],
-            share.params,
-            pooled_feature_names(share.parties, tables),
-            share.tree_weights,
-            pooled_types(tables),
-        )
+        return joint_booster(share, [OwnerSplits.of(table) for table in self._tables()])
 
     def joined_values(self, *, active: Any, passive: Mapping[str, Any]) -> NDArray[np.float32]:
         """The columns of `to_xgboost`, float32 (rows, columns), of rows that all parties hold.

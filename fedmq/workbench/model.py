@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,15 +21,17 @@ from fedmq.boosting.model.shown_model import (
     split_counts,
 )
 from fedmq.errors import ConfigError, DataError, UnknownModel
-from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.control import request_daemon
-from fedmq.party.store.documents import ModelStore, read_column_names
-from fedmq.party.store.share_file import check_owner
+from fedmq.party.store.documents import read_column_names
 from fedmq.workbench.evaluation import Evaluation, Wanted, evaluate_model
+from fedmq.workbench.joint_model import federated_booster
+from fedmq.workbench.own_shares import OwnShares
+
+if TYPE_CHECKING:
+    import xgboost
 
 __all__ = [
     "EVALUATED",
-    "OwnShares",
     "PartyModel",
     "PartyModels",
     "as_array",
@@ -52,31 +54,6 @@ def frame(columns: Mapping[str, Any]) -> Any:
     except ImportError:
         raise ConfigError("pandas is not installed; run: pip install pandas") from None
     return pandas.DataFrame(columns)
-
-
-class OwnShares:
-    """The shares of the party configured in the file ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        config, federation = PartyFile.read(path)
-        self.config, self.federation = config, federation
-        self.party = config.party
-        self.is_active = config.party == federation.active
-        self.state = config.state
-        self.store = ModelStore(config.state)
-
-    def share(self, model: str | None) -> ActiveShare | PassiveShare:
-        """The share of ``model``, or of the newest one; DataError if there is none."""
-        return self.checked(self.store.newest() if model is None else model)
-
-    def checked(self, model: str) -> ActiveShare | PassiveShare:
-        """The share of ``model``; DataError if it is missing, damaged or another party's."""
-        share = self.store.active(model) if self.is_active else self.store.passive(model)
-        where = str(self.store.path(model))
-        if share.model_id != model:
-            raise DataError(f"{where}: the share of model {share.model_id}")
-        check_owner(share, self.party, where)
-        return share
 
 
 def importance_of(
@@ -232,6 +209,18 @@ class PartyModel:
         )
         rows, kind = found["columns"], found["type"]
         return frame({key: [row[key] for row in rows] for key in ("party", "column", kind)})
+
+    def to_xgboost(self, *, wait: float = _WAIT) -> xgboost.Booster:
+        """The model with everybody's thresholds, where all owners have said yes to that.
+
+        Columns are named ``party.column``. The first call asks the owners, whose policy may refuse;
+        repeat it after their yes. ``wait``: seconds within which each party's daemon answers.
+
+        Raises:
+            ConfigError: this is not the active party, or xgboost is not installed.
+            Refused: an owner refuses, or has not yet said yes; the text names each.
+        """
+        return federated_booster(self._shares, self.name, wait)
 
     def activate(
         self, name: str = _NAME, *, mode: Literal["hop", "bitmap", "sealed"] | None = None

@@ -18,6 +18,7 @@ from fedmq.messages.model_request import (
     ModelDelete,
     ModelGroups,
     ModelQuestion,
+    ModelSplits,
 )
 from fedmq.messages.online import ModelDeploy
 from fedmq.messages.overlap import OverlapOpen
@@ -143,8 +144,9 @@ BY_POLICY: dict[type[Body], dict[str, str]] = {
     ModelDelete: {"model": "delete_models"},
     ModelColumns: {"model": "column_names"},
     ModelGroups: {"column": "groups", "people": "smallest_group"},
+    ModelSplits: {"model": "joint_models"},  # and the owner is asked about each, never alike
 }
-"""Openings about which no owner is asked: the key of the policy that refuses, by field."""
+"""Openings that no yes to like sessions covers: the key of the policy that refuses, by field."""
 
 FREE_BY_POLICY: dict[type[Body], set[str]] = {
     InferenceOpen: {"model", "training", "id_pieces", "partial"},

@@ -386,6 +386,15 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     model_request.ModelColumnNames: st.builds(
         model_request.ModelColumnNames, columns=record_columns
     ),
+    model_request.ModelSplits: st.builds(model_request.ModelSplits, model=models),
+    model_request.ModelThresholds: st.builds(
+        model_request.ModelThresholds,
+        columns=record_columns,
+        thresholds=arrays(("<f4",), axes=1),
+        default_left=bitmaps,
+        category_names=st.lists(st.lists(text, max_size=3).map(tuple), max_size=3).map(tuple),
+        codes_right=st.lists(st.lists(naturals, max_size=3).map(tuple), max_size=3).map(tuple),
+    ),
     model_request.ModelGroups: st.builds(
         model_request.ModelGroups,
         model=models,
@@ -620,6 +629,10 @@ _FIELDS: dict[str, Any] = {
     "mode": "hop",
     "right": _RECORDS,
     "explain": False,
+    "thresholds": Array.of(np.ones(1, np.float32)),
+    "default_left": Bitmap.of(np.ones(1, np.bool_)),
+    "category_names": ((),),
+    "codes_right": ((0,),),
     "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),
     "card": "{}",
     "drifts": True,

@@ -136,6 +136,8 @@ def test_a_missing_field_is_named(kind: type[Body]) -> None:
 
 
 _LISTS = (
+    "category_names",
+    "codes_right",
     "described",
     "ids",
     "normalise",

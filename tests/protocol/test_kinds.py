@@ -29,4 +29,5 @@ def test_owners_are_asked_about_the_kinds_whose_machines_wait_for_consent() -> N
         for _, event in side.table
         if event is ConsentPendingMessage
     }
-    assert set(get_args(AskedSession)) == waiting
+    # A yes to a joint model is waited for by nobody: the active party asks again.
+    assert set(get_args(AskedSession)) == waiting | {"joint model"}

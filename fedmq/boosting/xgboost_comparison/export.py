@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedmq.boosting.model.owner_splits import OwnerSplits
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import OLDEST, TrainParams, arithmetic_of
 from fedmq.boosting.xgboost_comparison.pooled_tree import PooledTree
@@ -21,7 +23,13 @@ from fedmq.errors import ConfigError
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["check_objective", "import_xgboost", "joined_constraints", "to_booster"]
+__all__ = [
+    "check_objective",
+    "import_xgboost",
+    "joined_constraints",
+    "joint_booster",
+    "to_booster",
+]
 
 _NO_PARENT = 2**31 - 1
 _NO_CHILD = -1
@@ -54,6 +62,29 @@ def check_objective(objective: str) -> None:
             f"{objective}: the installed XGBoost, {installed}, does not have it; install "
             f"xgboost-cpu {since[0]}.{since[1]} or later on Python 3.12 or later"
         )
+
+
+def joint_booster(share: ActiveShare, splits: Sequence[OwnerSplits]) -> xgboost.Booster:
+    """The model of ``share`` with the splits of all its parties, by index, as one booster.
+
+    Columns are named ``party.column``. A column of categories that is split by sets holds codes
+    there; the booster's attribute ``categories`` has their names by column, as JSON.
+    """
+    named = {
+        f"{party}.{name}": list(categories)
+        for party, own in zip(share.parties, splits, strict=True)
+        for name, categories in zip(own.columns, own.categories, strict=True)
+    }
+    booster = to_booster(
+        [PooledTree.joined(tree, splits) for tree in share.grown_trees],
+        share.params,
+        list(named),
+        share.tree_weights,
+        ["c" if categories else "float" for categories in named.values()],
+    )
+    if coded := {name: categories for name, categories in named.items() if categories}:
+        booster.set_attr(categories=json.dumps(coded, ensure_ascii=False))
+    return booster
 
 
 def to_booster(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.contributions import TreeShap
+from fedmq.boosting.model.owner_splits import OwnerSplits
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LEAF, LookupTable, Tree, walk
 from fedmq.boosting.objectives.registry import objective_of
@@ -22,7 +23,6 @@ __all__ = [
     "joined_values",
     "margin_contributions",
     "pooled_feature_names",
-    "pooled_types",
     "walk_pooled",
 ]
 
@@ -46,22 +46,27 @@ class PooledTree:
     @classmethod
     def of(cls, tree: Tree, tables: Sequence[LookupTable]) -> PooledTree:
         """``tree`` joined with the lookup tables of all owners, by index of the owner."""
+        return cls.joined(tree, [OwnerSplits.of(table) for table in tables])
+
+    @classmethod
+    def joined(cls, tree: Tree, splits: Sequence[OwnerSplits]) -> PooledTree:
+        """``tree`` joined with the splits of all owners, by index of the owner."""
         feature = np.zeros(len(tree), np.int32)
         threshold = np.zeros(len(tree), np.float32)
         default_left = np.zeros(len(tree), np.bool_)
         categories: dict[int, tuple[int, ...]] = {}
         first_column = 0
-        for owner, table in enumerate(tables):
+        for owner, own in enumerate(splits):
             nodes = np.flatnonzero(tree.owner == owner)
             records = tree.record[nodes]
-            feature[nodes] = first_column + table.column_of[table.feature[records]]
-            threshold[nodes] = table.threshold[records]
-            default_left[nodes] = table.default_left[records]
-            for node, record in zip(nodes.tolist(), records.tolist(), strict=True):
-                codes = _codes_right(table, record)
-                if codes is not None:
-                    categories[node] = codes
-            first_column += len(table.columns)
+            feature[nodes] = first_column + own.column[records]
+            threshold[nodes] = own.threshold[records]
+            default_left[nodes] = own.default_left[records]
+            if own.codes_right:
+                for node, record in zip(nodes.tolist(), records.tolist(), strict=True):
+                    if codes := own.codes_right[record]:
+                        categories[node] = codes
+            first_column += len(own.columns)
         return cls(tree, feature, threshold, default_left, dict(sorted(categories.items())))
 
 
@@ -88,15 +93,6 @@ def pooled_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) 
     ]
 
 
-def pooled_types(tables: Sequence[LookupTable]) -> list[str]:
-    """XGBoost's types of the joined columns: "c" where they hold codes of categories."""
-    return [
-        "c" if name in table.category_columns else "float"
-        for table in tables
-        for name in table.columns
-    ]
-
-
 def joined_values(
     tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
 ) -> NDArray[np.float32]:
@@ -117,22 +113,6 @@ def _codes(indicators: NDArray[np.float32]) -> NDArray[np.float32]:
     has = indicators > 0
     codes = np.where(has.any(axis=1), np.argmax(has, axis=1), indicators.shape[1])
     return np.where(np.isnan(indicators[:, 0]), np.float32(np.nan), codes.astype(np.float32))
-
-
-def _codes_right(table: LookupTable, record: int) -> tuple[int, ...] | None:
-    """The codes that go right at ``record``; None unless its column is split by sets."""
-    feature = int(table.feature[record])
-    features = next((held for held in table.category_columns.values() if feature in held), None)
-    if features is None:
-        return None
-    right = table.category_sets[record] if table.category_sets else ()
-    if right:
-        return tuple(sorted(features.index(category) for category in right))
-    # A record of an earlier model, where the category was a separate column.
-    code, threshold = features.index(feature), table.threshold[record]
-    held = range(len(features) + 1)  # the last one is that of rows with another category
-    above = tuple(other for other in held if (1.0 if other == code else 0.0) > threshold)
-    return above or (len(features) + 1,)  # XGBoost has no empty sets: a code that no row has
 
 
 _MOST_DIRECTIONS = 2**26
@@ -159,7 +139,8 @@ def margin_contributions(
             "pred_contribs: neither XGBoost nor fedmq has them for trees of vector leaves"
         )
     trees, rows = share.used_trees, len(values[0])
-    pooled = [PooledTree.of(tree, tables) for tree in trees]
+    splits = [OwnerSplits.of(table) for table in tables]
+    pooled = [PooledTree.joined(tree, splits) for tree in trees]
     columns = sum(len(table.columns) for table in tables)
     shap = TreeShap.of(
         trees,

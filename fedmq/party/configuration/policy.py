@@ -37,8 +37,8 @@ columns, by number and without names."""
 # Both follow from `fedmq.protocol.kinds`, which no command needs to import; a test compares them.
 AllowedSession = Literal["alignment", "training", "inference"]
 """What ``sessions`` may hold: the word with which a kind of session is allowed."""
-AskedSession = Literal["alignment", "overlap", "screen", "training", "activation"]
-"""The kinds of session about which an owner may be asked."""
+AskedSession = Literal["alignment", "overlap", "screen", "training", "activation", "joint model"]
+"""What an owner may be asked about: kinds of session, and the thresholds for a joint model."""
 
 
 class StandingConsent(Section):
@@ -225,6 +225,11 @@ class PolicySection(Section):
     column_names: Literal["private", "shared"] = "private"
     """Whether the active party may learn which splits of a model are by which column, and the
     columns' names; what it has learned it keeps."""
+    joint_models: Literal["refuse", "ask"] = "refuse"
+    """Whether the active party may have all thresholds of this party in a model, so that it
+    scores by one XGBoost file, without this party and out of its sight: never, or with a yes of
+    this party's owner to each model (``ask``). The answer stands for ``consent_within``; with
+    ``column_names = "shared"`` columns and categories have their names there."""
     screen: Literal["refuse", "described", "measured"] = "refuse"
     """What the active party may see of this party's columns before a training: nothing; what each
     is like (``described``: its type, missing values, how many distinct ones); or how well it tells

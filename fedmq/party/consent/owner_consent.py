@@ -179,6 +179,8 @@ class OwnerConsent:
         policy = self._policy()
         if terms.kind == "activation":
             return policy.activate == "two"
+        if terms.kind == "joint model":
+            return True
         return policy.consent == "ask" and not any(
             covers(standing, terms) for standing in policy.approved
         )
@@ -399,6 +401,8 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
     terms = asked.details
     if asked.kind == "activation":
         raise DaemonError("each activation is asked about: approve it without --alike")
+    if asked.kind == "joint model":
+        raise DaemonError("each model is asked about: approve it without --alike")
     if asked.kind == "screen":
         return StandingConsent(
             peer=asked.peer,

@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,8 @@ from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 __all__ = ["DAY", "HOUR", "DailyQuota", "PolicyConsent", "RowQuota"]
 
 _PARTS_OF_QUOTA = 100
+_ALLOWING = {"column_names": "shared", "joint_models": "ask"}
+"""The word of each such key of the policy that allows a question about a model."""
 DAY = 24 * 3600.0
 HOUR = 3600.0
 _SECONDS_TOGETHER = 1.0  # seconds whose rows are counted as one entry
@@ -267,11 +269,13 @@ class PolicyConsent:
         does: str,
         terms: Mapping[str, Any],
         agreed: Mapping[str, Any],
+        owner: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Raise Refused unless ``key`` of the policy allows a question about a model.
 
         ``does``: the action that the key allows, in words; ``terms`` and ``agreed``: the audit
-        log's details of the question and of the consent.
+        log's details of the question and of the consent. ``owner`` raises Refused where the owner
+        has to say yes as well, and has not.
         """
         await self._ask(header, **terms)
         self._check_peer(header, "model request")
@@ -279,11 +283,14 @@ class PolicyConsent:
         if isinstance(setting, bool):
             allowed, remedy = setting, f"{key} = true in its [policy]"
         elif isinstance(setting, str):
-            allowed, remedy = setting == "shared", f'{key} = "shared" in its [policy]'
+            allowing = _ALLOWING[key]
+            allowed, remedy = setting == allowing, f'{key} = "{allowing}" in its [policy]'
         else:  # columns; the same words whether or not the column exists
             allowed, remedy = terms["column"] in setting, f"{key} of its [policy]"
         if not allowed:
             raise self._refusal(f"{does}; {remedy} would allow it")
+        if owner is not None:
+            await owner()
         await self.audit.record("agreed", header, **agreed)
 
     def answering(self, header: Header) -> None:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from fedmq.boosting.model.share import PassiveShare
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
@@ -143,6 +146,19 @@ class RequestedTerms:
         digest = hashlib.blake2b(named, digest_size=16).hexdigest()
         return cls(peer, "activation", model, digest, details)
 
+    @classmethod
+    def of_joint_model(cls, peer: str, share: PassiveShare, named: bool) -> RequestedTerms:
+        """The terms of ``peer``'s wish for all thresholds of ``share``, with names if ``named``."""
+        table = share.lookup_table
+        details = {
+            "thresholds": len(table),
+            "columns": len(np.unique(table.column_of[table.feature])),
+            "named": named,
+        }
+        text = f"{share.model_id} {share.dumps()} {named}"
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return cls(peer, "joint model", share.model_id, digest, details)
+
     @property
     def asked_by(self) -> Person | None:
         """The person of this party who asks; None where another party does."""
@@ -187,6 +203,8 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
         return f"{request['peer']} asks how many people all parties share"
     if request["kind"] == "screen":
         return f"{request['peer']} asks to see what your columns are like"
+    if request["kind"] == "joint model":
+        return f"{request['peer']} asks for all your thresholds in model {request['name']}"
     terms = request["terms"]
     if request["kind"] == "activation":
         who = Person(**terms["asked_by"]) if "asked_by" in terms else request["peer"]
@@ -202,6 +220,8 @@ def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     terms = request["terms"]
     if request["kind"] == "activation":
         return [*_of_activation(request, terms)]
+    if request["kind"] == "joint model":
+        return [*_of_joint_model(terms)]
     return [*_ABOUT[request["kind"]](request, terms), *_spent(request["kind"], terms["spent"])]
 
 
@@ -255,6 +275,20 @@ def _of_activation(
     yield (
         "active party learns",
         f"of each person whom it scores, the directions at your splits{on_the_way}",
+    )
+
+
+def _of_joint_model(terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    names = "with their names" if terms["named"] else "numbered, without names"
+    yield "columns", f"{terms['columns']:,}, {names}"
+    yield (
+        "active party learns",
+        f"all {terms['thresholds']:,} thresholds of this model: by the directions that it has seen "
+        "and sees, between which thresholds the values of each person lie",
+    )
+    yield (
+        "active party can",
+        "score by itself whoever's values it has, without you, for as long as it keeps the file",
     )
 
 

@@ -45,7 +45,17 @@ Record = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _CHANGES = (
     *("activate", "admit", "align", "approve", "cancel", "column_names", "console"),
-    *("delete_everywhere", "drop", "noted", "pause", "redeliver", "refuse", "reload", "requeue"),
+    *(
+        "delete_everywhere",
+        "drop",
+        "joint_model",
+        "noted",
+        "pause",
+        "redeliver",
+        "refuse",
+        "reload",
+        "requeue",
+    ),
     *("resume", "rollback", "sign_card", "train"),
 )
 """Commands that change something."""

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,12 @@ from fedmq.messages.model_request import (
     ModelGroups,
     ModelGroupSums,
     ModelQuestion,
+    ModelSplits,
+    ModelThresholds,
 )
 from fedmq.party.card.model_card import card_in
 from fedmq.party.card.signed_card import endorse
+from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.group_sums import AddGroups
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.services.service import Command, PartyContext, Service
@@ -56,6 +60,7 @@ from fedmq.privacy.homomorphic.paillier import public_numbers, public_of
 from fedmq.privacy.plan import PIECE_BYTES
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import GroupPieces, PassiveModelRequest
+from fedmq.protocol.model_request.told_splits import splits_of, told_splits
 from fedmq.protocol.record_columns import columns_of, record_columns
 
 __all__ = ["QUESTIONS", "ModelRequestService", "Question"]
@@ -83,6 +88,7 @@ class ModelRequestService(Service):
             "sign_card": self._sign_card,
             "delete_everywhere": self._delete_everywhere,
             "column_names": self._column_names,
+            "joint_model": self._joint_model,
             "group_sums": self._group_sums,
         }
 
@@ -126,6 +132,22 @@ class ModelRequestService(Service):
                     assert columns is not None
                     shared[party] = columns
         await asyncio.to_thread(keep_column_names, state, model, shared)
+        return answers
+
+    async def _joint_model(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """By party, its splits of a model, or the reason for none; nothing of it is kept."""
+        self.context.require_active("ask for the thresholds of a model")
+        model = str(request["model"])
+        share = await asyncio.to_thread(self.context.model_store.active, model)
+        answers = await self._ask_all(share.parties[1:], ModelSplits(model=model), request)
+        for owner, party in enumerate(share.parties):
+            if "thresholds" in (answer := answers.get(party, {})):
+                records = sum(int((tree.owner == owner).sum()) for tree in share.trees)
+                try:
+                    splits = splits_of(party, ModelThresholds.model_construct(**answer), records)
+                    answers[party] = {"splits": splits.model_dump(mode="json")}
+                except ProtocolError as error:
+                    answers[party] = {"refused": str(error)}
         return answers
 
     async def _group_sums(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
@@ -241,9 +263,11 @@ class ModelRequestService(Service):
         context = self.context
         agreed = {entry: getattr(body, field) for entry, field in question.agreed.items()}
         terms = {field: getattr(body, field) for field in ("model", *question.agreed.values())}
+        ask_owner = question.ask_owner
+        owner = None if ask_owner is None else partial(ask_owner, context, header, body)
         try:
             await context.consent.question(
-                header, question.policy, question.does.format_map(terms), terms, agreed
+                header, question.policy, question.does.format_map(terms), terms, agreed, owner
             )
             return await question.answer(context, header, body)
         except Refused as error:
@@ -288,6 +312,25 @@ def _name_columns(context: PartyContext, _: Header, asked: ModelColumns) -> Mode
     names = {name: name[:_LONGEST_NAME] for name in table.columns}
     disclosed = DisclosedColumns.of(table, len(table), names)
     return ModelColumnNames(columns=record_columns(disclosed))
+
+
+async def _ask_for_splits(context: PartyContext, header: Header, asked: ModelSplits) -> None:
+    """Ask this party's owner about this model; Refused until it has said yes."""
+    share = await asyncio.to_thread(_share, context, asked.model)
+    terms = RequestedTerms.of_joint_model(header.sender, share, _names_shared(context))
+    if seconds := await context.owner_consent.seconds_left(header, terms):
+        raise Refused(
+            f"its owner is asked, and has {seconds / 3600:.3g} hours to answer; "
+            "after a yes repeat the request"
+        )
+
+
+def _tell_splits(context: PartyContext, _: Header, asked: ModelSplits) -> ModelThresholds:
+    return told_splits(_share(context, asked.model).lookup_table, _names_shared(context))
+
+
+def _names_shared(context: PartyContext) -> bool:
+    return context.config.policy.column_names == "shared"
 
 
 async def _add_groups(context: PartyContext, header: Header, asked: ModelGroups) -> GroupPieces:
@@ -338,6 +381,8 @@ class Question:
     """The audit log's entry for a yes: its names, and the fields that they show."""
     answer: Callable[[PartyContext, Header, Any], Awaitable[Answer]]
     """Act on the question. Raises Refused; text of other errors stays in this party's log."""
+    ask_owner: Callable[[PartyContext, Header, Any], Awaitable[None]] | None = None
+    """Raises Refused until this party's owner has said yes as well; None: policy is enough."""
     end_recorded: bool = False
     """Whether the audit log also records how the session ended."""
 
@@ -367,6 +412,14 @@ QUESTIONS: Mapping[type[ModelQuestion], Question] = {
         does="add up by groups of {column!r}",
         agreed={"groups": "column", "people": "people"},
         answer=_add_groups,
+        end_recorded=True,
+    ),
+    ModelSplits: Question(
+        policy="joint_models",
+        does="tell its thresholds for a model in one file",
+        agreed={"joint_model": "model"},
+        answer=_in_thread(_tell_splits),
+        ask_owner=_ask_for_splits,
         end_recorded=True,
     ),
 }

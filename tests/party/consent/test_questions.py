@@ -15,6 +15,7 @@ from fedmq.messages.model_request import (
     ModelDelete,
     ModelGroups,
     ModelQuestion,
+    ModelSplits,
 )
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.services.model_request import QUESTIONS
@@ -26,6 +27,7 @@ ALLOWS: dict[type[ModelQuestion], tuple[str, Any, str]] = {
     ModelDelete: ("delete_models", True, "delete_models = true in"),
     ModelColumns: ("column_names", "shared", 'column_names = "shared" in'),
     ModelGroups: ("groups", ["gender"], "groups of"),
+    ModelSplits: ("joint_models", "ask", 'joint_models = "ask" in'),
 }
 questions = pytest.mark.parametrize("body", ALLOWS)
 
