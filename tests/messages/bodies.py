@@ -630,7 +630,6 @@ _FIELDS: dict[str, Any] = {
     "right": _RECORDS,
     "explain": False,
     "thresholds": Array.of(np.ones(1, np.float32)),
-    "default_left": Bitmap.of(np.ones(1, np.bool_)),
     "category_names": ((),),
     "codes_right": ((0,),),
     "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),
