@@ -138,7 +138,7 @@ class ModelThresholds(Body):
 
     columns: RecordColumns
     thresholds: Float32s
-    default_left: Bitmap
+    missing_left: Bitmap
     category_names: Annotated[
         tuple[Annotated[tuple[Text, ...], Field(strict=False)], ...], Field(strict=False)
     ]

@@ -91,7 +91,7 @@ def told(**changed: Any) -> ModelThresholds:
     as_told: dict[str, Any] = {
         "columns": RecordColumns(column=Array.of(np.zeros(2, np.uint32)), texts=("age",)),
         "thresholds": Array.of(np.array([1, 2], np.float32)),
-        "default_left": Bitmap.of(np.zeros(2, np.bool_)),
+        "missing_left": Bitmap.of(np.zeros(2, np.bool_)),
         "category_names": (("a", "b"),),
         "codes_right": ((), (0, 3)),
     }

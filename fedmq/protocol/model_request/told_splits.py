@@ -25,7 +25,7 @@ def told_splits(table: LookupTable, named: bool) -> ModelThresholds:
     return ModelThresholds(
         columns=record_columns(disclosed.model_copy(update={"texts": texts})),
         thresholds=Array.of(told.threshold),
-        default_left=Bitmap.of(told.default_left),
+        missing_left=Bitmap.of(told.default_left),
         category_names=tuple(
             tuple(name[:_LONGEST_NAME] for name in names) for names in told.categories
         ),
@@ -46,7 +46,7 @@ def splits_of(peer: str, body: ModelThresholds, records: int) -> OwnerSplits:
             columns=columns.texts,
             column=columns.column,
             threshold=body.thresholds.numpy().astype(np.float32),
-            default_left=body.default_left.numpy(),
+            default_left=body.missing_left.numpy(),
             categories=body.category_names,
             codes_right=body.codes_right,
         )
