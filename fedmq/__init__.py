@@ -27,6 +27,7 @@ PUBLIC = {
     "With scikit-learn": {
         "FederatedClassifier": "fedmq.estimators.estimator",
         "FederatedRegressor": "fedmq.estimators.estimator",
+        "FederatedRanker": "fedmq.estimators.ranker",
     },
     "Models": {
         "SimulatedModel": "fedmq.simulation.model",
@@ -55,6 +56,7 @@ _ELSEWHERE = {
     "Booster": "fedmq.SimulatedModel is the model",
     "DMatrix": "tables are given as they are",
     "XGBClassifier": "it is called FederatedClassifier",
+    "XGBRanker": "it is called FederatedRanker",
     "XGBRegressor": "it is called FederatedRegressor",
     "train": "it is called simulate",
 }
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from fedmq.errors import FedmqError
     from fedmq.estimators.estimator import FederatedClassifier as FederatedClassifier
     from fedmq.estimators.estimator import FederatedRegressor as FederatedRegressor
+    from fedmq.estimators.ranker import FederatedRanker as FederatedRanker
     from fedmq.evaluation.screening import Screen
     from fedmq.leakage.audit import AuditReport, audit
     from fedmq.leakage.view import encrypted_gradients

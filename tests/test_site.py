@@ -131,6 +131,6 @@ def test_every_picture_and_script_is_on_the_site(pages: dict[Path, Page]) -> Non
 
 def test_everything_that_the_package_offers_is_described(pages: dict[Path, Page]) -> None:
     page = pages[first(pages).parent / "reference" / "python" / "index.html"]
-    estimators = ("FederatedClassifier", "FederatedRegressor")
+    estimators = ("FederatedClassifier", "FederatedRegressor", "FederatedRanker")
     offered = (*fedmq.__all__, *estimators)
     assert {f"fedmq.{name}" for name in offered} <= page.anchors

@@ -36,6 +36,10 @@ _ELSEWHERE = {
     "eval_set": "job = {'evaluation': 0.2} holds rows out",
     "sample_weight_eval_set": "[data] weight in the party's file names the column",
     "base_margin_eval_set": "[data] base_margin in the party's file names the column",
+    "qid": "[data] qid in the party's file names the column",
+    "group": "[data] qid in the party's file names the column of each row's query",
+    "eval_qid": "job = {'evaluation': 0.2} holds rows out",
+    "eval_group": "job = {'evaluation': 0.2} holds rows out",
     "xgb_model": "job = {'continue_from': 'NAME'} names a model of the party",
 }
 """What a training by daemons takes from elsewhere."""

@@ -38,10 +38,16 @@ from fedmq.protocol.inference.computations import Scores
 from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
-from fedmq.simulation.tables import ACTIVE, active_table
+from fedmq.simulation.tables import ACTIVE, active_table, with_queries
 from fedmq.workbench.model import PartyModel, ids_of
 
-__all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor"]
+__all__ = [
+    "FederatedClassifier",
+    "FederatedEstimator",
+    "FederatedRegressor",
+    "beside_rows",
+    "of_set",
+]
 
 _SEEDS = 2**31
 _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
@@ -170,8 +176,35 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             return self._fit_daemons(X, y, given, verbose)
         if self.job is not None:
             raise ConfigError("job: it is for daemons; name the party's file: federation=")
+        weights, margins = sample_weight_eval_set, base_margin_eval_set
+        sets = [
+            (
+                table,
+                beside_rows(
+                    labels,
+                    of_set(weights, number, "sample_weight_eval_set"),
+                    of_set(margins, number, "base_margin_eval_set"),
+                ),
+            )
+            for number, (table, labels) in enumerate(eval_set or ())
+        ]
+        return self._fit_tables(
+            X, beside_rows(y, sample_weight, base_margin), sets, xgb_model, verbose
+        )
+
+    def _fit_tables(
+        self,
+        X: Any,
+        given: Mapping[str, Any],
+        eval_sets: Sequence[tuple[Any, Mapping[str, Any]]],
+        xgb_model: Any,
+        verbose: bool | int | None,
+    ) -> Self:
+        """Train here, on ``X`` and what is ``given`` beside its rows; each of ``eval_sets`` alike.
+
+        With ``qid`` among what is given, rows are ranked within queries.
+        """
         X = self._checked(X, reset=True)
-        given = _beside(y, sample_weight, base_margin)
         columns, values, beside = TrainedColumns.of(X, self.parties, given)
         decided = self._learn_labels(_labels(beside["y"]))
         named = self._parameters() | decided
@@ -180,13 +213,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         params = TrainParams.parse(named, type(self).__name__)
         earlier = _earlier(xgb_model)
         sets = {}
-        for number, (table, labels) in enumerate(eval_set or ()):
-            weight = _of_set(sample_weight_eval_set, number, "sample_weight_eval_set")
-            margin = _of_set(base_margin_eval_set, number, "base_margin_eval_set")
+        for number, (table, held) in enumerate(eval_sets):
             scored_rows = self._checked(table, reset=False)
-            sets[f"validation_{number}"] = self._row_set(
-                *columns.values(scored_rows, _beside(labels, weight, margin))
-            )
+            sets[f"validation_{number}"] = self._row_set(*columns.values(scored_rows, held))
         rows, evaluation = joined(self._row_set(values, beside), sets)
         others = {
             party: PartyFeatures(rows.values[party], names, columns.category_columns[party])
@@ -315,7 +344,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         weight, margin = beside["sample_weight"], beside["base_margin"]
         return RowSet(
             values,
-            label,
+            with_queries(label, beside.get("qid")),
             None if weight is None else _weights(weight, label),
             None if margin is None else _margins(margin, label),
         )
@@ -379,7 +408,8 @@ def _sums(score: Mapping[str, float], columns: Sequence[Sequence[str]]) -> NDArr
     return np.array([sum(score.get(name, 0.0) for name in names) for names in columns], np.float64)
 
 
-def _beside(y: Any, sample_weight: Any, base_margin: Any) -> dict[str, Any]:
+def beside_rows(y: Any, sample_weight: Any, base_margin: Any) -> dict[str, Any]:
+    """What belongs to the rows of a table, by name."""
     return {"y": y, "sample_weight": sample_weight, "base_margin": base_margin}
 
 
@@ -426,7 +456,8 @@ def _margins(margin: Any, label: NDArray[Any]) -> NDArray[np.float64]:
     return margins
 
 
-def _of_set(given: Sequence[Any] | None, number: int, name: str) -> Any:
+def of_set(given: Sequence[Any] | None, number: int, name: str) -> Any:
+    """What ``given``, the argument ``name``, has for this pair of eval_set; None if left out."""
     if given is None:
         return None
     if number >= len(given):
