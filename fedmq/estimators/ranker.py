@@ -50,8 +50,8 @@ class FederatedRanker(FederatedEstimator):
         ``qid`` (rows,): the number of each row's query, whose rows need not be neighbours; or
         ``group``: the sizes of the queries, whose rows follow one another; or a column "qid" of a
         pandas frame ``X``. ``sample_weight`` (queries,): how often each query counts, in the order
-        of their numbers. ``eval_set`` with ``eval_qid`` or ``eval_group``: one for each pair. Everything
-        else is as of ``fedmq.FederatedClassifier.fit``.
+        of their numbers. ``eval_set`` with ``eval_qid`` or ``eval_group``: one for each pair.
+        Everything else is as of ``fedmq.FederatedClassifier.fit``.
 
         Raises:
             ConfigError, DataError, ValueError: a parameter, table, label or query is wrong.

@@ -7,7 +7,7 @@ Each figure has percentiles over rows drawn with replacement (B. Efron, R. J. Ti
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, Self
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
-from fedmq.evaluation.report import Chart, Figure, Line, Report
+from fedmq.evaluation.report import Chart, Figure, Line, Report, ReportTable
+from fedmq.evaluation.targets import each_metric, each_part, target_names
 
 __all__ = ["Kind", "Metrics", "ScoredRows", "evaluate", "kind_of", "with_intervals"]
 
@@ -24,7 +25,9 @@ Kind = Literal["binary", "classes", "regression"]
 """The kind of a label: 0 or 1, one of several classes, or a number."""
 
 Metrics = Callable[[NDArray[np.float64], NDArray[np.float64]], Mapping[str, float]]
-"""(label, score) -> metrics by name; scores are (rows,) or (rows, classes)."""
+"""(label, score) -> metrics by name; scores are (rows,) or (rows, classes or targets)."""
+
+_Doubles = NDArray[np.float64]
 
 
 def evaluate(
@@ -38,12 +41,14 @@ def evaluate(
     column: str = "group",
     threshold: float = 0.5,
     smallest_group: int = 30,
+    targets: Sequence[str] = (),
 ) -> Report:
     """The report of ``model`` on ``rows``.
 
     ``history`` has the evaluation by metric and round; ``samples`` bootstrap samples make the
     intervals; ``costs`` are those of a false positive and a false negative; ``column`` is what
-    ``rows.groups`` are called, ``threshold`` the score below which a row is selected.
+    ``rows.groups`` are called, ``threshold`` the score below which a row is selected. ``targets``
+    names the labels where a row has several: each has its figures, and their means come first.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -67,20 +72,29 @@ def evaluate(
     )
     from fedmq.evaluation.groups import group_table
 
-    rows.check(kind)
-    label, score = rows.label, rows.score
+    rows.check(kind, targets)
+    label, score, groups = rows.label, rows.score, rows.groups
+
+    def binary_parts(label: _Doubles, score: _Doubles) -> tuple[ReportTable, ...]:
+        tables = binary_tables(label, score, *costs)
+        if groups is None:
+            return tables
+        return (*tables, group_table(label, score, groups, column, threshold, smallest_group))
+
+    metrics: Metrics
     if kind == "binary":
-        metrics = with_intervals(binary_metrics, label, score, samples)
-        charts, tables = binary_charts(label, score), binary_tables(label, score, *costs)
-        if rows.groups is not None:
-            groups = group_table(label, score, rows.groups, column, threshold, smallest_group)
-            tables = (*tables, groups)
+        metrics, charts_of, tables_of = binary_metrics, binary_charts, binary_parts
     elif kind == "classes":
-        metrics = with_intervals(class_metrics, label, score, samples)
-        charts, tables = (), class_tables(label, score)
+        metrics, charts_of, tables_of = class_metrics, lambda *_: (), class_tables
     else:
-        metrics = with_intervals(regression_metrics, label, score, samples)
-        charts, tables = regression_charts(label, score), regression_tables(label, score)
+        metrics, charts_of, tables_of = regression_metrics, regression_charts, regression_tables
+    if label.ndim > 1:
+        names = target_names(label.shape[1], targets)
+        metrics = each_metric(metrics, names, kind == "binary")
+        charts = each_part(charts_of, names, label, score)
+        tables = each_part(tables_of, names, label, score)
+    else:
+        charts, tables = charts_of(label, score), tables_of(label, score)
     sets, counts = np.unique(np.asarray(rows.sets), return_counts=True)
     return Report(
         model=model,
@@ -91,7 +105,7 @@ def evaluate(
                 f"{count:,} of {name}" for name, count in zip(sets, counts, strict=True)
             ),
         },
-        metrics=metrics,
+        metrics=with_intervals(metrics, label, score, samples),
         charts=(*charts, *_learning_curves(history or {})),
         tables=tables,
     )
@@ -114,13 +128,13 @@ def kind_of(params: TrainParams) -> Kind:
     """The kind of the labels of a training.
 
     Raises:
-        DataError: they are neither numbers nor classes, or there are several predictions of a row.
+        DataError: they are neither numbers nor classes, or a label has several predictions.
     """
     objective = params.objective
-    if params.output_kind in ("target", "quantile", "expectile"):
+    if params.output_kind in ("quantile", "expectile"):
         raise DataError(
             f"a report of several {params.output_kind}s is not known: a report has one prediction "
-            "a row; the metrics of the training count all of them"
+            "of a label; the metrics of the training count all of them"
         )
     if objective.startswith("survival:"):
         raise DataError(f"a report of {objective} is not known: its labels are times")
@@ -135,6 +149,7 @@ def kind_of(params: TrainParams) -> Kind:
 class ScoredRows:
     """Rows by ``ids``: ``label`` float64 (rows,), ``score`` float64 (rows,) or (rows, classes).
 
+    With several labels of a row both are (rows, targets).
     ``sets`` names the set of each row, such as "eval"; ``groups`` the group of each, if any.
     """
 
@@ -158,11 +173,22 @@ class ScoredRows:
             groups,
         )
 
-    def check(self, kind: Kind) -> None:
-        """Raise DataError unless the rows can be evaluated; the text says what is missing."""
+    def check(self, kind: Kind, targets: Sequence[str] = ()) -> None:
+        """Raise DataError unless the rows can be evaluated; the text says what is missing.
+
+        ``targets`` names the labels of a row that has several.
+        """
         if not len(self):
             raise DataError("there are no rows to evaluate: no row has both label and score")
         if kind == "regression":
+            return
+        if self.label.ndim > 1:
+            for place, name in enumerate(target_names(self.label.shape[1], targets)):
+                one = replace(self, label=self.label[:, place], score=self.score[:, place])
+                try:
+                    one.check(kind)
+                except DataError as error:
+                    raise DataError(f"{name}: {error}") from None
             return
         found: Sequence[float] = np.unique(self.label).tolist()
         if len(found) == 1:
@@ -188,13 +214,13 @@ def with_intervals(
 ) -> dict[str, Figure]:
     """The metrics of all rows, with the intervals of the middle 95 % of ``samples``.
 
-    A sample with only one class is ignored. 0 samples: no intervals.
+    A sample with only one class of a label is ignored. 0 samples: no intervals.
     """
     random = np.random.default_rng(seed)
     drawn: dict[str, list[float]] = {}
     for _ in range(samples):
         rows = random.integers(0, len(label), len(label))
-        if np.ptp(label[rows]) == 0:
+        if (np.ptp(label[rows], axis=0) == 0).any():
             continue
         for name, value in metrics(label[rows], score[rows]).items():
             drawn.setdefault(name, []).append(value)

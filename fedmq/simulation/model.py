@@ -251,8 +251,9 @@ class SimulatedModel:
         samples: int = 200,
         base_margin: ArrayLike | None = None,
     ) -> Report:
-        """Metrics with intervals, curves and tables of rows whose ``label`` (rows,) is known.
+        """Metrics with intervals, curves and tables of rows whose ``label`` is known.
 
+        ``label``: (rows,), or (rows, targets), a frame of which names the targets.
         ``samples``: bootstrap samples of the intervals. `fedmq.evaluation.page.html_of` makes a
         page of the report. ``base_margin`` is that of ``predict``.
 
@@ -263,8 +264,12 @@ class SimulatedModel:
         predicted = self.predict(active=active, passive=passive, base_margin=base_margin)
         score = predicted.astype(np.float64)
         known = np.asarray(label, np.float64)
-        if known.shape != (len(score),):
-            raise DataError(f"label has the shape {known.shape}, and there are {len(score)} rows")
+        targets = self.share.params.num_target or 1
+        if known.shape != ((len(score), targets) if targets > 1 else (len(score),)):
+            several = f", with {targets} labels each" if targets > 1 else ""
+            raise DataError(
+                f"label has the shape {known.shape}, and there are {len(score)} rows{several}"
+            )
         ids = tuple(map(str, range(len(score))))
         rows = ScoredRows(ids, ("given",) * len(score), known, score)
         objective = self.share.params.objective
@@ -275,6 +280,7 @@ class SimulatedModel:
             {"objective": objective},
             self.share.history,
             samples,
+            targets=tuple(map(str, getattr(label, "columns", ()))),
         )
 
     def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:

@@ -118,15 +118,15 @@ def evaluate_model(
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
         ids = tuple(read_ids(rows, section.ids, section.separator, section.encoding))
-        own = config.data.labels
-        column = wanted.label or (own[0] if len(own) == 1 else None)
-        labels = _labels(rows, column, section, config.data)
+        columns = _label_columns(party, config.data, share, wanted.label)
+        each = [_labels(rows, column, section, config.data) for column in columns]
+        labels = each[0] if len(each) == 1 else np.stack(each, axis=1)
         sets = (rows.name,) * len(ids)
     groups = None
     owner, _, column = (group or "").partition(".")
     elsewhere = owner in share.parties[1:] and bool(column)
-    if elsewhere and kind != "binary":
-        raise ConfigError(f"--group {group}: groups of another party need labels of 0 and 1")
+    if elsewhere and (kind != "binary" or labels.ndim > 1):
+        raise ConfigError(f"--group {group}: groups of another party need one label of 0 and 1")
     if group is not None and not elsewhere:
         groups = _groups(config, rows, ids, group)
     all_rows = ScoredRows(ids, sets, labels, _UNKNOWN, groups)
@@ -143,6 +143,7 @@ def evaluate_model(
         group or "",
         wanted.threshold,
         wanted.smallest_group,
+        config.data.labels,
     )
     if elsewhere:
         found = _groups_elsewhere(ask, share.model_id, usable, owner, column, wanted.threshold)
@@ -165,7 +166,7 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, rows)
     kind = kind_of(share.params)
     facts = _facts(share, without_score, lacking, fallbacks)
-    return evaluated(share.model_id, kind, usable, facts, share.history)
+    return evaluated(share.model_id, kind, usable, facts, share.history, targets=config.data.labels)
 
 
 def scored_rows(
@@ -198,6 +199,21 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(f"{folder}: is a file; name a folder for the report")
     if not folder.parent.is_dir():
         raise ConfigError(f"{folder}: there is no folder {folder.parent}; make it first")
+
+
+def _label_columns(
+    party: Path, data: DataSection, share: ActiveShare, given: str | None
+) -> Sequence[str | None]:
+    """The columns of the labels in a file of rows: the one that was ``given``, or the party's."""
+    targets = share.params.num_target or 1
+    if targets == 1:
+        return [given or (data.labels[0] if len(data.labels) == 1 else None)]
+    if given is not None or len(data.labels) != targets:
+        raise ConfigError(
+            f"{party}: model {share.model_id} predicts {targets} labels, so that --rows has the "
+            f"columns of [data] label, all {targets} of them; leave out --label"
+        )
+    return data.labels
 
 
 def _labels(
@@ -283,16 +299,13 @@ def _facts(
 
 
 def _write(folder: Path, report: Report, rows: ScoredRows, id_header: str) -> None:
-    several = rows.score.ndim > 1
-    headers = [f"score_{number}" for number in range(rows.score.shape[1])] if several else ["score"]
-    values = rows.score.reshape(len(rows), -1).tolist()
+    headers = [*_headers("label", rows.label), *_headers("score", rows.score)]
+    values = np.column_stack([rows.label, rows.score]).tolist()
     scores = [
-        (id_header, "set", "label", *headers),
+        (id_header, "set", *headers),
         *(
-            (name, held, f"{label:.9g}", *(f"{score:.9g}" for score in found))
-            for name, held, label, found in zip(
-                rows.ids, rows.sets, rows.label.tolist(), values, strict=True
-            )
+            (name, held, *(f"{value:.9g}" for value in found))
+            for name, held, found in zip(rows.ids, rows.sets, values, strict=True)
         ),
     ]
     files = {
@@ -305,3 +318,10 @@ def _write(folder: Path, report: Report, rows: ScoredRows, id_header: str) -> No
             write_atomically(folder / name, text, 0o600)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _headers(name: str, columns: NDArray[np.float64]) -> list[str]:
+    """``name``, or a number of it for each of several columns."""
+    if columns.ndim == 1:
+        return [name]
+    return [f"{name}_{number}" for number in range(columns.shape[1])]

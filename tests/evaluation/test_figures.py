@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
-from fedmq.evaluation.evaluate import ScoredRows, evaluate, kind_of, with_intervals
+from fedmq.evaluation.evaluate import Kind, ScoredRows, evaluate, kind_of, with_intervals
 from fedmq.evaluation.figures import (
     binary_charts,
     binary_metrics,
@@ -20,6 +22,7 @@ from fedmq.evaluation.figures import (
     regression_tables,
 )
 from fedmq.evaluation.groups import group_table
+from fedmq.evaluation.page import html_of
 
 RANDOM = np.random.default_rng(3)
 SCORE = RANDOM.random(500).round(2)  # with many ties
@@ -160,7 +163,56 @@ def test_bounds_of_times_have_no_report() -> None:
         kind_of(TrainParams(objective="survival:aft"))
 
 
-def test_several_targets_have_no_report() -> None:
-    several = TrainParams(objective="reg:squarederror", num_target=2)
-    with pytest.raises(DataError, match="a report of several targets is not known"):
+def test_several_quantiles_have_no_report() -> None:
+    several = TrainParams(objective="reg:quantileerror", quantile_alpha=(0.1, 0.9))
+    with pytest.raises(DataError, match="a report of several quantiles is not known"):
         kind_of(several)
+
+
+def several_labels(kind: str) -> ScoredRows:
+    """Two labels of 60 rows; the scores of the second are of no use."""
+    random = np.random.default_rng(2)
+    truth = random.normal(size=(60, 2))
+    label = (truth > 0).astype(np.float64) if kind == "binary" else truth
+    score = np.stack([truth[:, 0] + random.normal(size=60) / 4, random.normal(size=60)], axis=1)
+    if kind == "binary":
+        score = 1 / (1 + np.exp(-score))
+    names = tuple(f"p{row}" for row in range(60))
+    return ScoredRows(names, ("eval",) * 60, label, score, ("a", "b") * 30)
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_each_of_several_labels_has_the_figures_it_has_alone_and_means_come_first(
+    kind: Kind,
+) -> None:
+    rows = several_labels(kind)
+    report = evaluate("m", kind, rows, {}, samples=20, column="town", targets=("card", "loan"))
+    for place, name in enumerate(("card", "loan")):
+        one = replace(rows, label=rows.label[:, place], score=rows.score[:, place])
+        alone = evaluate("m", kind, one, {}, samples=0, column="town")
+        for metric, figure in alone.metrics.items():
+            assert report.metrics[f"{metric} of {name}"].value == figure.value
+        for parts, of_one in ((report.charts, alone.charts), (report.tables, alone.tables)):
+            named = [part for part in parts if part.name.endswith(f": {name}")]
+            renamed = [part.model_copy(update={"name": f"{part.name}: {name}"}) for part in of_one]
+            assert named == renamed
+    first = "auc" if kind == "binary" else next(iter(report.metrics))
+    found = report.metrics[first]
+    assert found.value == pytest.approx(
+        np.mean([report.metrics[f"{first} of {name}"].value for name in ("card", "loan")])
+    )
+    assert found.low is not None and found.low < found.value < found.high
+    if kind == "binary":
+        right = ((rows.score >= 0.5) == rows.label).all(axis=1).mean()
+        assert report.metrics["every label right"].value == right
+        assert report.metrics["auc of card"].value > 0.9 > report.metrics["auc of loan"].value
+    assert "card" in html_of(report)
+
+
+def test_the_label_that_cannot_be_evaluated_is_named() -> None:
+    rows = several_labels("binary")
+    rows.label[:, 1] = 1
+    with pytest.raises(DataError, match=r"^loan: all 60 rows have the label 1"):
+        evaluate("m", "binary", rows, {}, targets=("card", "loan"))
+    with pytest.raises(DataError, match=r"^label_1: all 60 rows"):
+        evaluate("m", "binary", rows, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,22 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.estimators.daemons import DaemonTraining
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations.control import request_daemon
+from fedmq.workbench.evaluation import Evaluation, Wanted, evaluate_model
 from tests.cli.command import fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
+
+
+def evaluated(party: Path, wanted: Wanted) -> Evaluation | ConfigError:
+    """What an evaluation at the bank finds, or why there is none."""
+    config, _ = PartyFile.read(party)
+    try:
+        return evaluate_model(
+            party, config, "bank", "m", wanted, partial(request_daemon, config.state)
+        )
+    except ConfigError as error:
+        return error
 
 
 async def test_each_label_has_a_column_of_scores_and_of_held_out_rows(
@@ -35,6 +50,16 @@ async def test_each_label_has_a_column_of_scores_and_of_held_out_rows(
         words = ("predict", party, tmp_path / "ids.csv", "--output", output)
         scored = await asyncio.to_thread(fedmq, *words)
         assert scored.code == 0, scored
+        every = federation.folder / "bank" / "data.csv"
+        held, whole, one, group = [
+            await asyncio.to_thread(evaluated, party, Wanted(samples=0, **wanted))
+            for wanted in (
+                {},
+                {"rows": every},
+                {"rows": every, "label": "label"},
+                {"rows": every, "group": "telco.x0"},
+            )
+        ]
         with pytest.raises(DaemonError, match="num_target = 2: survival:cox learns one label a"):
             await federation.ask("bank", "train", job=hazards.model_dump(mode="json"))
     with output.open() as file:
@@ -49,3 +74,15 @@ async def test_each_label_has_a_column_of_scores_and_of_held_out_rows(
     for row in kept:
         assert float(row["label_0"]) == float(people[row["id"]]["label"])
         assert np.float32(row["label_1"]) == np.float32(people[row["id"]]["x1"])
+    assert isinstance(held, Evaluation) and isinstance(whole, Evaluation)
+    assert (len(held.rows), len(whole.rows)) == (len(kept), 40)
+    assert "predicts 2 labels" in str(one)
+    assert "need one label of 0 and 1" in str(group)
+    whole.write(tmp_path / "every")
+    with (tmp_path / "every" / "scores.csv").open() as file:
+        scores = list(csv.DictReader(file))
+    assert list(scores[0]) == ["id", "set", "label_0", "label_1", "score_0", "score_1"]
+    for name, number in (("label", 0), ("x1", 1)):
+        errors = [float(row[f"label_{number}"]) - float(row[f"score_{number}"]) for row in scores]
+        rmse = whole.metrics[f"rmse of {name}"]
+        assert rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
