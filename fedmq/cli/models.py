@@ -20,6 +20,7 @@ from fedmq.boosting.model.shown_model import (
     shown,
     tree_nodes,
 )
+from fedmq.cli.models_without import without
 from fedmq.cli.output import (
     confirm,
     joined,
@@ -584,6 +585,7 @@ def verify_card(
 
 
 models.add_command(card)
+models.add_command(without)
 
 
 def _described(

@@ -88,7 +88,7 @@ class PartyContext:
         if gone:
             raise PartyLeft(
                 f"model {share.model_id} cannot be used without {', '.join(gone)}, which has "
-                "left the federation; train a new model with: fedmq train"
+                "left the federation; have one without it with: fedmq models without"
             )
 
     def host(
