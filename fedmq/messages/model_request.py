@@ -130,6 +130,9 @@ class ModelSplits(ModelQuestion):
 
     kind: ClassVar[str] = "model splits"
 
+    only_asks: bool = False
+    """Whether an answer of no records is wanted: would you tell them?"""
+
 
 class ModelThresholds(Body):
     """Passive to active: all that my records of the model hold; columns may have numbers only."""

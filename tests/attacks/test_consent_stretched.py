@@ -153,6 +153,7 @@ FREE_BY_POLICY: dict[type[Body], set[str]] = {
     ModelDeploy: {"alias", "model", "training", "left", "right"},
     ModelCardOffer: {"model"},
     ModelGroups: {"model", "public"},
+    ModelSplits: {"only_asks"},
 }
 
 

@@ -386,7 +386,9 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     model_request.ModelColumnNames: st.builds(
         model_request.ModelColumnNames, columns=record_columns
     ),
-    model_request.ModelSplits: st.builds(model_request.ModelSplits, model=models),
+    model_request.ModelSplits: st.builds(
+        model_request.ModelSplits, model=models, only_asks=st.booleans()
+    ),
     model_request.ModelThresholds: st.builds(
         model_request.ModelThresholds,
         columns=record_columns,
@@ -631,6 +633,7 @@ _FIELDS: dict[str, Any] = {
     "explain": False,
     "thresholds": Array.of(np.ones(1, np.float32)),
     "missing_left": Bitmap.of(np.ones(1, np.bool_)),
+    "only_asks": True,
     "category_names": ((),),
     "codes_right": ((0,),),
     "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),

@@ -160,6 +160,7 @@ _FLAGS = (
     *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),
     "exact",
     "reasons",
+    "only_asks",
 )
 """Fields that are true or false."""
 

@@ -148,10 +148,36 @@ async def test_the_owner_reads_what_is_told_and_the_log_notes_a_yes_and_nothing_
         assert agreed() == []
         with pytest.raises(DaemonError, match="each model is asked about"):
             await demo.ask("telco", "alike", request=request["request"])
-        await approve(demo, "telco")
+        for party in PASSIVE:
+            await approve(demo, party)
         assert "splits" in (await answers(demo))["telco"]
-    assert agreed() == ["credit"]
+    assert agreed() == ["credit", "credit"]  # that it would tell, and that it has told
     assert [entry["event"] for entry in log.entries()][-1] == "ended"
+
+
+async def test_no_threshold_leaves_before_every_owner_has_said_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = asking(tmp_path, monkeypatch)
+    told: list[str] = []
+
+    async def watch(_: str, __: str, message: str) -> bool:
+        told.extend([message] if "model thresholds" in message else [])
+        return False
+
+    async with demo:
+        await demo.train("credit", 6)
+        await answers(demo)
+        await approve(demo, "telco")
+        demo.hold = watch
+        found = await answers(demo)
+        assert found["telco"] == {}
+        assert "its owner is asked" in found["retail"]["refused"]
+        [yes] = told
+        assert "x0" not in yes and "x1" not in yes  # telco's names come with its thresholds
+        await approve(demo, "retail")
+        assert all("splits" in answer for answer in (await answers(demo)).values())
+        assert any("x0" in message or "x1" in message for message in told)
 
 
 async def test_a_yes_is_for_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +185,8 @@ async def test_a_yes_is_for_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
     async with demo:
         await demo.train("credit", 1)
         await answers(demo)
-        await approve(demo, "telco")
+        for party in PASSIVE:
+            await approve(demo, party)
         await demo.train("other", 2)
         found = await demo.ask("bank", "joint_model", model="other")
         assert "its owner is asked" in found["telco"]["refused"]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.tree import DisclosedColumns
+from fedmq.boosting.model.tree import DisclosedColumns, LookupTable
 from fedmq.errors import DaemonError, DataError, FedmqError, MessageError, ProtocolError, Refused
 from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.messages.body import Body
@@ -139,7 +139,12 @@ class ModelRequestService(Service):
         self.context.require_active("ask for the thresholds of a model")
         model = str(request["model"])
         share = await asyncio.to_thread(self.context.model_store.active, model)
-        answers = await self._ask_all(share.parties[1:], ModelSplits(model=model), request)
+        others = share.parties[1:]
+        # Nobody tells anything before all owners have said yes.
+        asked = await self._ask_all(others, ModelSplits(model=model, only_asks=True), request)
+        if any("refused" in answer for answer in asked.values()):
+            return {party: _refusal_of(answer) for party, answer in asked.items()}
+        answers = await self._ask_all(others, ModelSplits(model=model), request)
         for owner, party in enumerate(share.parties):
             if "thresholds" in (answer := answers.get(party, {})):
                 records = sum(int((tree.owner == owner).sum()) for tree in share.trees)
@@ -277,6 +282,11 @@ class ModelRequestService(Service):
             return Refused(f"{context.party} could not carry the request out; its log says why")
 
 
+def _refusal_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Why a party tells nothing; empty where only others do not agree."""
+    return {"refused": answer["refused"]} if "refused" in answer else {}
+
+
 # The answers of the passive party, after the policy has agreed.
 
 
@@ -326,6 +336,8 @@ async def _ask_for_splits(context: PartyContext, header: Header, asked: ModelSpl
 
 
 def _tell_splits(context: PartyContext, _: Header, asked: ModelSplits) -> ModelThresholds:
+    if asked.only_asks:
+        return told_splits(LookupTable.empty(()), named=False)
     return told_splits(_share(context, asked.model).lookup_table, _names_shared(context))
 
 
