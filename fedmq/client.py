@@ -11,7 +11,7 @@ import random
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -254,6 +254,18 @@ class Client(_BaseClient):
     def serving(self) -> dict[str, Any]:
         """What is under way, who is away, and what has happened; errors as of `predict`."""
         return self._get("/v1/serving")
+
+    def lines(self, path: str, request: Mapping[str, Any]) -> Iterator[str]:
+        """The lines of the answer to ``request``, as they come; errors as of `predict`."""
+        asked = self._asked(path) | {"timeout": self._httpx.Timeout(self._seconds, read=None)}
+        try:
+            with self._http.stream("POST", json=dict(request), **asked) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _error(response)
+                yield from response.iter_lines()
+        except self._httpx.TransportError as error:
+            raise self._unreachable(error) from None
 
     def _get(self, path: str) -> dict[str, Any]:
         try:

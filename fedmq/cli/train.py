@@ -21,6 +21,7 @@ from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.telemetry.timeline import check_writable, write_trace
+from fedmq.workbench.daemon import LocalDaemon
 from fedmq.workbench.run import follow_to_the_end
 
 __all__ = [
@@ -195,7 +196,7 @@ def watched(
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
         try:
-            return follow_to_the_end(state, request, show, opened)
+            return follow_to_the_end(LocalDaemon(state), request, show, opened)
         except KeyboardInterrupt:
             session = opened[0] if opened else "SESSION"
             click.echo(

@@ -20,8 +20,9 @@ from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.table import read_text_column
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.workbench.asked_model import ids_of
 from fedmq.workbench.connection import connect
-from fedmq.workbench.model import PartyModel, ids_of
+from fedmq.workbench.model import PartyModel
 
 __all__ = ["DaemonTraining", "check_left_out"]
 

@@ -39,7 +39,8 @@ from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
 from fedmq.simulation.simulate import Surroundings, train
 from fedmq.simulation.tables import ACTIVE, active_table, with_queries
-from fedmq.workbench.model import PartyModel, ids_of
+from fedmq.workbench.asked_model import ids_of
+from fedmq.workbench.model import PartyModel
 
 __all__ = [
     "FederatedClassifier",

@@ -12,7 +12,7 @@ from fedmq.boosting.metrics import metric_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.estimators.estimator import FederatedEstimator, beside_rows, of_set
-from fedmq.workbench.model import ids_of
+from fedmq.workbench.asked_model import ids_of
 
 __all__ = ["FederatedRanker"]
 

@@ -59,6 +59,7 @@ from fedmq.transport.rabbitmq.link import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.console.console import Console
+    from fedmq.party.http.commands import Answer
     from fedmq.party.http.identity_provider import IdentityProvider
     from fedmq.party.http.server import HttpServer
     from fedmq.party.telemetry.spans import OnlineSpans, Telemetry
@@ -214,7 +215,8 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         RecordCommands(context, inbox),
         *services,
     )
-    http = _http_server(context, online, counters, probe, commands)
+    control = ControlServer(config.state, commands, context.consent.record)
+    http = _http_server(context, online, counters, probe, commands, control.answer)
     return DaemonParts(
         context=context,
         link=link,
@@ -227,7 +229,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         expiry=expiry,
         reload=reload,
         file_check=file_check,
-        control=ControlServer(config.state, commands, context.consent.record),
+        control=control,
         http=http,
         telemetry=telemetry,
     )
@@ -309,13 +311,18 @@ def _http_server(
     counters: Counters,
     probe: Probe,
     commands: dict[str, Command],
+    answer: Answer,
 ) -> HttpServer | None:
-    """The server that ``[http]`` asks for; its console adds a command to ``commands``."""
+    """The server that ``[http]`` asks for; its console adds a command to ``commands``.
+
+    ``answer``: to what programs on other machines request.
+    """
     section = context.config.http
     commands["console"] = _no_console
     if section is None:
         return None
     try:
+        from fedmq.party.http.commands import commands_router
         from fedmq.party.http.monitoring import (
             AnsweringCollector,
             DriftCollector,
@@ -345,6 +352,8 @@ def _http_server(
     ]
     if context.is_active:
         routers.append(predict_router(online.predictions, section.body_bytes))
+    if section.operators:
+        routers.append(commands_router(section.operators, answer))
     on_close = None
     provider = None if section.openid is None else _identity_provider(section.openid)
     if section.console:

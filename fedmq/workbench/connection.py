@@ -12,59 +12,25 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError
 from fedmq.evaluation.screening import Screen
-from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
+from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.operations.control import request_daemon
-from fedmq.workbench.model import PartyModel, PartyModels, frame
+from fedmq.workbench.daemon import LocalDaemon
+from fedmq.workbench.model import PartyModel, PartyModels
 from fedmq.workbench.run import Run, Watcher
 from fedmq.workbench.served import ServedParty
+from fedmq.workbench.sessions import JobKeys, ScreenKeys, Sessions
 
-__all__ = ["FOLDS", "WATCHED_BY", "AsyncParty", "InboxRequest", "JobKeys", "Party", "connect"]
-
-Made = TypeVar("Made")
-
-FOLDS = 3
-"""Folds of a cross-validation that says nothing of them."""
-
+__all__ = ["WATCHED_BY", "AsyncParty", "InboxRequest", "Party", "connect"]
 
 WATCHED_BY: list[Callable[[Party, TrainingJob], Watcher]] = []
 """Each makes a watcher of every training and cross-validation that this program begins."""
-
-
-class ScreenKeys(TypedDict, total=False):
-    """The keys of ``screen.toml`` beside its name, as the reference describes them."""
-
-    alignment: str
-    parties: Sequence[str]
-    bins: int
-    most_rows: int
-    seed: int
-    select: Mapping[str, float]
-
-
-class JobKeys(TypedDict, total=False):
-    """The keys of ``train.toml``, as the reference describes them."""
-
-    model: str
-    alignment: str
-    engine: str
-    engine_options: Mapping[str, Any]
-    continue_from: str
-    parties: Sequence[str]
-    evaluation: float | Mapping[str, float]
-    obj: str
-    custom_metric: str
-    maximize: bool
-    split: str | Mapping[str, str]
-    decoys: bool
-    fallback: bool
-    category_sets: bool
 
 
 @overload
@@ -104,12 +70,12 @@ def connect(
     return Party(path, config)
 
 
-class Party:
+class Party(Sessions[PartyModel]):
     """A party by its daemon. What its methods raise is what the commands of the name say."""
 
     def __init__(self, path: Path, config: PartyFile) -> None:
+        super().__init__(LocalDaemon(config.state), path)
         self.file = path
-        self._state = config.state
         self.name = config.party
         self.models = PartyModels(path)
         """Its models by name."""
@@ -126,123 +92,14 @@ class Party:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    def ask(
-        self,
-        command: str,
-        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
-        **request: Any,
-    ) -> Any:
-        """The daemon's answer to one of the owner's commands, as the command line sends it."""
-        return request_daemon(self._state, {"do": command, **request}, on_progress)
-
-    def status(self) -> dict[str, Any]:
-        """What ``fedmq status --json`` prints of a daemon that runs."""
-        found: dict[str, Any] = self.ask("status")
-        return found
-
-    def align(
-        self,
-        name: str,
-        *,
-        parties: Sequence[str] | None = None,
-        join: Literal["inner", "left"] = "inner",
-        at_least: Sequence[str] = (),
-        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
-    ) -> dict[str, Any]:
-        """Find the people whom all ``parties`` hold, as ``fedmq align`` does; its JSON."""
-        keys = {"name": name, "join": join, "at_least": tuple(at_least)}
-        if parties is not None:
-            keys["parties"] = tuple(parties)
-        job = AlignmentJob.of(keys, "align")
-        found: dict[str, Any] = self.ask("align", on_progress, job=job.model_dump(mode="json"))
-        return found
-
-    def count_shared(
-        self,
-        name: str,
-        *,
-        parties: Sequence[str] | None = None,
-        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
-    ) -> dict[str, Any]:
-        """Count the people whom all ``parties`` hold, as ``fedmq align --count``; its JSON."""
-        keys: dict[str, Any] = {"name": name}
-        if parties is not None:
-            keys["parties"] = tuple(parties)
-        job = AlignmentJob.of(keys, "count_shared")
-        found: dict[str, Any] = self.ask("overlap", on_progress, job=job.model_dump(mode="json"))
-        return found
-
-    def screen(self, name: str, **keys: Unpack[ScreenKeys]) -> Screen:
-        """Look at all parties' columns before a training, as ``fedmq screen`` does."""
-        wanted: dict[str, Any] = {"name": name, **keys}
-        if "parties" in wanted:
-            wanted["parties"] = tuple(wanted["parties"])
-        job = ScreenJob.of(wanted, "screen")
-        return Screen(self.ask("screen", job=job.model_dump(mode="json")))
-
-    def train(
-        self,
-        params: TrainParams | Mapping[str, Any] | None = None,
-        *,
-        job: str | Path | None = None,
-        **keys: Unpack[JobKeys],
-    ) -> Run[PartyModel]:
-        """Begin a training with all parties; it goes on by itself.
-
-        ``job``: a file as ``fedmq train`` takes it, whose keys and parameters the others replace.
-        """
-        wanted = self._job("train", params, job, keys).model_copy(update={"nfold": None})
-        return self._begun(wanted, self._model_of, wanted.params.total_trees)
-
-    def cv(
-        self,
-        params: TrainParams | Mapping[str, Any] | None = None,
-        *,
-        nfold: int | None = None,
-        job: str | Path | None = None,
-        **keys: Unpack[JobKeys],
-    ) -> Run[Any]:
-        """Begin a cross-validation: its ``wait()`` has a data frame with a row for each round.
-
-        ``nfold``: 3 if neither it nor ``job`` says how many folds.
-        """
-        return self.cross_validate(self._job("cv", params, job, keys), nfold)
-
-    def cross_validate(self, job: TrainingJob, nfold: int | None = None) -> Run[Any]:
-        """Begin the cross-validation of a ``job`` that was read, as `cv` does."""
-        folds = nfold or job.nfold or FOLDS
-        wanted = job.model_copy(update={"nfold": folds})
-        return self._begun(wanted, _figures, folds * wanted.params.total_trees)
-
-    def follow(self, session: str) -> Run[PartyModel]:
-        """The training ``session`` that is under way."""
-        return Run(self._state, {"do": "follow", "session": session}, self._model_of)
-
     @property
     def inbox(self) -> list[InboxRequest]:
         """The requests that wait for this owner's consent."""
         found = self.ask("inbox")
         return [InboxRequest(self, asked) for asked in found if asked["state"] == "waiting"]
 
-    def _job(
-        self,
-        what: str,
-        params: TrainParams | Mapping[str, Any] | None,
-        job: str | Path | None,
-        keys: JobKeys,
-    ) -> TrainingJob:
-        given = params.model_dump(exclude_unset=True) if isinstance(params, TrainParams) else params
-        if job is not None:
-            named = {f"params.{name}": value for name, value in (given or {}).items()}
-            return TrainingJob.read(Path(job), {**keys, **named})
-        return TrainingJob.of({**keys, "party": self.file, "params": dict(given or {})}, what)
-
-    def _begun(
-        self, job: TrainingJob, made_of: Callable[[Mapping[str, Any]], Made], trees: int
-    ) -> Run[Made]:
-        request = {"do": "train", "job": job.model_dump(mode="json")}
-        watchers = [watcher_of(self, job) for watcher_of in WATCHED_BY]
-        return Run(self._state, request, made_of, trees, watchers)
+    def _watchers(self, job: TrainingJob) -> list[Watcher]:
+        return [watcher_of(self, job) for watcher_of in WATCHED_BY]
 
     def _model_of(self, result: Mapping[str, Any]) -> PartyModel:
         return self.models[result["model"]]
@@ -371,10 +228,3 @@ class AsyncParty:
     async def predict(self, model: str, ids: Any) -> Any:
         """As `PartyModel.predict` of the model of that name."""
         return await asyncio.to_thread(lambda: self._party.models[model].predict(ids))
-
-
-def _figures(result: Mapping[str, Any]) -> Any:
-    figures = {name: values for name, values in result["figures"].items() if values}
-    if not figures:
-        raise DataError("the cross-validation has no figures")
-    return frame(figures)

@@ -6,10 +6,7 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, Any
 
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
@@ -20,9 +17,11 @@ from fedmq.boosting.model.shown_model import (
     shown,
     split_counts,
 )
-from fedmq.errors import ConfigError, DataError, UnknownModel
+from fedmq.errors import ConfigError, UnknownModel
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.documents import read_column_names
+from fedmq.workbench.asked_model import AskedModel, frame
+from fedmq.workbench.daemon import LocalDaemon
 from fedmq.workbench.evaluation import Evaluation, Wanted, evaluate_model
 from fedmq.workbench.joint_model import federated_booster
 from fedmq.workbench.own_shares import OwnShares
@@ -34,26 +33,13 @@ __all__ = [
     "EVALUATED",
     "PartyModel",
     "PartyModels",
-    "as_array",
-    "frame",
-    "ids_of",
     "importance_of",
 ]
 
 EVALUATED: list[Callable[[PartyModel, Evaluation], None]] = []
 """Each is given every evaluation that this program makes."""
 
-_NAME = "production"
 _WAIT = 60.0
-
-
-def frame(columns: Mapping[str, Any]) -> Any:
-    """``columns`` as a pandas data frame; ConfigError without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        raise ConfigError("pandas is not installed; run: pip install pandas") from None
-    return pandas.DataFrame(columns)
 
 
 def importance_of(
@@ -86,16 +72,16 @@ def importance_of(
     return {"model": share.model_id, "type": kind, "columns": columns, "refused": refused}
 
 
-class PartyModel:
+class PartyModel(AskedModel):
     """The model ``name`` of a party, as far as this party may see it.
 
     Shares lie in the party's state folder; scores come from its daemon.
     """
 
     def __init__(self, shares: OwnShares, party_file: Path, name: str) -> None:
+        super().__init__(LocalDaemon(shares.state), name)
         self._shares = shares
         self.party_file = party_file
-        self.name = name
         self._share = shares.checked(name)
 
     @property
@@ -117,49 +103,6 @@ class PartyModel:
         """What ``fedmq models show --json`` prints."""
         state, active = self._shares.state, self._shares.is_active
         return shown(self._share, read_column_names(state, self.name) if active else {})
-
-    def predict(
-        self,
-        ids: ArrayLike | None = None,
-        *,
-        alignment: str | None = None,
-        output_margin: bool = False,
-        strict: bool = False,
-        base_margin: ArrayLike | None = None,
-    ) -> NDArray[np.float64]:
-        """The score of each of ``ids``, (rows,) or (rows, classes), by all parties together.
-
-        Without ``ids`` all people of ``alignment`` are scored, in its order. A person whom a party
-        does not know has NaN, unless [online] unknown gives such people a score; ``strict`` refuses
-        them.
-
-        Raises:
-            DataError: an id is empty or repeated.
-            DaemonError: the daemon cannot score them.
-        """
-        answer = self._scored(ids, alignment, output_margin, strict, base_margin, False)
-        return as_array(answer["scores"])
-
-    def explain(self, ids: ArrayLike) -> Any:
-        """What each column, or party, adds to the margin of each id: a data frame.
-
-        The last column is the bias. Several outputs, as of classes, have a column for each.
-        """
-        answer = self._scored(ids, None, True, False, None, True)
-        players = answer["players"]
-        none: list[list[float]] = [[]]
-        known = next((row for row in answer["contributions"] if row is not None), none)
-        missing = [[float("nan")] * len(players)] * len(known)
-        rows = np.array([missing if row is None else row for row in answer["contributions"]])
-        suffixes = [""] if len(known) == 1 else [f"_{number}" for number in range(len(known))]
-        found = frame(
-            {
-                f"{player}{suffix}": rows[:, output, place]
-                for output, suffix in enumerate(suffixes)
-                for place, player in enumerate(players)
-            }
-        )
-        return found.set_axis(ids_of(ids))
 
     def evaluate(
         self,
@@ -222,43 +165,10 @@ class PartyModel:
         """
         return federated_booster(self._shares, self.name, wait)
 
-    def activate(
-        self, name: str = _NAME, *, mode: Literal["hop", "bitmap", "sealed"] | None = None
-    ) -> dict[str, Any]:
-        """Serve it under ``name`` at all parties together; the JSON of ``fedmq activate``."""
-        request = {"do": "activate", "model": self.name, "name": name, "mode": mode}
-        found: dict[str, Any] = request_daemon(self._shares.state, request)
-        return found
-
     def _active(self, what: str) -> ActiveShare:
         if not isinstance(self._share, ActiveShare):
             raise ConfigError(f"{self.party_file}: only {self._shares.federation.active} {what}")
         return self._share
-
-    def _scored(
-        self,
-        ids: ArrayLike | None,
-        alignment: str | None,
-        output_margin: bool,
-        strict: bool,
-        base_margin: ArrayLike | None,
-        explain: bool,
-    ) -> Mapping[str, Any]:
-        if (ids is None) == (alignment is None):
-            raise ConfigError("predict: give either ids, or the name of an alignment")
-        request = {
-            "do": "predict",
-            "model": self.name,
-            "ids": None if ids is None else ids_of(ids),
-            "alignment": alignment,
-            "strict": strict,
-            "output_margin": output_margin,
-            "explain": explain,
-        }
-        if base_margin is not None:
-            request["base_margin"] = np.asarray(base_margin, np.float64).tolist()
-        answer: Mapping[str, Any] = request_daemon(self._shares.state, request)
-        return answer
 
     def __repr__(self) -> str:
         share = self._share
@@ -269,23 +179,6 @@ class PartyModel:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self).strip('<>'))}</p>"
-
-
-def ids_of(people: Any) -> list[str]:
-    """The ids in ``people``: a list, a column, or a table with one column; DataError otherwise."""
-    ids = np.asarray([people] if isinstance(people, str) else people)
-    if ids.ndim == 2 and ids.shape[1] == 1:
-        ids = ids[:, 0]
-    if ids.ndim != 1 or not len(ids):
-        raise DataError("ids: a list or column of ids is needed, such as frame['id']")
-    return [str(one) for one in ids.tolist()]
-
-
-def as_array(scores: Sequence[Any]) -> NDArray[np.float64]:
-    """The scores as float64 (rows,), or (rows, classes), with NaN for None."""
-    several = next((len(score) for score in scores if isinstance(score, list | tuple)), None)
-    missing = float("nan") if several is None else [float("nan")] * several
-    return np.array([missing if score is None else score for score in scores], np.float64)
 
 
 class PartyModels(Mapping[str, PartyModel]):

@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from fedmq.errors import DaemonAway, FedmqError, PeerSilent
-from fedmq.party.operations.control import request_daemon
+from fedmq.workbench.daemon import Daemon
 
 __all__ = ["Progress", "Run", "Watcher", "follow_to_the_end"]
 
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 
 def follow_to_the_end(
-    state: Path,
+    daemon: Daemon,
     request: Mapping[str, Any],
     show: Callable[[Mapping[str, Any]], None],
     opened: Sequence[str],
@@ -42,7 +41,7 @@ def follow_to_the_end(
 
     while True:
         try:
-            return request_daemon(state, request, show_and_rearm)
+            return daemon.request(request, show_and_rearm)
         except DaemonAway:
             now = time.monotonic()
             deadline = now + _BACK_SECONDS if deadline is None else deadline
@@ -89,13 +88,13 @@ class Run(Generic[T]):
 
     def __init__(
         self,
-        state: Path,
+        daemon: Daemon,
         request: Mapping[str, Any],
         made_of: Callable[[Mapping[str, Any]], T],
         trees: int | None = None,
         watchers: Sequence[Watcher] = (),
     ) -> None:
-        self._state = state
+        self._daemon = daemon
         self._made_of = made_of
         self._trees = trees
         self._watchers = watchers
@@ -174,11 +173,11 @@ class Run(Generic[T]):
         self._ask("resume")
 
     def _ask(self, what: str) -> None:
-        request_daemon(self._state, {"do": what, "session": self.session})
+        self._daemon.request({"do": what, "session": self.session})
 
     def _follow(self, request: Mapping[str, Any]) -> None:
         try:
-            self._result = follow_to_the_end(self._state, request, self._take, self._opened)
+            self._result = follow_to_the_end(self._daemon, request, self._take, self._opened)
         except BaseException as error:  # it is raised in the thread that waits
             self._failure = error
         try:

@@ -1,6 +1,7 @@
 """``fedmq.connect("https://...", token=...)``: a party from another machine, by its HTTP API.
 
-The API scores and tells what is served; all else a daemon takes from its own machine alone.
+The API scores and tells what is served, and with a token of ``operators`` it begins sessions. All
+else a daemon takes from its own machine alone.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.client import Client
 from fedmq.errors import ConfigError, DataError, UnknownModel
-from fedmq.workbench.model import as_array, ids_of
+from fedmq.workbench.asked_model import AskedModel, as_array, ids_of
+from fedmq.workbench.daemon import HttpDaemon
+from fedmq.workbench.sessions import Sessions
 
 __all__ = ["ServedModel", "ServedModels", "ServedParty"]
 
 _SECONDS = 60.0
+_FILE = Path("party.toml")  # of the other machine; a job names one
 
 
-class ServedParty:
+class ServedParty(Sessions[AskedModel]):
     """The active party whose daemon serves HTTP at ``url``.
+
+    Sessions take a token of ``operators`` in ``[http]`` of the party's file.
 
     Raises:
         ConfigError: the address is none, or would show the token to the network.
@@ -40,6 +46,7 @@ class ServedParty:
             raise ConfigError(f"{url}: would show the token to the network; write https://")
         self.url = url.rstrip("/")
         self._client = Client(url, token, seconds=_SECONDS, ca=ca)
+        super().__init__(HttpDaemon(self._client), _FILE)
         self.models = ServedModels(self._client)
         """What it serves, by the names under which it does and by the models' own."""
         try:
@@ -58,6 +65,9 @@ class ServedParty:
 
         def __getattr__(self, name: str) -> Any:
             _refuse(self, name, "fedmq.workbench.connection", "Party")
+
+    def _model_of(self, result: Mapping[str, Any]) -> AskedModel:
+        return AskedModel(self._daemon, result["model"])
 
     def serving(self) -> dict[str, Any]:
         """What is under way, who is away, and what has happened: ``fedmq serving --json``."""

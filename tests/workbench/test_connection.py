@@ -16,7 +16,8 @@ import pytest
 import fedmq
 from fedmq.errors import ConfigError, DaemonAway, DaemonError, DataError, PeerSilent
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.workbench.connection import JobKeys, Party
+from fedmq.workbench.connection import Party
+from fedmq.workbench.sessions import JobKeys
 from tests.cli.command import fedmq as command
 from tests.party.daemons_in_memory import DaemonsInMemory
 

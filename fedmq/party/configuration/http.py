@@ -88,6 +88,9 @@ class HttpSection(Section):
     tokens: tuple[Token, ...] = ()
     """What a caller sends one of, as ``Authorization: Bearer ...``, of 16 characters or more;
     none is asked for when left out."""
+    operators: Mapping[Annotated[str, Field(min_length=1)], Token] = {}
+    """Programs that begin sessions from other machines (``fedmq.connect``), by a name for the audit
+    log, and the token of each; it opens the rest of the API, too."""
     body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """The longest body of a request that is read; a compressed one is as long as what is in it."""
     connections: Annotated[int, Field(ge=1)] = 256
@@ -126,6 +129,15 @@ class HttpSection(Section):
         return self
 
     @model_validator(mode="after")
+    def _operators_unread(self) -> Self:
+        if self.operators and not self.is_local and self.certificate is None:
+            raise ValueError(
+                f"operators: {self.host} can be reached from elsewhere, and tokens would travel "
+                "unencrypted: add certificate and key; or keep to 127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _signs_in(self) -> Self:
         openid = self.openid
         if openid is not None and not openid.roles and openid.audience is None:
@@ -155,7 +167,8 @@ class HttpSection(Section):
     @property
     def asks_for_tokens(self) -> bool:
         """Whether callers show a token."""
-        return bool(self.tokens) or (self.openid is not None and self.openid.audience is not None)
+        openid = self.openid
+        return bool(self.tokens or self.operators or (openid is not None and openid.audience))
 
     @property
     def is_local(self) -> bool:

@@ -73,7 +73,8 @@ class HttpServer:
         section = self._section
         app: ASGIApp = BodyGuard(self._app, section.body_bytes)
         if section.asks_for_tokens:
-            tokens = [token.get_secret_value() for token in section.tokens]
+            every = (*section.tokens, *section.operators.values())
+            tokens = [token.get_secret_value() for token in every]
             app = TokenGuard(app, tokens, self._admits)
         elif section.client_ca is None:
             app = HostGuard(app, section.host, *_proxied(section))

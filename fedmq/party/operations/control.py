@@ -29,9 +29,11 @@ if TYPE_CHECKING:  # the command line must not import the daemon's modules
     from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = [
+    "STOPPED",
     "ControlServer",
     "Record",
     "named_fields",
+    "remote_error",
     "request_daemon",
     "send_request",
     "socket_path",
@@ -68,10 +70,11 @@ _FIELDS = (
 """What the log keeps of a request: nothing that belongs to people in a table."""
 
 _LARGEST_LINE = 256 * 1024 * 1024
-_STOPPED = (
+STOPPED = (
     "the daemon stopped before it answered; a training continues when the daemon runs again; "
     "repeat any other request"
 )
+"""Said where an answer has no end."""
 
 
 def socket_path(state: Path) -> Path:
@@ -162,11 +165,17 @@ class ControlServer:
             with contextlib.suppress(ConnectionError):
                 line = await reader.readline()
                 if line:
-                    await send(await self._answer(line, send, _user_of(writer)))
+                    await send(await self.answer(line, send, _user_of(writer)))
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes, on_progress: OnProgress, user: str) -> dict[str, Any]:
+    async def answer(
+        self, line: bytes, on_progress: OnProgress, who: str, whence: str = "command line"
+    ) -> dict[str, Any]:
+        """The last event of the answer to the request in ``line``, which ``who`` makes.
+
+        ``on_progress`` takes those before it; ConnectionError if nobody reads them any more.
+        """
         from fedmq.party.consent.person import Person  # the command line needs none
 
         try:
@@ -175,8 +184,8 @@ class ControlServer:
             if command is None:
                 raise DaemonError(f"this daemon does not know the command {request.get('do')!r}")
             if self._record is not None and request["do"] in _CHANGES:
-                command = _audited(command, self._record, user)
-            given = {**request, "person": Person.proven(user)}
+                command = _audited(command, self._record, who, whence)
+            given = {**request, "person": Person.proven(who)}
             return {"event": "done", "result": await command(given, on_progress)}
         except FedmqError as error:
             return {"event": "error", "message": str(error), "exit_code": error.exit_code}
@@ -188,15 +197,15 @@ class ControlServer:
             return {"event": "error", "message": message, "exit_code": FedmqError.exit_code}
 
 
-def _audited(command: Command, record: Record, user: str) -> Command:
+def _audited(command: Command, record: Record, who: str, whence: str) -> Command:
     """``command`` with its beginning and its end on record; refused where there can be none."""
 
     async def run(request: Mapping[str, Any], on_progress: OnProgress) -> Any:
         given = {
             "event": "command",
             "what": request["do"],
-            "by": user,
-            "whence": "command line",
+            "by": who,
+            "whence": whence,
             **named_fields(request),
         }
         try:
@@ -282,13 +291,13 @@ async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator
         while line := await reader.readline():
             event = json.loads(line)
             if event["event"] == "error":
-                raise _remote(event)
+                raise remote_error(event)
             yield event
             if event["event"] == "done":
                 return
-        raise DaemonAway(_STOPPED)
+        raise DaemonAway(STOPPED)
     except ConnectionError:
-        raise DaemonAway(_STOPPED) from None
+        raise DaemonAway(STOPPED) from None
     finally:
         writer.close()
 
@@ -324,7 +333,8 @@ def request_daemon(
         return threads.submit(asyncio.run, last_event()).result()
 
 
-def _remote(event: Mapping[str, Any]) -> DaemonError:
+def remote_error(event: Mapping[str, Any]) -> DaemonError:
+    """The error that an ``event`` of a daemon tells, with its exit code."""
     error = DaemonError(event["message"])
     error.exit_code = int(event["exit_code"])  # type: ignore[misc]
     return error
