@@ -194,7 +194,7 @@ def _check_in_words(found: Any) -> Text:
     lines = []
     if found["repeated"]:
         some = ", ".join(found["repeated_ids"])
-        rules = {"refuse": "refused", "each": "each row counts"}
+        rules = dict.fromkeys(("each", "hidden"), "each row counts") | {"refuse": "refused"}
         kept = rules.get(found["duplicates"], f"the {found['duplicates']} counts")
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
     lines += [f"look at this: {warning}" for warning in found["warnings"]]

@@ -128,7 +128,10 @@ class TrainingOpen(Body):
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     value_bits: Annotated[int, Field(ge=0, le=62)] = 40
-    """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1."""
+    """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1.
+
+    Where the active party has several rows of a person, no sum of a person's exceeds it.
+    """
     colsample_bylevel: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bynode: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_leaves: Count = 0

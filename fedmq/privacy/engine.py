@@ -290,6 +290,15 @@ class ActiveHalf(ABC):
         """
         return
 
+    def gather(self, person: NDArray[np.int32]) -> None:
+        """Before `start_session`: several own rows are of one person, of whom peers hold one row.
+
+        ``person`` int32 (rows,): which of the peers' rows each own row belongs to. Sums are then
+        of people, and so are ``value_bits``; rows of all other arguments stay own rows. Only for
+        engines with the trait ``hides_rows``: a person may stand in several nodes.
+        """
+        raise AssertionError(f"{type(self).__name__} shows who stands in which node")
+
     @abstractmethod
     def open(self) -> Plan[Values]:
         """Make the session's secrets; returns the public parameters for the passive halves."""

@@ -110,6 +110,11 @@ def training_tables(
     }
     if not apart:
         return TrainingTables(features, matched.beside, masks)
+    if matched.person is not None:
+        raise ConfigError(
+            'evaluation: with duplicates = "hidden" a set is rows of the same tables: a mask, or '
+            "numbers of rows"
+        )
     sets = {name: _set_of_tables(name, given, features, join) for name, given in apart.items()}
     values = {party: held.values for party, held in features.items()}
     whole, added = joined(_row_set(values, matched.beside), sets)

@@ -188,7 +188,8 @@ class SimulatedModel:
     ) -> NDArray[np.float32]:
         """Scores of rows that all parties hold: float32 (rows,), in the order of ``active``.
 
-        Rows of pandas tables are matched by their indexes, those of others by position.
+        Rows of pandas tables are matched by their indexes, those of others by position. The index
+        of ``active`` may name a person several times.
 
         Of ``multi:softprob``, and as margins of several classes: (rows, classes).
         A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -33,6 +33,7 @@ from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
+from fedmq.simulation.repeated_ids import by_person
 from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of, with_queries
 from fedmq.transport.rabbitmq.topology import check_name
 
@@ -88,6 +89,7 @@ def simulate(
     broker: str = MEMORY,
     evaluation: Any = None,
     join: Join = "same",
+    duplicates: Literal["each", "hidden"] = "each",
     workers: int | None = None,
     compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
@@ -141,6 +143,9 @@ def simulate(
             ``weight`` and ``base_margin``.
         join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
             must hold the same.
+        duplicates: the index of ``active`` may name a person several times, and each of these rows
+            counts. With ``hidden`` the other parties do not learn how many there are; it takes
+            engine ``lattice``, which is then the one that is left out.
         workers: worker processes for encryption and encrypted sums; all cores by default.
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
@@ -163,7 +168,9 @@ def simulate(
         params = TrainParams.parse(params or {}, "params")
     params = params.with_targets(targets_of(params, label))
     check_parties(passive)
-    matched = by_index(
+    if duplicates not in ("each", "hidden"):
+        raise ConfigError(f'duplicates = {duplicates!r}: use "each" or "hidden"')
+    matched = (by_person if duplicates == "hidden" else by_index)(
         {ACTIVE: active, **passive},
         {"label": label, "qid": qid, "weight": weight, "base_margin": base_margin},
         join,
@@ -178,6 +185,7 @@ def simulate(
         options = {"sums": "hidden", **options}
         shown = options["sums"] == "shown"
         engine = "paillier" if shown or key is not None else _that_hides_sums(tables, params)
+        engine = engine if matched.person is None else "lattice"
     spec = _engine(engine, options, key)
     own = active_table(
         tables.pop(ACTIVE),
@@ -189,6 +197,7 @@ def simulate(
         obj=obj,
         custom_metric=custom_metric,
         maximize=maximize,
+        person=matched.person,
     )
     surroundings = Surroundings(
         broker, workers, compute, on_report, trace, record, smallest_cell, decoys
@@ -270,10 +279,12 @@ def run_training(
     if surroundings.decoys:
         check_decoys(engine)
     rows = len(own.label)
-    held = {ACTIVE: own.values, **{party: features.values for party, features in others.items()}}
-    for party, values in held.items():
-        if len(values) != rows:
-            raise DataError(f"{party} has {len(values)} rows, there are {rows} labels")
+    if len(own.values) != rows:
+        raise DataError(f"{ACTIVE} has {len(own.values)} rows, there are {rows} labels")
+    for party, features in others.items():
+        if (held := len(features.values)) != own.people:
+            what = "labels" if own.person is None else "people"
+            raise DataError(f"{party} has {held} rows, there are {own.people} {what}")
     if rows == 0:
         raise DataError(f"{ACTIVE}: there are no rows")
     called = Callbacks(()) if called is None else called

@@ -33,6 +33,7 @@ __all__ = [
     "active_table",
     "by_index",
     "column_of_rows",
+    "has_own_index",
     "row_mask",
     "targets_of",
     "with_queries",
@@ -58,8 +59,11 @@ def active_table(
     obj: ObjectiveFunction | None = None,
     custom_metric: MetricFunction | None = None,
     maximize: bool | None = None,
+    person: NDArray[np.int32] | None = None,
 ) -> ActiveTable:
     """The table of the ``own`` features and what belongs to its rows, as callers give it.
+
+    ``person`` is that of `MatchedRows`.
 
     Raises:
         DataError: a column is no array of numbers, or of another length than the labels.
@@ -91,6 +95,7 @@ def active_table(
         metric=None if custom_metric is None else CustomMetric(custom_metric, maximize),
         evaluation_sets=sets,
         category_columns=own.category_columns,
+        person=person,
     )
 
 
@@ -191,11 +196,14 @@ class MatchedRows:
     """Tables by party, and columns beside the label by name, in one order of rows.
 
     ``kept``: which rows of the first table these are, bool (rows,), where others were left out.
+    ``person`` int32 (rows,): where the first table has several rows of one person, which row of the
+    other tables each of them belongs to.
     """
 
     tables: Mapping[str, Any]
     beside: Mapping[str, Any]
     kept: NDArray[np.bool_] | None = None
+    person: NDArray[np.int32] | None = None
 
 
 def by_index(
@@ -239,7 +247,7 @@ def _inner(tables: Mapping[str, Any], beside: Mapping[str, Any]) -> MatchedRows:
     """The rows that every index holds, in the first table's order."""
     (first, leading), *_ = tables.items()
     for party, table in tables.items():
-        if not _has_index(table) or _is_counted(table.index):
+        if not has_own_index(table):
             raise ConfigError(
                 f'join = "inner": the rows of {party} have no ids to join by; give a pandas table '
                 "with set_index(the column of ids)"
@@ -276,6 +284,11 @@ def _inner(tables: Mapping[str, Any], beside: Mapping[str, Any]) -> MatchedRows:
 
 def _has_index(table: Any) -> bool:
     return hasattr(table, "iloc") and hasattr(table, "index")
+
+
+def has_own_index(table: Any) -> bool:
+    """Whether ``table`` has a pandas index that does more than number its rows."""
+    return _has_index(table) and not _is_counted(table.index)
 
 
 def _is_counted(index: Any) -> bool:

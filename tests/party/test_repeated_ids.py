@@ -45,9 +45,10 @@ async def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DaemonsInMemo
     return demo
 
 
-def say_each(folder: Path, party: str) -> None:
+def say_each(folder: Path, party: str, how: str = "each") -> None:
     path = folder / party / "party.toml"
-    path.write_text(path.read_text().replace("[data]\n", '[data]\nduplicates = "each"\n', 1))
+    text = path.read_text().replace('duplicates = "each"\n', "")
+    path.write_text(text.replace("[data]\n", f'[data]\nduplicates = "{how}"\n', 1))
 
 
 async def aligned(demo: DaemonsInMemory) -> dict[str, Any]:
@@ -57,8 +58,8 @@ async def aligned(demo: DaemonsInMemory) -> dict[str, Any]:
 
 
 async def trained(demo: DaemonsInMemory, **keys: Any) -> dict[str, Any]:
-    keys = {"model": "m", **keys}
-    job = TrainingJob(engine="plain", alignment="loans", params=PARAMS, **keys)
+    keys = {"model": "m", "engine": "plain", **keys}
+    job = TrainingJob(alignment="loans", params=PARAMS, **keys)
     found: dict[str, Any] = await demo.ask("bank", "train", job=job.model_dump(mode="json"))
     return found
 
@@ -169,3 +170,62 @@ async def test_an_id_with_the_sign_that_numbers_rows_is_named(
     async with demo:
         with pytest.raises(DaemonError, match=r"the id 'c07#2' has a #, which numbers the rows"):
             await aligned(demo)
+
+
+# Nobody learns how many rows a person has
+
+
+@pytest.mark.long
+async def test_hidden_rows_are_learned_from_and_other_parties_have_one_row_of_a_person(
+    demo: DaemonsInMemory, tmp_path: Path
+) -> None:
+    say_each(tmp_path, "bank", "hidden")
+    for party in tables():
+        path = tmp_path / party / "party.toml"
+        path.write_text(path.read_text().replace('engines = ["plain"]', 'engines = ["lattice"]'))
+    async with demo:
+        found = await aligned(demo)
+        both = joined()
+        assert found["rows"] == found["people"] == both["id"].nunique()
+        with pytest.raises(DaemonError, match="engine plain: people have several rows, so that"):
+            await trained(demo)
+        await trained(demo, engine="lattice", evaluation=0.3)
+        people = AlignmentStore(demo.folder / "bank" / "state").load("loans").ids
+        for party in ("telco", "retail"):
+            assert AlignmentStore(demo.folder / party / "state").load("loans").ids == people
+        held = held_out_rows(demo.folder / "bank" / "state").read("m").ids
+        loans = both["id"].value_counts()
+        of = [name.partition("#")[0] for name in held]
+        assert len(of) > len({*of}) and all(of.count(name) == loans[name] for name in {*of})
+
+        parts = {name: table.set_index("id") for name, table in tables().items()}
+        bank = parts["bank"].sort_index(kind="stable")
+        bank = pd.concat([bank.loc[[name]] for name in people])
+        names = [name.partition("#")[0] for name in held]
+        places = np.array([name in {*names} for name in bank.index])
+        model = fedmq.simulate(
+            active=bank[["amount"]],
+            label=bank["label"],
+            passive={"telco": parts["telco"], "retail": parts["retail"]},
+            params=fedmq.TrainParams(**PARAMS),
+            evaluation=places,
+            join="inner",
+            duplicates="hidden",
+        )
+        shown = demo.daemons["bank"].parts.context.model_store.active("m")
+        for ours, theirs in zip(shown.trees, model.share.trees, strict=True):
+            assert json.loads(ours.model_dump_json()) == json.loads(theirs.model_dump_json())
+
+        scored = await demo.ask(
+            "bank", "predict", model="m", alignment="loans", mode="sealed", output_margin=True
+        )
+        assert [name.partition("#")[0] for name in scored["ids"]] == [*bank.index]
+        expected = model.predict(
+            active=bank[["amount"]],
+            passive={name: parts[name].loc[bank.index] for name in ("telco", "retail")},
+            output_margin=True,
+        )
+        np.testing.assert_allclose(scored["scores"], expected, atol=1e-5)
+        job = ScreenJob(name="s", alignment="loans").model_dump(mode="json")
+        with pytest.raises(DaemonError, match="a screen takes one label of a person"):
+            await demo.ask("bank", "screen", job=job)

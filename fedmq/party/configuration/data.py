@@ -29,7 +29,7 @@ DatePart = Literal["days", "month", "weekday", "age"]
 BesideLabel = Literal["label_upper_bound", "qid", "weight", "base_margin"]
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
-Duplicates = Literal["refuse", "first", "last", "each"]
+Duplicates = Literal["refuse", "first", "last", "each", "hidden"]
 NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
 _SQLITE = "sqlite:///"
 _CHANGES = (
@@ -188,11 +188,18 @@ class DataSection(Section):
     """What a text cell without a value holds."""
     duplicates: Duplicates = "refuse"
     """Which row counts where an id is repeated: none, the first, the last, or each: at the active
-    party, whose other rows of a person are then named ``ID#2``, ``ID#3`` and so on."""
+    party, whose other rows of a person are then named ``ID#2``, ``ID#3`` and so on. With ``hidden``
+    each counts, too, and other parties do not learn how many there are; for engine ``lattice``."""
+
     normalise: Annotated[tuple[NormaliseStep, ...], AfterValidator(_hash_last)] = ("trim",)
     """The steps that ids go through; the same at all parties."""
     hashed: bool = False
     """Whether the ids have been through all of ``normalise`` already, its sha256 included."""
+
+    @property
+    def counts_each(self) -> bool:
+        """Whether each row of a person counts."""
+        return self.duplicates in ("each", "hidden")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

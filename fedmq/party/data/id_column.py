@@ -173,7 +173,7 @@ class IdColumns:
         ids = columns[0] if len(columns) == 1 else list(map(joined, zip(*columns, strict=True)))
         if not self._data.hashed:
             ids = _after(ids, self._data.normalise[len(_before_hash(self._data)) :])
-        if self._data.duplicates == "each":
+        if self._data.counts_each:
             self._refuse_separators(ids, numbers)
         check_lengths(ids, lambda index: f"{self._name}, {self._unit} {numbers[index]}")
         self._ids += ids
@@ -199,7 +199,7 @@ class IdColumns:
             raise DataError(f"{self._name}: there are no rows")
         if self._data.duplicates == "refuse":
             self._refuse_repeated()
-        if self._data.duplicates == "each":
+        if self._data.counts_each:
             ascending = sorted(range(len(self._ids)), key=self._ids.__getitem__)
             return np.array(ascending, dtype=np.int64)
         rows: dict[str, int] = {}
@@ -211,14 +211,14 @@ class IdColumns:
     def values(self, rows: NDArray[np.int64]) -> list[str]:
         """The ids in ``rows``, each its own where ids are repeated."""
         ids = [self._ids[row] for row in rows.tolist()]
-        return row_names(ids) if self._data.duplicates == "each" else ids
+        return row_names(ids) if self._data.counts_each else ids
 
     def _refuse_separators(self, ids: Sequence[str], numbers: Sequence[int]) -> None:
         for name, number in zip(ids, numbers, strict=True):
             if SEPARATOR in name:
                 raise DataError(
                     f"{self._name}, {self._unit} {number}: the id {name[:40]!r} has a "
-                    f'{SEPARATOR}, which numbers the rows of a person with duplicates = "each"; '
+                    f"{SEPARATOR}, which numbers the rows of a person where each counts; "
                     "write ids without it at all parties"
                 )
 

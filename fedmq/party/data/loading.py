@@ -25,9 +25,11 @@ from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.held_out import EvaluationShares, folds_of
 from fedmq.party.data.repeated_ids import (
     has_several,
+    numbered,
     people_of,
     refuse_several,
     row_names,
+    rows_of_each,
     rows_of_people,
 )
 from fedmq.party.data.table import NO_ID, Table, read_table, read_text_column
@@ -196,8 +198,10 @@ class Aligned:
     store: AlignmentStore
     name: str
 
-    def rows_of(self, party: str, table: Table) -> tuple[Table, StoredAlignment]:
-        """The chosen rows of ``table``, and the alignment.
+    def rows_of(
+        self, party: str, table: Table, every_row: bool = False
+    ) -> tuple[Table, StoredAlignment]:
+        """The chosen rows of ``table``, and the alignment; ``every_row``: all of each person.
 
         Raises:
             Refused: ``party`` has no such alignment, or its data changed since.
@@ -213,7 +217,10 @@ class Aligned:
                 f"{party}: its data, or what [data] reads of it, changed since alignment "
                 f"{self.name!r} was made ({alignment.made}); make it anew with: fedmq align"
             )
-        return rows_in_order(party, table, alignment.ids), alignment
+        ids: Sequence[str | None] = alignment.ids
+        if every_row:
+            ids = rows_of_each(table.ids, [name for name in alignment.ids if name is not None])
+        return rows_in_order(party, table, ids), alignment
 
 
 def rows_in_order(
@@ -265,12 +272,18 @@ class LoadActiveTable:
         alignment, name = table.digest(self.salt), ""
         lacked_at: Mapping[str, int] = {}
         lacking: dict[str, NDArray[np.bool_]] = {}
+        person: NDArray[np.int32] | None = None
         if self.aligned is not None:
-            table, stored = self.aligned.rows_of(self.party, table)
+            hidden = self.data.duplicates == "hidden"
+            table, stored = self.aligned.rows_of(self.party, table, every_row=hidden)
             alignment, name = stored.session, self.aligned.name
             lacked_at = stored.lacked_at or {}
+            by_row = numbered(people_of(self.data, table.ids)) if hidden else None
+            if by_row is not None and len(stored.ids) < len(by_row):
+                person = by_row
             for party, places in (stored.lacking or {}).items():
-                lacking[party] = np.isin(np.arange(len(table.ids)), places)
+                standing = np.arange(len(table.ids)) if by_row is None else by_row
+                lacking[party] = np.isin(standing, places)
         label = table.label
         assert label is not None
         people = people_of(self.data, table.ids)
@@ -319,6 +332,7 @@ class LoadActiveTable:
             folds=folds,
             lacked_at=lacked_at,
             lacking=lacking,
+            person=person,
         )
 
     def _folds(
@@ -418,22 +432,31 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 class ActiveRows:
     """The active party's columns of the rows that it knows: float32 (known, features).
 
-    ``known``: which of the requested ids these rows are, bool (ids,).
+    ``ids``: the rows that were asked for. ``known``: which of them these are, bool (ids,).
     """
 
+    ids: tuple[str, ...]
     values: NDArray[np.float32]
     known: NDArray[np.bool_]
 
 
 @computation("LoadActiveRows")
 def load_active_rows(
-    party: str, data: DataSection, share: ActiveShare, ids: tuple[str, ...], partial: bool = False
+    party: str,
+    data: DataSection,
+    share: ActiveShare,
+    ids: tuple[str, ...],
+    partial: bool = False,
+    every_row: bool = False,
 ) -> ActiveRows:
     """The active party's columns of the rows ``ids``; ``partial``: of those that it knows.
 
-    Raises DataError if an id is unknown; with ``partial`` only if all are.
+    ``every_row``: ids are people, and all rows of each are asked for. Raises DataError if an id is
+    unknown; with ``partial`` only if all are.
     """
     values, row_of = _served(party, data, share)
+    if every_row:
+        ids = tuple(rows_of_each(row_of, ids))
     unknown = [name for name in ids if name not in row_of]
     if unknown and (not partial or len(unknown) == len(ids)):
         some = ", ".join(map(repr, unknown[:3]))
@@ -441,7 +464,7 @@ def load_active_rows(
             f"{party}: {data.place}: {len(unknown)} of the ids are not in it, such as {some}"
         )
     known = np.array([name in row_of for name in ids], dtype=np.bool_)
-    return ActiveRows(values[[row_of[name] for name in ids if name in row_of]], known)
+    return ActiveRows(ids, values[[row_of[name] for name in ids if name in row_of]], known)
 
 
 @computation("LoadPassiveShare")

@@ -20,7 +20,7 @@ from fedmq.boosting.screened_columns import (
     screened_columns,
 )
 from fedmq.computation import computation
-from fedmq.errors import DataError, Refused
+from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import SelectSection
@@ -78,7 +78,13 @@ def load_labelled_columns(
 
     Raises:
         DataError: as `read_table`; or a label is neither 0 nor 1, or all are alike.
+        ConfigError: people have several rows.
     """
+    if data.duplicates == "hidden":
+        raise ConfigError(
+            f"{party}: a screen takes one label of a person, and some have several; align with one "
+            'row of each, duplicates = "first" or "last"'
+        )
     table, alignment = _rows(party, read_table(party, data, binary_label), aligned, salt)
     rows = len(table.ids)
     table = table.taken(chosen_rows(rows, most_rows, seed).tolist())

@@ -83,7 +83,7 @@ class OnlineLane:
             self._gate,
             self.drift,
             heard,
-            partial(people_of, data) if data.duplicates == "each" else tuple,
+            partial(people_of, data) if data.counts_each else tuple,
         )
         self.scorer.members = federation.parties
         if section.unknown == "fallback":

@@ -173,15 +173,22 @@ class InferenceService(Service):
         mode = request.get("mode") or ("sealed" if is_sealed else "hop")
         if mode not in ("hop", "sealed"):
             raise ConfigError(f"mode {mode!r} is unknown; a file is scored in mode hop or sealed")
-        people = people_of(self._serving, ids)
+        rows: ActiveRows = await self.context.pool.run(
+            load_active_rows.bind(
+                self.context.party,
+                self._serving,
+                share,
+                ids,
+                not strict,
+                alignment is not None and self._serving.duplicates == "hidden",
+            )
+        )
+        ids, people = rows.ids, people_of(self._serving, rows.ids)
         if mode == "hop" and not request.get("explain") and has_several(people):
             raise ConfigError(
                 "mode 'hop' asks about one way of a person, and some have several rows here; use "
                 "mode 'sealed', or --explain"
             )
-        rows: ActiveRows = await self.context.pool.run(
-            load_active_rows.bind(self.context.party, self._serving, share, ids, not strict)
-        )
         margins = await self._margins(request, share, ids)
         asked = AskedRows(
             rows.values,

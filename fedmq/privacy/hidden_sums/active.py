@@ -89,6 +89,9 @@ class HiddenActive(HidesSums):
         self._field = self._source.field
         self._permutation = Permutation(self._source.public_seed)
 
+    def gather(self, person: NDArray[np.int32]) -> None:
+        self._source.gather(person)
+
     def open(self) -> Plan[Values]:
         public = yield from self._source.open()
         public["circuits"], public["back"] = yield Compute(

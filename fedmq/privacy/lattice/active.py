@@ -141,8 +141,11 @@ class LatticeActive(ActiveHalf):
         self._parallelism = parallelism
         self._public_seed = fresh_seed()
         self._transfer_seed = fresh_seed()
+        self._person: NDArray[np.int32] | None = None
         self._all_rows: int
+        self._training: NDArray[np.int64]
         self._places: NDArray[np.int32]
+        self._people: NDArray[np.int32] | None = None
         self._layout: Layout
         self._public: PublicElements
         self._peers: dict[str, _Peer] = {}
@@ -156,10 +159,18 @@ class LatticeActive(ActiveHalf):
         value_bits: int = RESOLUTION_BITS,
         outputs: int = 1,
     ) -> None:
-        self._all_rows = len(training)
         self._training = np.flatnonzero(training)
         self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
-        self._layout = Layout(len(self._training), value_bits=value_bits, hidden=self.hidden)
+        if self._person is None:
+            self._all_rows, asked = len(training), len(self._training)
+        else:
+            self._all_rows = int(self._person.max()) + 1
+            learning, people = np.unique(self._person[self._training], return_inverse=True)
+            self._people, asked = people.astype(np.int32), len(learning)
+        self._layout = Layout(asked, value_bits=value_bits, hidden=self.hidden)
+
+    def gather(self, person: NDArray[np.int32]) -> None:
+        self._person = person
 
     def open(self) -> Plan[Values]:
         parts = yield Compute(shares_of(self._public_seed, self._layout, self._parallelism))
@@ -248,7 +259,11 @@ class LatticeActive(ActiveHalf):
         """
         rows = [self._places[node.rows] for node in asked]
         return [
-            single(EncryptNode(self._pairs, rows, self._public, self._layout, seed, piece))
+            single(
+                EncryptNode(
+                    self._pairs, rows, self._public, self._layout, seed, piece, self._people
+                )
+            )
             for piece in range(self.pieces_of_query)
         ]
 
@@ -277,6 +292,8 @@ class LatticeActive(ActiveHalf):
         # Questions start here in the order of nodes, and leave in the same order.
         before = unsent.copy()
         unsent.clear()
+        if self._person is not None:
+            rows = np.unique(self._person[rows])
         step = ChooseRows(self._all_rows, f"{tree} {node}", self._public_seed, rows, seeds)
         [(pieces, pads)] = yield Compute([step])
         hidden = yield Exchange([*before, *pieces])

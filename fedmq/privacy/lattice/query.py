@@ -62,7 +62,9 @@ class EncryptNode:
 
     Makes all pieces, or piece number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no
     row stands in two. ``pairs`` int64 (all rows, 2). ``seed`` must never encrypt anything else: two
-    queries under one secret disclose their difference.
+    queries under one secret disclose their difference. ``people`` int32 (all rows,): where several
+    rows are of one person, the number of each one's; a query then holds a sum for each person, who
+    may stand in several nodes.
     """
 
     label: ClassVar[str] = "EncryptNode"
@@ -72,11 +74,12 @@ class EncryptNode:
     layout: Layout
     seed: bytes = field(repr=False)
     piece: int | None = None
+    people: NDArray[np.int32] | None = None
 
     def run(self) -> list[Values]:
         layout = self.layout
         secret = transformed(draw_secret(self.seed, layout.degree, layout.largest_secret))
-        inside = np.zeros((len(self.rows), layout.rows), np.bool_)
+        inside = np.zeros((len(self.rows), len(self.pairs)), np.bool_)
         for node, rows in enumerate(self.rows):
             inside[node, rows] = True
         pieces = _elements(layout)
@@ -92,16 +95,25 @@ class EncryptNode:
             if element == layout.blocks:
                 continue
             held = layout.rows_of(element)
-            for node, here in enumerate(inside[:, held]):
-                g, h = np.multiply(self.pairs[held].T, here, order="C")
-                add_shifted(limbs[:, : len(here)], h, layout.h_offset(node))
-                add_shifted(limbs[:, : len(here)], g, layout.g_offset(node))
+            for node, here in enumerate(inside):
+                g, h = self._pairs_of(held, here)
+                add_shifted(limbs[:, : len(h)], h, layout.h_offset(node))
+                add_shifted(limbs[:, : len(g)], g, layout.g_offset(node))
         if layout.dropped_bits:  # round the low bits away
             add_power(sums, layout.dropped_bits - 1)
         sent = carried(sums)[:, LIMBS - layout.sent_limbs :]
         counts = (_numbers(range(element, element + 1), layout) for element in elements)
         parts = [part[:, : held.stop - held.start] for part, held in zip(sent, counts, strict=True)]
         return _packed(np.concatenate(parts, axis=1), layout)
+
+    def _pairs_of(self, held: slice, here: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """g and h of a block, int64 (2, block): 0 where nothing stands ``here``, in the node."""
+        if self.people is None:
+            return np.multiply(self.pairs[held].T, here[held], order="C")
+        rows = np.flatnonzero(here & (self.people >= held.start) & (self.people < held.stop))
+        sums = np.zeros((held.stop - held.start, 2), np.int64)
+        np.add.at(sums, self.people[rows] - held.start, self.pairs[rows])
+        return np.ascontiguousarray(sums.T)
 
     def _errors(self, element: int) -> Stream:
         of = "of masks" if element == self.layout.blocks else f"{element}"

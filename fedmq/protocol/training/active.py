@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.callbacks import Callbacks
-from fedmq.boosting.gradients import Gradients, most_value_bits
+from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.continued import continued_active, places_digest, places_of
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
@@ -383,7 +383,9 @@ class ActiveTraining(Machine):
         if signing is not None:
             self.witness = Transcripts(self, party, peers, signing, active=party)
         self.engine = engine.active(parallelism)
-        self.engine.start_session(~table.evaluation, most_value_bits(params), params.vector_outputs)
+        if table.person is not None:
+            self.engine.gather(table.person)
+        self.engine.start_session(~table.evaluation, self.terms.value_bits, params.vector_outputs)
         self.model: ModelBuilder | FoldModels
         if table.folds:
             self.model = FoldModels(table, params, engine, saved)

@@ -285,8 +285,10 @@ class ActiveGrowth(Part):
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         self._level.check_split(peer, body)
-        rows = self._terms.table.label if self._terms.hides_rows else self._builder.rows[body.node]
-        self._level.check_directions(body, len(rows))
+        rows = len(self._builder.rows[body.node])
+        self._level.check_directions(
+            body, self._terms.table.people if self._terms.hides_rows else rows
+        )
         self._records.check(ConsistencyCheck(peer, self.tree, body.node), body.record)
         hides = self.comparisons is not None
         self._columns[body.node] = told_column(
@@ -298,7 +300,7 @@ class ActiveGrowth(Part):
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._terms.hides_rows:
-            left = left[self._builder.rows[node]]
+            left = left[self._terms.table.people_of(self._builder.rows[node])]
         best = self._choice.best(node)
         peer, record = self._level.end_split(node)
         column, gain = self._columns.pop(node), best.gain

@@ -100,7 +100,10 @@ class ActiveTable:
     ``category_columns``: the features of each column of categories, 1 if a row has the category,
     otherwise 0. ``lacked_at``: how many people of the alignment a passive party lacks; parties that
     lack nobody are left out. ``lacking`` bool (rows,): which people it lacks, where that is known.
-    Raises `DataError` for more rows than a training takes.
+    ``person`` int32 (rows,): where people have several rows here, the number of each row's; passive
+    parties hold a row for each person, in the order of these numbers.
+    Raises `DataError` for more rows than a training takes, or if a person is both learned from and
+    held out.
     """
 
     values: NDArray[np.float32]
@@ -122,6 +125,7 @@ class ActiveTable:
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lacked_at: Mapping[str, int] = field(default_factory=dict)
     lacking: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    person: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -130,6 +134,36 @@ class ActiveTable:
             raise DataError(
                 f"{len(self.label):,} rows; a training takes at most {MOST_ROWS:,}: draw a sample"
             )
+        if self.person is not None:
+            parted = [self.evaluation, *self.evaluation_sets.values()]
+            parted += [side for fold in self.folds for side in (fold.learning, fold.scored)]
+            if any((self.of_people(rows)[self.person] != rows).any() for rows in parted):
+                raise DataError(
+                    "evaluation: rows of one person are held out, and others of the same are not; "
+                    "hold out all rows of a person, or none"
+                )
+
+    @property
+    def people(self) -> int:
+        """How many rows a passive party holds: one for each person."""
+        return len(self.label) if self.person is None else int(self.person.max(initial=-1)) + 1
+
+    @property
+    def most_rows_of_a_person(self) -> int:
+        """The most rows of one person here."""
+        return 1 if self.person is None else int(np.bincount(self.person).max())
+
+    def people_of(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Whose each of ``rows`` is."""
+        return rows if self.person is None else self.person[rows]
+
+    def of_people(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of whom a row is among ``rows``, bool (rows,): bool (people,)."""
+        if self.person is None:
+            return rows
+        found = np.zeros(self.people, np.bool_)
+        found[self.person[rows]] = True
+        return found
 
     @property
     def fold_count(self) -> int:
@@ -148,6 +182,12 @@ class ActiveTable:
 
     def check_engine(self, engine: Engine) -> None:
         """Raise `ConfigError` if ``engine`` cannot train on these rows."""
+        if self.person is not None and not engine.traits.hides_rows:
+            raise ConfigError(
+                f"engine {engine.name}: people have several rows, so that one may stand in several "
+                "nodes, and this engine shows passive parties who stands in which: take engine = "
+                '"lattice"'
+            )
         if self.objective is not None and not engine.traits.takes_weights:
             raise ConfigError(
                 f"engine {engine.name}: obj may give larger gradients than the engine supports"
@@ -540,16 +580,21 @@ class TrainingTerms:
             fallback_of,
         )
 
+    @property
+    def value_bits(self) -> int:
+        """No sum of g or h of a person's rows exceeds two to this power, in its fixed point."""
+        return most_value_bits(self.params) + (self.table.most_rows_of_a_person - 1).bit_length()
+
     def opening(self, public: Values) -> TrainingOpen:
         """The offer to every passive party; ``public``: the engine's public values."""
         params, table, peers = self.params, self.table, self.peers
         by_sets = params.max_cat_to_onehot if self.category_sets else None
         return TrainingOpen(
             model=self.model,
-            rows=len(table.label),
+            rows=table.people,
             alignment=table.alignment,
             alignment_name=table.alignment_name,
-            evaluation=Bitmap.of(table.evaluation),
+            evaluation=Bitmap.of(table.of_people(table.evaluation)),
             engine=self.engine.name,
             sums="hidden" if self.hides_sums else "shown",
             chain=self._chain(peers),
@@ -561,7 +606,7 @@ class TrainingTerms:
             max_bin=params.max_bin,
             colsample_bytree=params.colsample_bytree,
             seed=params.seed,
-            value_bits=most_value_bits(params),
+            value_bits=self.value_bits,
             outputs=params.vector_outputs,
             colsample_bylevel=params.colsample_bylevel,
             colsample_bynode=params.colsample_bynode,
@@ -757,6 +802,11 @@ def continuing(
         ConfigError: the trees of both cannot make one model.
     """
     model = earlier.model_id
+    if table.person is not None:
+        raise ConfigError(
+            "continue_from: rows of one person would be asked about on several ways through a "
+            "tree; train anew"
+        )
     if table.folds:
         raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
     if "dart" in (earlier.params.booster, params.booster):
