@@ -20,6 +20,7 @@ from fedmq.boosting.model.shown_model import (
     shown,
     tree_nodes,
 )
+from fedmq.cli.models_dossier import dossier
 from fedmq.cli.models_without import without
 from fedmq.cli.output import (
     confirm,
@@ -586,6 +587,7 @@ def verify_card(
 
 models.add_command(card)
 models.add_command(without)
+models.add_command(dossier)
 
 
 def _described(

@@ -13,7 +13,7 @@ from importlib import resources
 from fedmq.errors import ConfigError
 from fedmq.evaluation.report import Cell, Chart, Figure, Line, Report
 
-__all__ = ["Drawing", "drawing", "html_of"]
+__all__ = ["Drawing", "cell", "drawing", "html_of"]
 
 WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44
@@ -32,14 +32,15 @@ def html_of(report: Report) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["cell"] = _cell
+    environment.filters["cell"] = cell
     environment.filters["interval"] = _interval
     source = resources.files("fedmq.evaluation").joinpath("report.html.jinja").read_text("utf-8")
     charts = [(chart, drawing(chart)) for chart in report.charts]
     return environment.from_string(source).render(report=report, charts=charts)
 
 
-def _cell(value: Cell) -> str:
+def cell(value: Cell) -> str:
+    """``value`` as a table shows it."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -50,7 +51,7 @@ def _cell(value: Cell) -> str:
 def _interval(figure: Figure) -> str:
     if figure.low is None or figure.high is None:
         return "-"
-    return f"{_cell(figure.low)} to {_cell(figure.high)}"
+    return f"{cell(figure.low)} to {cell(figure.high)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,6 +387,7 @@ ELSEWHERE = {
     "evaluate": "names its page, which nobody types",
     "screen": "names its page, too",
     "models card": "test_card.py types it",
+    "models dossier": "test_dossier.py types it; a file is its end",
     "models without": "tests/party/test_leaving.py types it",
     "audit": "its table is what was wanted",
     "audit-log verify": "the hash is what was wanted",

@@ -1,0 +1,84 @@
+"""``fedmq models dossier``: the file that a validator asks for."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_daemon import PARTY_HELP, party_argument
+from fedmq.errors import ConfigError
+from fedmq.evaluation.dossier import Dossier
+from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.operations.control import request_daemon
+from fedmq.workbench.dossier import model_dossier
+from fedmq.workbench.own_shares import OwnShares
+
+__all__ = ["dossier"]
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("model", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The file: .html, .pdf or .json.",
+)
+@click.option("--purpose", default="", help="What the scores decide, and about whom.")
+@click.option(
+    "--samples",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="Held-out people whose reasons are shown; the owners must allow reasons.",
+)
+@json_option
+def dossier(
+    party: Path, model: str | None, output: Path, purpose: str, samples: int, as_json: bool
+) -> None:
+    """Write the dossier of MODEL, the newest when left out, for those who validate it.
+
+    Its headings follow Annex IV of the EU AI Act and SR 26-2, and say which points they answer:
+    data, design, evaluation, importance, what the training showed, software, signatures. What is
+    not there is named, with the command that makes it. It is for this party: it names own columns.
+    """
+    shares = OwnShares(party)
+    share = shares.share(model)
+    if not isinstance(share, ActiveShare):
+        raise ConfigError(
+            f"{party}: only {shares.federation.active} has the trees and their evaluation; see: "
+            "fedmq models card"
+        )
+    kinds = {".html": _html, ".pdf": pdf_of_dossier, ".json": _json}
+    if output.suffix not in kinds:
+        raise ConfigError(f"{output}: name a file that ends in .html, .pdf or .json")
+    ask = partial(request_daemon, shares.state)
+    found = model_dossier(shares, share, purpose, samples, ask)
+    try:
+        write_atomically(output, kinds[output.suffix](found))
+    except OSError as error:
+        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
+    missing = [line for section in found.sections for line in section.missing]
+    result = {"model": found.model, "file": str(output), "missing": missing}
+    print_result(result, as_json, _in_words)
+
+
+def _html(dossier: Dossier) -> bytes:
+    return html_of_dossier(dossier).encode()
+
+
+def _json(dossier: Dossier) -> bytes:
+    return dossier.model_dump_json(indent=2).encode()
+
+
+def _in_words(result: Any) -> str:
+    missing = [f"not here: {line}" for line in result["missing"]]
+    return "\n".join([f"dossier of {result['model']}: {result['file']}", *missing])

@@ -1,0 +1,317 @@
+"""The file that a validator asks for, as data: sections of facts and tables, and what is missing.
+
+Sections follow Annex IV of Regulation (EU) 2024/1689, the AI Act, and the parts of SR 26-2, the
+supervisory guidance on model risk management of the Federal Reserve, the FDIC and the OCC (2026);
+each says which of both it answers. What only people can say has a heading and no content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedmq.evaluation.report import Cell, Report, ReportTable
+from fedmq.party.card.model_card import ModelCard
+from fedmq.party.card.signed_card import CardFile, Signature
+
+__all__ = ["Dossier", "Section", "Sources", "dossier_of"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Section(_Part):
+    """A heading, the points of either text that it ``answers``, and what stands below it.
+
+    ``missing``: what is not there, one line each, with the command that makes it.
+    """
+
+    title: str
+    answers: str
+    facts: dict[str, str] = {}
+    tables: tuple[ReportTable, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Dossier(_Part):
+    """The dossier of ``model`` by ``party``, made at ``made``."""
+
+    format: Literal["fedmq.dossier"] = "fedmq.dossier"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    model: str
+    party: str
+    made: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is known of a model at the active party ``party``.
+
+    ``label``: the column that is learned. ``columns``: the own table's, as ``fedmq data describe``
+    has them; None if it cannot be read now. ``importance``: party, column and gain. ``reasons``:
+    what each player added to the margins of some people, a row for each; ``no_reasons`` says why
+    there are none. ``served``: names under which the model answers. ``transcripts``: folders of
+    the training's transcripts. ``packages``: names and versions of what runs here. ``consents``:
+    entries of the own audit log about the model.
+    """
+
+    party: str
+    purpose: str
+    label: tuple[str, ...]
+    file: CardFile
+    signatures: Sequence[Signature]
+    report: Report | None
+    columns: Sequence[Mapping[str, Any]] | None
+    importance: Sequence[tuple[str, str, float]]
+    packages: Sequence[tuple[str, str]]
+    served: Sequence[str] = ()
+    transcripts: Sequence[str] = ()
+    consents: Sequence[Mapping[str, Any]] = ()
+    players: Sequence[str] = ()
+    reasons: Sequence[Sequence[float]] = ()
+    no_reasons: str = ""
+    made: str = field(default="")
+
+    @property
+    def card(self) -> ModelCard:
+        """The model's card."""
+        return self.file.card
+
+
+def dossier_of(sources: Sources) -> Dossier:
+    """The dossier, with what ``sources`` have."""
+    sections = (
+        _purpose(sources),
+        _data(sources),
+        _design(sources),
+        _performance(sources),
+        _groups(sources),
+        _explained(sources),
+        _disclosed(sources),
+        _monitoring(sources),
+        _software(sources),
+        _sign_offs(sources),
+    )
+    return Dossier(
+        model=sources.card.model, party=sources.party, made=sources.made, sections=sections
+    )
+
+
+def _table(name: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> ReportTable:
+    return ReportTable(name=name, headers=tuple(headers), rows=tuple(tuple(row) for row in rows))
+
+
+def _purpose(sources: Sources) -> Section:
+    card = sources.card
+    return Section(
+        title="What the model is for",
+        answers="Annex IV 1 (a), (b); SR 26-2, model development, implementation and use",
+        facts={
+            "model": card.model,
+            "learns": ", ".join(sources.label),
+            "objective": card.objective,
+            "federation": card.federation,
+            "parties": f"{card.parties[0]} (holds the label), {', '.join(card.parties[1:])}",
+            "answers as": ", ".join(sources.served) or "it is not activated",
+            **({"purpose": sources.purpose} if sources.purpose else {}),
+        },
+        missing=()
+        if sources.purpose
+        else ("what the scores decide, and about whom: give --purpose TEXT",),
+    )
+
+
+def _data(sources: Sources) -> Section:
+    card, missing = sources.card, []
+    facts = {}
+    if card.training is None:
+        missing.append("the training's rows: the model has no record of its training here")
+    else:
+        facts = {
+            "rows learned from": f"{card.training.rows:,}",
+            "rows held out": f"{card.training.held_out:,}",
+            "alignment": card.training.alignment or "none: all parties hold the same ids",
+        }
+    tables = []
+    if sources.columns is None:
+        missing.append("the own columns: the table cannot be read now; see: fedmq data check")
+    else:
+        tables.append(
+            _table(
+                f"Columns of {sources.party}, as they are today",
+                ("column", "role", "type", "missing", "distinct"),
+                [
+                    (
+                        column["name"],
+                        column["role"],
+                        column["type"],
+                        None if column["missing"] is None else f"{column['missing']:.2%}",
+                        column["categories"],
+                    )
+                    for column in sources.columns
+                ],
+            )
+        )
+    missing.append(
+        "columns of the other parties are theirs to describe: fedmq screen asks for what they show"
+    )
+    return Section(
+        title="What it learned from",
+        answers="Annex IV 2 (d); SR 26-2, model development, data",
+        facts=facts,
+        tables=tuple(tables),
+        missing=tuple(missing),
+    )
+
+
+def _design(sources: Sources) -> Section:
+    card = sources.card
+    chosen = [(name, str(value)) for name, value in card.params.items() if value not in ([], {})]
+    return Section(
+        title="How it was made",
+        answers="Annex IV 2 (a), (b), (c); SR 26-2, conceptual soundness",
+        facts={
+            "method": "gradient boosted trees over several parties (SecureBoost)",
+            "trees": f"{card.trees:,}",
+            "as XGBoost": "; ".join(card.departures) or "yes, node by node",
+            "selection": "none was recorded; all columns of the job were offered to the training",
+        },
+        tables=(_table("Parameters", ("parameter", "value"), chosen),),
+    )
+
+
+def _performance(sources: Sources) -> Section:
+    card, tables, missing = sources.card, [], []
+    if card.metrics:
+        rows = [*card.metrics.items()]
+        tables.append(_table("After the last tree of the training", ("metric", "value"), rows))
+    report = sources.report
+    if report is None:
+        missing.append("an evaluation: fedmq evaluate PARTY MODEL --output report")
+    else:
+        rows_of = [
+            (name, found.value, found.low, found.high) for name, found in report.metrics.items()
+        ]
+        tables.append(_table("On held-out rows", ("metric", "value", "95 % from", "to"), rows_of))
+        tables += [table for table in report.tables if "roup" not in table.name]
+    return Section(
+        title="How good it is",
+        answers="Annex IV 2 (g), 3, 4; SR 26-2, outcomes analysis",
+        facts={} if report is None else dict(report.facts),
+        tables=tuple(tables),
+        missing=tuple(missing),
+    )
+
+
+def _groups(sources: Sources) -> Section:
+    report = sources.report
+    tables = () if report is None else tuple(t for t in report.tables if "roup" in t.name)
+    missing = (
+        "by group: fedmq evaluate PARTY MODEL --group COLUMN --output report, then --report",
+        "over time: a job whose split is { newest = COLUMN } holds out the newest rows",
+    )
+    return Section(
+        title="Whether it is as good for everybody, and stays so",
+        answers="Annex IV 2 (g), 3; SR 26-2, outcomes analysis and sensitivity",
+        tables=tables,
+        missing=missing[1:] if tables else missing,
+    )
+
+
+def _explained(sources: Sources) -> Section:
+    tables = [_table("Gain of all splits", ("party", "column", "gain"), sources.importance)]
+    if sources.reasons:
+        tables.append(
+            _table(
+                "What was added to the margin of held-out people, one a row",
+                sources.players,
+                [[round(value, 5) for value in row] for row in sources.reasons],
+            )
+        )
+    return Section(
+        title="What it looks at",
+        answers="Annex IV 3 (human oversight, interpretation of outputs); SR 26-2, soundness",
+        tables=tuple(tables),
+        missing=(f"reasons of some scores: {sources.no_reasons}",) if sources.no_reasons else (),
+    )
+
+
+def _disclosed(sources: Sources) -> Section:
+    card = sources.card
+    held = [words for party, of in card.withheld.items() for words in of.in_words(party)]
+    facts = {"withheld": "; ".join(held) or "nothing"}
+    if card.training is not None:
+        engine = card.training.engine
+        facts |= {
+            "engine": engine.name,
+            f"{card.parties[0]} learned beyond the model": engine.active_learns,
+            "the others learned beyond the model": engine.passive_learns,
+        }
+        if engine.known_leak:
+            facts["known leak"] = engine.known_leak
+    return Section(
+        title="What the training showed to whom",
+        answers="Annex IV 2 (h), 5; SR 26-2, third parties and controls",
+        facts=facts,
+        missing=(
+            "figures of attacks on this very training: let the party record one, then: fedmq audit",
+        ),
+    )
+
+
+def _monitoring(sources: Sources) -> Section:
+    drift, facts = sources.card.drift, {}
+    if drift is not None:
+        facts["drift"] = (
+            f"an alarm above a population stability index of {drift.threshold:g}, over the "
+            f"{drift.rows:,} people scored last, from {drift.least_rows:,} on"
+        )
+    return Section(
+        title="How it is watched",
+        answers="Annex IV 3, 6, 9; SR 26-2, ongoing monitoring",
+        facts=facts,
+        missing=() if facts else ("an alarm on drift: [online] drift in the party's file",),
+    )
+
+
+def _software(sources: Sources) -> Section:
+    return Section(
+        title="What it runs on",
+        answers="Annex IV 1 (c), (d), 2 (c), 7; SR 26-2, implementation",
+        tables=(_table("Bill of materials", ("package", "version"), [*sources.packages]),),
+    )
+
+
+def _sign_offs(sources: Sources) -> Section:
+    signed = [(of.party, of.state, of.fingerprint or "") for of in sources.signatures]
+    rows = [[*_entry(entry)] for entry in sources.consents]
+    missing = []
+    if not any(of.state == "signed" for of in sources.signatures):
+        missing.append("signatures of a card: fedmq models card PARTY MODEL --ask")
+    if not sources.transcripts:
+        missing.append("transcripts: transcripts in [policy], before a training")
+    facts = {}
+    if sources.transcripts:
+        facts["transcripts"] = (
+            f"{', '.join(sources.transcripts)}; fedmq transcript verify says whether answers follow"
+        )
+    return Section(
+        title="Who has agreed",
+        answers="Annex IV 5, 8; SR 26-2, governance and controls",
+        facts=facts,
+        tables=(
+            _table("Signatures of the model card", ("party", "signature", "key"), signed),
+            *([_table("Own audit log", ("at", "event", "what", "by"), rows)] if rows else []),
+        ),
+        missing=tuple(missing),
+    )
+
+
+def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
+    for names in (("at",), ("event",), ("what", "session", "did"), ("by", "who", "peer")):
+        yield next((str(entry[name]) for name in names if name in entry), "")

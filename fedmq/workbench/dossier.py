@@ -1,0 +1,145 @@
+"""What goes into a dossier: a model's files at its active party, and reasons by its daemon."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from platform import platform, python_version
+from typing import Any
+
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.shown_model import owned_importance
+from fedmq.errors import FedmqError
+from fedmq.evaluation.card import card_of
+from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
+from fedmq.evaluation.report import Report
+from fedmq.party.card.signed_card import CardFile
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.data.descriptions import describe_table
+from fedmq.party.store.documents import (
+    Deployments,
+    cards,
+    held_out_rows,
+    read_column_names,
+    reports,
+    training_records,
+)
+from fedmq.workbench.own_shares import OwnShares
+
+__all__ = ["installed", "model_dossier"]
+
+_MOST_ENTRIES = 200
+_PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def model_dossier(
+    shares: OwnShares,
+    share: ActiveShare,
+    purpose: str,
+    samples: int,
+    ask: Callable[[Mapping[str, Any]], Any],
+) -> Dossier:
+    """The dossier of the model of ``share``; ``ask`` sends a request to the party's daemon.
+
+    ``purpose``: what its scores decide. So many held-out people have reasons as there are
+    ``samples``.
+
+    Raises:
+        DataError: a file of the state folder, or the audit log, is damaged.
+    """
+    state, name = shares.state, share.model_id
+    evaluated = reports(state).find(name)
+    report = None if evaluated is None else Report.model_validate_json(evaluated)
+    record = training_records(state).find(name)
+    kept = cards(state).find(name)
+    if kept is not None:
+        file = CardFile.model_validate_json(kept)
+    else:
+        drift = shares.config.online.drift
+        file = CardFile(card=card_of(share, shares.federation.name, record, report, {}, drift))
+    players, reasons, none = _reasons(shares, name, samples, ask)
+    gains = owned_importance(share, "total_gain", read_column_names(state, name))
+    folder = state / "transcripts" / ("" if record is None else record.session)
+    return dossier_of(
+        Sources(
+            party=shares.party,
+            purpose=purpose,
+            label=tuple(shares.config.data.labels),
+            file=file,
+            signatures=file.signatures(shares.federation),
+            report=report,
+            columns=_columns(shares),
+            importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
+            packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
+            served=Deployments.read(state).now_of(name),
+            transcripts=[folder.name] if record is not None and folder.is_dir() else [],
+            consents=_entries(state, name, None if record is None else record.session),
+            players=players,
+            reasons=reasons,
+            no_reasons=none,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    )
+
+
+def _columns(shares: OwnShares) -> Sequence[Mapping[str, Any]] | None:
+    try:
+        found = describe_table.bind(shares.party, shares.config.data, 2).run()
+    except FedmqError:
+        return None
+    columns: Sequence[Mapping[str, Any]] = found["columns"]
+    return columns
+
+
+def _reasons(
+    shares: OwnShares, model: str, samples: int, ask: Callable[[Mapping[str, Any]], Any]
+) -> tuple[Sequence[str], Sequence[Sequence[float]], str]:
+    """The players, their parts in the margins of some held-out people, or why there are none."""
+    if not samples:
+        return (), (), "none were asked for; give --samples 5"
+    held_out = held_out_rows(shares.state)
+    if not held_out.path(model).exists():
+        return (), (), "no rows were held out; give the job an evaluation"
+    ids = list(held_out.read(model).ids[:samples])
+    request = {"do": "predict", "model": model, "ids": ids, "strict": False, "explain": True}
+    try:
+        found = ask(request)
+    except FedmqError as error:
+        return (), (), str(error)
+    parts = [row[0] for row in found["contributions"] if row is not None and len(row) == 1]
+    return (found["players"], parts, "") if parts else ((), (), "scores are several numbers a row")
+
+
+def _entries(state: Path, model: str, session: str | None) -> list[dict[str, Any]]:
+    """What the own audit log says of the model and of its training's session."""
+    about = {model, *([session] if session else [])}
+    found = [entry for entry in AuditLog(state).entries() if about & set(_texts(entry))]
+    return found[-_MOST_ENTRIES:]
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
+    return (value for value in entry.values() if isinstance(value, str))
+
+
+def installed(package: str) -> list[tuple[str, str]]:
+    """``package`` and all that it needs, as they are installed here: names and versions."""
+    found: dict[str, str] = {}
+    waiting = [package]
+    while waiting:
+        name = waiting.pop()
+        try:
+            here = distribution(name)
+        except PackageNotFoundError:  # it is for another platform
+            continue
+        if here.name.lower() in found:
+            continue
+        found[here.name.lower()] = here.version
+        waiting += [
+            named[0]
+            for needed in here.requires or ()
+            if "extra ==" not in needed and (named := _PACKAGE.match(needed))
+        ]
+    return sorted(found.items())

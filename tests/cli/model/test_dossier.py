@@ -1,0 +1,112 @@
+"""``fedmq models dossier``: what a validator asks for, and what is not there, by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from fpdf import FPDF
+
+from fedmq.evaluation.dossier import Dossier
+from fedmq.evaluation.dossier_page import pdf_of_dossier
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.workbench.dossier import installed
+from tests.cli.command import Outcome, fedmq
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DaemonsInMemory]:
+    folder = tmp_path_factory.mktemp("dossier")
+    with pytest.MonkeyPatch.context() as patch:
+        async with DaemonsInMemory(folder, patch) as demo:
+            params = {"num_boost_round": 3, "max_depth": 3, "max_bin": 8, "min_child_weight": 0.1}
+            job = TrainingJob(model="credit", engine="plain", evaluation=0.4, params=params)
+            await demo.ask("bank", "train", job=job.model_dump(mode="json"))
+            await demo.ask("bank", "activate", model="credit", name="production", mode=None)
+            yield demo
+
+
+async def written(demo: DaemonsInMemory, name: str, *words: str) -> tuple[Outcome, Path]:
+    path = demo.folder / name
+    party = demo.folder / "bank" / "party.toml"
+    asked = ("models", "dossier", party, "credit", "--output", path, *words)
+    return await asyncio.to_thread(fedmq, *asked), path
+
+
+async def test_it_says_what_there_is_and_names_what_there_is_not(
+    federation: DaemonsInMemory,
+) -> None:
+    purpose = ("--purpose", "whether a loan is given", "--samples", "3", "--json")
+    done, path = await written(federation, "dossier.json", *purpose)
+    found = Dossier.model_validate_json(path.read_text())
+    assert len(found.sections) == 10
+    first, learned, *_ = found.sections
+    assert first.facts["purpose"] == "whether a loan is given"
+    assert first.facts["answers as"] == "production" and not first.missing
+    assert all("Annex IV" in of.answers and "SR 26-2" in of.answers for of in found.sections)
+    columns = {row[0]: row for row in learned.tables[0].rows}
+    assert columns["label"][1] == "label" and "x0" in columns
+    by_title = {of.title: of for of in found.sections}
+    materials = dict(by_title["What it runs on"].tables[0].rows)
+    assert materials["numpy"] == dict(installed("numpy"))["numpy"] and "fedmq" in materials
+    gains = by_title["What it looks at"]
+    reasons = gains.tables[1]
+    assert reasons.headers[-1] == "bias" and len(reasons.rows) == 3 and not gains.missing
+    log = by_title["Who has agreed"].tables[-1]
+    assert any("train" in str(row) for row in log.rows)
+    missing = json.loads(done.out)["missing"]
+    assert "an evaluation: fedmq evaluate PARTY MODEL --output report" in missing
+    assert "signatures of a card: fedmq models card PARTY MODEL --ask" in missing
+
+
+async def test_after_an_evaluation_and_a_card_it_has_both(federation: DaemonsInMemory) -> None:
+    party, folder = federation.folder / "bank" / "party.toml", federation.folder / "report"
+    await asyncio.to_thread(fedmq, "evaluate", party, "credit", "--output", folder)
+    card = federation.folder / "credit.card.json"
+    await asyncio.to_thread(fedmq, "models", "card", party, "credit", "--output", card)
+    done, path = await written(federation, "dossier.html")
+    page = path.read_text()
+    assert "On held-out rows" in page and "auc" in page and "95 % from" in page
+    assert "not here: reasons of some scores: none were asked for; give --samples 5" in done.out
+    assert "an evaluation:" not in done.out
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+async def test_on_paper_it_is_a_pdf_with_the_same_headings(federation: DaemonsInMemory) -> None:
+    _, path = await written(federation, "dossier.pdf")
+    assert path.read_bytes().startswith(b"%PDF-")
+    _, found = await written(federation, "dossier.json")
+    dossier = Dossier.model_validate_json(found.read_text())
+    titles: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FPDF, "start_section", lambda _, title: titles.append(title))
+        pdf_of_dossier(dossier)
+    assert titles == [section.title for section in dossier.sections]
+
+
+@pytest.mark.parametrize(
+    ("party", "name", "line"),
+    [
+        ("bank", "dossier.txt", "dossier.txt: name a file that ends in .html, .pdf or .json"),
+        (
+            "telco",
+            "dossier.html",
+            "only bank has the trees and their evaluation; see: fedmq",
+        ),
+    ],
+)
+async def test_what_cannot_be_written_is_one_line(
+    federation: DaemonsInMemory, party: str, name: str, line: str
+) -> None:
+    path = federation.folder / party / name
+    file = federation.folder / party / "party.toml"
+    done = await asyncio.to_thread(fedmq, "models", "dossier", file, "credit", "--output", path)
+    assert done.code == 3 and line in done.error
+    assert not path.exists()
