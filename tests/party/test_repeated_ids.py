@@ -175,6 +175,31 @@ async def test_an_id_with_the_sign_that_numbers_rows_is_named(
 # Nobody learns how many rows a person has
 
 
+async def test_hidden_rows_need_no_alignment_where_all_hold_the_same_people(
+    demo: DaemonsInMemory, tmp_path: Path
+) -> None:
+    say_each(tmp_path, "bank", "hidden")
+    shared = {*tables()["telco"]["id"]} & {*tables()["retail"]["id"]}
+    for party, table in tables().items():
+        table[table["id"].isin(shared)].to_csv(tmp_path / party / "data.csv", index=False)
+        path = tmp_path / party / "party.toml"
+        path.write_text(path.read_text().replace('engines = ["plain"]', 'engines = ["lattice"]'))
+    told: list[str] = []
+
+    async def listen(sender: str, _: str, message: str) -> bool:
+        told.extend([message] * (sender == "bank" and "training open" in message))
+        return False
+
+    demo.hold = listen
+    async with demo:
+        params = {**PARAMS, "num_boost_round": 1}
+        job = TrainingJob(model="m", engine="lattice", params=params)
+        await demo.ask("bank", "train", job=job.model_dump(mode="json"))
+        share = demo.daemons["bank"].parts.context.model_store.active("m")
+        assert len(share.trees) == 1 and len(share.trees[0].owner) > 3
+    assert len(told) == 2 and all(f"\xa4rows{chr(len(shared))}" in opening for opening in told)
+
+
 @pytest.mark.long
 async def test_hidden_rows_are_learned_from_and_other_parties_have_one_row_of_a_person(
     demo: DaemonsInMemory, tmp_path: Path

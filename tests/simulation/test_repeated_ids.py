@@ -130,6 +130,25 @@ def test_others_do_not_learn_how_many_rows_anybody_has() -> None:
     assert one["rows"] == 3
 
 
+def of_two_halves(person: str) -> fedmq.SimulatedModel:
+    """Everybody has one row, but of this person it is cut into two that count half."""
+    rows = BANK[~LOANS.duplicated()]
+    label = pd.Series(LABEL, LOANS)[~LOANS.duplicated()]
+    half = rows.index == person
+    return trained(
+        active=pd.concat([rows, rows[half]]),
+        label=pd.concat([label, label[half]]),
+        weight=np.append(np.where(half, 0.5, 1), 0.5),
+        params={**PARAMS, "num_boost_round": 1},
+    )
+
+
+def test_what_travels_does_not_tell_who_has_several_rows() -> None:
+    first, second = of_two_halves("p07"), of_two_halves("p31")
+    assert first.share.trees[0].record.tolist() == second.share.trees[0].record.tolist()
+    assert first.traffic == second.traffic  # by party and kind of message, in messages and bytes
+
+
 def test_others_learn_how_many_bits_the_most_rows_of_anybody_take() -> None:
     bits = [opened(np.repeat([0, 1], [1, most]))["value_bits"] for most in (1, 2, 3, 4, 5, 9)]
     assert bits == [40, 41, 42, 42, 43, 44]

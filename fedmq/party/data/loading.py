@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from fedmq.party.data.repeated_ids import (
     rows_of_each,
     rows_of_people,
 )
-from fedmq.party.data.table import NO_ID, Table, read_table, read_text_column
+from fedmq.party.data.table import NO_ID, Table, ids_digest, read_table, read_text_column
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import LACKED, IdList
@@ -273,8 +273,12 @@ class LoadActiveTable:
         lacked_at: Mapping[str, int] = {}
         lacking: dict[str, NDArray[np.bool_]] = {}
         person: NDArray[np.int32] | None = None
+        hidden = self.data.duplicates == "hidden"
+        if hidden and self.aligned is None:
+            everybody = people_of(self.data, table.ids)
+            alignment = ids_digest(dict.fromkeys(everybody), self.salt)
+            person = numbered(everybody) if has_several(everybody) else None
         if self.aligned is not None:
-            hidden = self.data.duplicates == "hidden"
             table, stored = self.aligned.rows_of(self.party, table, every_row=hidden)
             alignment, name = stored.session, self.aligned.name
             lacked_at = stored.lacked_at or {}
@@ -306,7 +310,7 @@ class LoadActiveTable:
             else self._folds(self.nfold, label, ~held_out, table.ids, together)
         )
         named = ~held_out if folds else held_out
-        beside = [held for held in (table.weight, table.base_margin) if held is not None]
+        beside = [held for held in (table.weight, table.base_margin, person) if held is not None]
         digest = _digest(table.features, table.values, label, *beside)
         return ActiveTable(
             table.values,
@@ -419,7 +423,7 @@ def load_passive_table(
     )
 
 
-def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
+def _digest(features: tuple[str, ...], *arrays: NDArray[Any]) -> str:
     """The digest of a training table: 16 bytes of BLAKE2b (RFC 7693), in hex."""
     digest = hashlib.blake2b(repr(features).encode(), digest_size=16)
     for array in arrays:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = [
     "Roles",
     "Table",
     "feature_column",
+    "ids_digest",
     "in_batch",
     "label_column",
     "read_table",
@@ -68,10 +69,7 @@ class Table:
 
     def digest(self, salt: str) -> str:
         """The SHA-256 of the ids, in hex; parties with the same ids have the same digest."""
-        digest = hashlib.sha256(salt.encode())
-        for name in self.ids:
-            digest.update(b"\x00" + name.encode())
-        return digest.hexdigest()
+        return ids_digest(self.ids, salt)
 
     def fingerprint(self) -> str:
         """The SHA-256 of ids, features and labels, in hex; the source's order does not matter."""
@@ -141,6 +139,14 @@ class Table:
             if column in places and np.isnan(self.values[:, places[column]]).all():
                 return self.values[:, places[column]]
         raise KeyError(name)
+
+
+def ids_digest(ids: Iterable[str], salt: str) -> str:
+    """The SHA-256 of ``ids`` in their order, in hex."""
+    digest = hashlib.sha256(salt.encode())
+    for name in ids:
+        digest.update(b"\x00" + name.encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
