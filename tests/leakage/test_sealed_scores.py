@@ -9,6 +9,7 @@ import pytest
 
 import fedmq
 from fedmq.errors import ConfigError
+from fedmq.leakage import sealed_scores
 from fedmq.leakage.sealed_scores import leaves_from_scores
 from tests.simulation.test_fedxgboost import synthetic
 
@@ -25,7 +26,10 @@ def trained(trees: int, **more: Any) -> fedmq.SimulatedModel:
     )
 
 
-def test_scores_of_few_trees_tell_leaves_and_scores_of_many_do_not() -> None:
+def test_scores_of_few_trees_tell_leaves_and_scores_of_many_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sealed_scores, "_PEOPLE", 60)
     model = trained(32)
     active, _, passive = synthetic(300)
     splits = {"telco": model.passive_shares["telco"].lookup_table}
@@ -36,6 +40,9 @@ def test_scores_of_few_trees_tell_leaves_and_scores_of_many_do_not() -> None:
         if finding.attack == "leaves from scores"
     }
     assert list(told) == [1, 2, 4, 8, 16, 32]
+    reasons = [finding for finding in findings if finding.attack == "leaves from reasons"]
+    assert all(0 < of.chance < 1 for of in reasons) and reasons[0].value == 1.0
+    assert reasons[-1].value < reasons[-1].chance + 0.15
     for few in (1, 2, 4):
         assert told[few].value > 0.99
     assert told[32].value < told[32].chance + 0.1

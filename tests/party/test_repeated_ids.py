@@ -138,6 +138,7 @@ async def test_a_person_s_rows_are_held_out_together_and_folds_keep_them_togethe
             await trained(demo, model="n", evaluation=0.3, split="stratified")
 
 
+@pytest.mark.long
 async def test_people_are_counted_where_rows_would_be_too_few(
     demo: DaemonsInMemory, tmp_path: Path
 ) -> None:
