@@ -214,6 +214,11 @@ STAGES = {
             "fedmq.cli.audit_trail:audit_log",
             "Read and verify the audit log of PARTY: questions to it, and its answers.",
         ),
+        "forget": Listed(
+            "fedmq.cli.forget:forget",
+            "Say where the person of an id is in PARTY's own files; with --remove take the person "
+            "out.",
+        ),
         "audit": Listed(
             "fedmq.cli.audit:audit",
             "Run the known attacks on RECORDING, all that one party saw in a training.",

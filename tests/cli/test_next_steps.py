@@ -386,6 +386,7 @@ ELSEWHERE = {
     "console": "its address is what was wanted",
     "evaluate": "names its page, which nobody types",
     "screen": "names its page, too",
+    "forget": "test_forget.py types it",
     "models card": "test_card.py types it",
     "models dossier": "test_dossier.py types it; a file is its end",
     "models without": "tests/party/test_leaving.py types it",
