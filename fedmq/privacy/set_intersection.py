@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import gmpy2
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import computation
 from fedmq.errors import DataError
+from fedmq.privacy import curve_multiples
 
 __all__ = [
     "LACKED",
@@ -49,6 +51,8 @@ Points = NDArray[np.uint8]
 _PRIME = gmpy2.mpz(2**255 - 19)
 _A = 486662
 _U_BITS = (1 << 255) - 1
+_WORTH_TRANSLATING = 2000
+"""Points for which eight at once are sooner done; the code for it is translated in 0.4 s."""
 _DOMAIN = b"fedmq set intersection v1"
 
 
@@ -107,20 +111,32 @@ def hash_to_curve(name: bytes) -> bytes:
         counter += 1
 
 
-def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
-    private = X25519PrivateKey.from_private_bytes(key)
-    multiple, point = private.exchange, X25519PublicKey.from_public_bytes
-    try:
-        products = b"".join([multiple(point(data)) for data in points])
-    except ValueError:
-        raise DataError("a point of small order is among the blinded ids") from None
-    return np.frombuffer(products, np.uint8).reshape(-1, POINT_BYTES)
+def _multiplied(key: bytes, points: Points) -> Points:
+    at_once = len(points) >= _WORTH_TRANSLATING and curve_multiples.is_available()
+    products = (curve_multiples.multiples if at_once else _one_by_one)(key, points)
+    if not products.any(axis=1).all():
+        raise DataError("a point of small order is among the blinded ids")
+    return products
+
+
+def _one_by_one(key: bytes, points: Points) -> Points:
+    """By the package ``cryptography``; a point of small order becomes zero."""
+    private, data = X25519PrivateKey.from_private_bytes(key), points.tobytes()
+    products = np.zeros((len(points), POINT_BYTES), np.uint8)
+    for place in range(len(points)):
+        at = place * POINT_BYTES
+        point = X25519PublicKey.from_public_bytes(data[at : at + POINT_BYTES])
+        # It refuses a product of zero by an error.
+        with suppress(ValueError):
+            products[place] = np.frombuffer(private.exchange(point), np.uint8)
+    return products
 
 
 @computation("BlindIds")
 def blind_ids(key: bytes, ids: IdList) -> Points:
     """A piece of a party's own ids, hashed and multiplied by its ``key`` (32 bytes)."""
-    return _multiplied(key, [hash_to_curve(text) for text in ids.encoded()])
+    points = b"".join([hash_to_curve(text) for text in ids.encoded()])
+    return _multiplied(key, np.frombuffer(points, np.uint8).reshape(-1, POINT_BYTES))
 
 
 @computation("Blind")
@@ -130,10 +146,7 @@ def blind(key: bytes, points: Points) -> Points:
     Raises:
         DataError: a point of small order, which no honest party sends.
     """
-    data = points.tobytes()
-    return _multiplied(
-        key, [data[at : at + POINT_BYTES] for at in range(0, len(data), POINT_BYTES)]
-    )
+    return _multiplied(key, points)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

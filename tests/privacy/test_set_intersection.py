@@ -45,6 +45,21 @@ def test_the_hash_of_an_id_is_fixed_so_that_parties_of_all_versions_agree() -> N
     )
 
 
+def test_a_long_list_is_blinded_as_its_ids_are_one_by_one() -> None:
+    ids, key = IdList.of(f"id-{number}" for number in range(2500)), os.urandom(32)
+    long = blind_ids(key, ids)
+    for place in (0, 7, 8, 2499):
+        assert np.array_equal(long[place : place + 1], blind_ids(key, ids.part(place, place + 1)))
+
+
+@pytest.mark.parametrize("count", [1, 2500])
+def test_one_point_of_small_order_in_a_list_of_any_length_is_refused(count: int) -> None:
+    points = np.repeat(blind_ids(os.urandom(32), IdList.of(["anna"])), count, axis=0)
+    points[-1] = 0
+    with pytest.raises(DataError, match="small order"):
+        blind(os.urandom(32), points)
+
+
 def test_ids_are_found_under_one_key_and_not_under_another() -> None:
     ids = IdList.of(["anna", "bob"])
     one, two = blind_ids(b"\x01" * 32, ids), blind_ids(b"\x02" * 32, ids)
