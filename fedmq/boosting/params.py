@@ -98,7 +98,10 @@ WITHOUT_EFFECT: Mapping[str, tuple[tuple[str | bool, ...], str]] = {
     "lambdarank_unbiased": ((False,), "fedmq keeps no positions of clicks"),
     "n_jobs": ((), ""),
     "nthread": ((), ""),
-    "process_type": (("default",), "fedmq grows new trees; continue_from adds them to a model"),
+    "process_type": (
+        ("default",),
+        "fedmq grows new trees; SimulatedModel.refreshed updates leaves",
+    ),
     "sampling_method": (("uniform",), "of several ways to draw rows fedmq has subsample and goss"),
     "tree_method": (("auto", "hist"), "fedmq grows the trees of tree_method = 'hist'"),
     "validate_parameters": ((), ""),

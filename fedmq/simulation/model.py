@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.owner_splits import OwnerSplits
+from fedmq.boosting.model.refreshed import refreshed
 from fedmq.boosting.model.share import ActiveShare, PassiveShare, read_document
 from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.model.tree import LookupTable
@@ -34,14 +35,14 @@ from fedmq.evaluation.report import Report
 from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.data.data_frame import trained_columns
+from fedmq.party.data.data_frame import PartyFeatures, trained_columns
 from fedmq.party.telemetry.metrics import Traffic, Volume
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.simulation.tables import ACTIVE, by_index
+from fedmq.simulation.tables import ACTIVE, active_table, by_index
 
 if TYPE_CHECKING:
     import xgboost
@@ -284,6 +285,56 @@ class SimulatedModel:
             targets=tuple(map(str, getattr(label, "columns", ()))),
         )
 
+    def refreshed(
+        self,
+        *,
+        active: Any,
+        label: ArrayLike,
+        passive: Mapping[str, Any],
+        weight: ArrayLike | None = None,
+        base_margin: ArrayLike | None = None,
+        refresh_leaf: bool = True,
+    ) -> SimulatedModel:
+        """This model with the leaf weights, gains and covers of other rows; splits stay.
+
+        As XGBoost has it with ``process_type = "update"``, ``updater = "refresh"`` and the model's
+        parameters; ``refresh_leaf = False`` leaves leaves as they are. The active party computes it
+        from the leaf in which each row ends. ``label``, ``weight`` and ``base_margin`` (rows,);
+        the result has no history and no ``best_iteration``, and trees after that one are left out.
+
+        Raises:
+            ConfigError: the model is one of DART, vector leaves, ranks, quantiles or another
+                arithmetic than XGBoost 3.2's.
+            DataError: a table has other columns, there are no rows, or labels do not fit.
+        """
+        others = {party: passive[party] for party in self.share.parties[1:] if party in passive}
+        beside = {"label": label, "weight": weight, "base_margin": base_margin}
+        matched = by_index({ACTIVE: active, **others}, beside)
+        by_party = dict(matched.tables)
+        values, _ = self._values(by_party.pop(ACTIVE), by_party)
+        if not len(values[0]):
+            raise DataError(f"{ACTIVE}: there are no rows to refresh the model on")
+        own = PartyFeatures(values[0], self.share.lookup_table.feature_names)
+        given = active_table(
+            own,
+            self.share.params,
+            matched.beside["label"],
+            weight=matched.beside["weight"],
+            base_margin=matched.beside["base_margin"],
+        )
+        if len(given.label) != len(values[0]):
+            raise DataError(f"label has {len(given.label)} rows, {ACTIVE} has {len(values[0])}")
+        tables = self._tables()
+        share = refreshed(
+            self.share,
+            [walk_pooled(tree, tables, values) for tree in self.share.grown_trees],
+            given.label,
+            given.weight,
+            given.base_margin,
+            refresh_leaf=refresh_leaf,
+        )
+        return SimulatedModel(share, tuple(self.passive_shares.values()), Traffic())
+
     def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:
         """What each tree adds to each row, for ``fedmq.audit``; no passive party learns it.
 
@@ -383,7 +434,7 @@ class SimulatedModel:
         matched = by_index({ACTIVE: active, **others}, beside)
         given = matched.tables.values()
         values = [
-            self._table(party, data, table)
+            trained_columns(data, party, table.feature_names)
             for party, data, table in zip(self.share.parties, given, self._tables(), strict=True)
         ]
         for party, columns in zip(self.share.parties, values, strict=True):
@@ -398,9 +449,6 @@ class SimulatedModel:
             epsilon_spent=self.epsilon_spent,
             traffic=ModelFile.counted(self._traffic),
         )
-
-    def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
-        return trained_columns(data, party, trained.feature_names)
 
 
 def _loaded(text: str | bytes, where: str) -> SimulatedModel:

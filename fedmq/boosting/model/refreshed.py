@@ -1,0 +1,116 @@
+"""What do the trees of a model become on other rows, if splits stay and leaves are weighed anew?
+
+XGBoost's ``process_type = "update"`` with ``updater = "refresh"``, in the arithmetic of 3.2. Who
+computes it needs the labels and the leaf in which each row ends, as the active party has them after
+scores; no sum and no gradient leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import leaf_weights
+from fedmq.errors import ConfigError
+
+__all__ = ["refreshed"]
+
+
+def refreshed(
+    share: ActiveShare,
+    leaves: Sequence[NDArray[np.int32]],
+    labels: NDArray[np.float32],
+    weight: NDArray[np.float32] | None = None,
+    base_margin: NDArray[np.float32] | None = None,
+    *,
+    refresh_leaf: bool = True,
+) -> ActiveShare:
+    """``share`` with gains and covers of new rows, and their leaf weights with ``refresh_leaf``.
+
+    ``leaves``: by tree of `ActiveShare.grown_trees`, int32 (rows,), the node at which each row
+    ends. ``labels`` and ``weight`` float32 (rows,); ``base_margin`` float32 (rows,) or (rows,
+    outputs). Each round's gradients are those at the margins of the refreshed trees before it.
+
+    Raises:
+        ConfigError: the model is of a kind that is not refreshed.
+    """
+    params = share.params
+    _check(params)
+    objective = objective_of(params)
+    margins = np.empty((len(labels), params.outputs), np.float32)
+    margins[:] = objective.first_margin(share.base_score)
+    if base_margin is not None:
+        margins[:] = base_margin.reshape(margins.shape)
+    trees: list[Tree] = []
+    for number, (tree, ends) in enumerate(zip(share.grown_trees, leaves, strict=True)):
+        if number % params.trees_per_round == 0:  # all trees of a round have the same margins
+            seen = margins[:, 0] if params.outputs == 1 else margins
+            gradients = objective.gradients(seen.copy(), labels, weight)
+        output = params.output_of(number)
+        pairs = gradients if gradients.ndim == 2 else gradients[:, output]
+        new = _refreshed_tree(tree, ends, pairs, params, refresh_leaf)
+        margins[:, output] += new.weight[ends]
+        trees.append(new)
+    return share.model_copy(
+        update={"trees": tuple(trees), "best_iteration": None, "history": {}},
+    )
+
+
+def _check(params: TrainParams) -> None:
+    refused = {
+        "booster = 'dart'": params.booster == "dart",
+        "multi_strategy = 'multi_output_tree'": params.vector_outputs > 1,
+        f"objective = {params.objective!r}, whose leaves are quantiles": bool(
+            objective_of(params).leaf_quantiles
+        ),
+        f"objective = {params.objective!r}, which ranks": params.objective.startswith("rank:"),
+        f"xgboost_arithmetic = {params.xgboost_arithmetic!r}": params.xgboost_arithmetic != "3.2",
+    }
+    if found := [what for what, is_so in refused.items() if is_so]:
+        raise ConfigError(f"a model with {found[0]} cannot be refreshed; train it anew")
+
+
+def _refreshed_tree(
+    tree: Tree,
+    ends: NDArray[np.int32],
+    gradients: NDArray[np.float32],
+    params: TrainParams,
+    refresh_leaf: bool,
+) -> Tree:
+    scale = FixedPoint.of(gradients)
+    exact = np.zeros((len(tree), 2), np.int64)
+    np.add.at(exact, ends, scale.encode(gradients))
+    splits = np.flatnonzero(~tree.is_leaf)
+    for node in splits[::-1].tolist():  # a parent stands before its children
+        exact[node] = exact[tree.left[node]] + exact[tree.right[node]]
+    sums = scale.to_float(exact)
+    values = _values(sums, params)
+    gain = np.zeros(len(tree), np.float32)
+    gain[splits] = values[tree.left[splits]] + values[tree.right[splits]] - values[splits]
+    changes = {"gain": gain, "cover": sums[:, 1].astype(np.float32)}
+    if refresh_leaf:
+        weights = leaf_weights(sums, params)
+        changes["weight"] = np.where(tree.is_leaf, weights, tree.weight).astype(np.float32)
+    return tree.model_copy(update=changes)
+
+
+def _values(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
+    """``CalcGain`` of nodes in float64: that of the updater has no float32 in it."""
+    G, H = sums[:, 0], sums[:, 1]
+    shrunk = np.sign(G) * np.maximum(np.abs(G) - params.reg_alpha, 0)
+    below = H + params.reg_lambda
+    heavy = (params.min_child_weight <= H) & (H > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if params.max_delta_step == 0:
+            return np.where(heavy, shrunk**2 / below, 0.0)
+        limit = params.max_delta_step
+        weight = np.clip(-shrunk / below, -limit, limit)
+    value = -(2 * G * weight + below * weight**2)
+    return np.where(heavy, value + params.reg_alpha * np.abs(weight), 0.0)
