@@ -57,23 +57,28 @@ def updated(model: fedmq.SimulatedModel, label: Any, leaves: bool, **given: Any)
         "max_delta_step": params.max_delta_step,
         "min_child_weight": params.min_child_weight,
         "num_parallel_tree": params.num_parallel_tree,
+        "monotone_constraints": tuple(
+            params.monotone_constraints.get(name.removeprefix("active."), 0)
+            for name in booster.feature_names
+        ),
     }
     return xgboost.train(update, rows, ROUNDS, xgb_model=booster)
 
 
-@pytest.mark.parametrize("leaves", [True, False])
+PARAMETERS: list[dict[str, Any]] = [
+    {},
+    {"eta": 0.1, "reg_alpha": 0.7, "reg_lambda": 3},
+    {"max_delta_step": 0.4, "reg_alpha": 0.2},
+    {"min_child_weight": 9},
+    {"objective": "reg:squarederror"},
+    {"num_parallel_tree": 2},
+    {"monotone_constraints": {"f1": -1, "telco.f0": 1, "shop.f0": -1}},
+    CLASSES,
+]
+
+
 @pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"eta": 0.1, "reg_alpha": 0.7, "reg_lambda": 3},
-        {"max_delta_step": 0.4, "reg_alpha": 0.2},
-        {"min_child_weight": 9},
-        {"objective": "reg:squarederror"},
-        {"num_parallel_tree": 2},
-        CLASSES,
-    ],
-    ids=str,
+    ("params", "leaves"), [*((params, True) for params in PARAMETERS), ({}, False)], ids=str
 )
 def test_every_node_is_that_of_xgboosts_update_on_the_joined_table(
     params: dict[str, Any], leaves: bool
@@ -121,6 +126,20 @@ def test_models_without_sums_in_their_leaves_are_refused_by_name() -> None:
     model = trained(np.nan_to_num(X[:, 0]), objective="reg:absoluteerror")
     with pytest.raises(ConfigError, match=r"reg:absoluteerror.*quantiles cannot be refreshed"):
         model.refreshed(**parts(LATER), label=LATER_Y)
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({"booster": "dart"}, "booster = 'dart'"),
+        ({"xgboost_arithmetic": "3.4"}, "xgboost_arithmetic = '3.4'"),
+    ],
+)
+def test_models_whose_trees_are_not_those_of_the_updater_are_refused_by_name(
+    params: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"a model with {why} cannot be refreshed"):
+        trained(**params).refreshed(**parts(LATER), label=LATER_Y)
 
 
 def test_labels_of_another_number_of_rows_are_refused() -> None:
