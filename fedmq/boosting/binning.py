@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from fedmq.boosting.machine_sums import FEWEST_ROWS, add_by_cell, can_add
 from fedmq.boosting.model.tree import Bools, Float32s
 from fedmq.computation import computation
 
@@ -152,18 +153,24 @@ def histograms(
     """Exact sums of g and h over ``nodes``, each given by its rows; int64 (nodes, cells, columns).
 
     With vector leaves each output has two columns.
-    ``gradients`` is int64 (rows, columns) as ``FixedPoint.encode`` gives it. ``numpy.add.at`` adds
-    integers, and is faster than ``numpy.bincount``, whose float64 sums are exact to 53 bits only.
+    ``gradients`` is int64 (rows, columns) as ``FixedPoint.encode`` gives it. Many rows are summed
+    in machine code. Of NumPy, ``add.at`` adds integers, and is faster than ``bincount``, whose
+    float64 sums are exact to 53 bits only.
     """
     cuts = bins.cuts
-    sums = np.zeros((gradients.shape[1], len(nodes) * cuts.n_cells), dtype=np.int64)
     rows = np.concatenate([np.asarray(node, np.intp) for node in nodes] or [np.empty(0, np.intp)])
+    lengths = list(map(len, nodes))
+    if len(rows) >= FEWEST_ROWS and can_add(bins.codes, gradients):
+        summed = np.zeros((len(nodes), cuts.n_cells, gradients.shape[1]), dtype=np.int64)
+        add_by_cell(summed, bins.codes, cuts.first_cell, gradients, rows, lengths)
+        return summed
+    sums = np.zeros((gradients.shape[1], len(nodes) * cuts.n_cells), dtype=np.int64)
     columns = np.ascontiguousarray(gradients.take(rows, axis=0).T)
-    first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, [len(node) for node in nodes])
+    first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, lengths)
     cells = np.empty(len(rows), dtype=np.intp)
     for feature, feature_first in enumerate(cuts.first_cell[:-1]):
         # A column lies in one piece, so that `take` is twice as fast as an index of two axes.
         np.add(first, bins.codes[:, feature].take(rows), out=cells)
-        for summed, column in zip(sums[:, feature_first:], columns, strict=True):
-            np.add.at(summed, cells, column)
+        for of_column, column in zip(sums[:, feature_first:], columns, strict=True):
+            np.add.at(of_column, cells, column)
     return np.ascontiguousarray(sums.T).reshape(len(nodes), cuts.n_cells, len(sums))
