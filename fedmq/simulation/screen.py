@@ -14,22 +14,22 @@ from fedmq.boosting.screened_columns import chosen_rows, screened_columns
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import Screen
-from fedmq.messages.array import pack_payload
-from fedmq.messages.screen import MOST_BINS, MOST_ROWS, ScreenOpen
+from fedmq.messages.screen import MOST_BINS, MOST_ROWS
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.configuration.job import SelectSection
+from fedmq.party.configuration.job import ScreenJob, SelectSection
 from fedmq.party.configuration.toml_file import check_document
 from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.data.screening import (
+    LabelledColumns,
     binary_label,
     own_columns,
-    selected,
+    screen_found,
+    screen_opening,
     shown_column,
 )
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
-from fedmq.privacy.homomorphic.paillier import public_numbers
 from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
@@ -98,6 +98,8 @@ def screen(
     columns = list(screened_columns(values, names_of, categories, bins, 1))
     numbers = [column.name for column in columns if column.kind == "number"]
     alike = CorrelatedColumns.of(values[:, [names_of.index(name) for name in numbers]], numbers)
+    own = LabelledColumns("", rows, ones, columns, alike)
+    job = ScreenJob(name="screen", bins=bins, most_rows=most_rows, seed=seed, select=rule)
     told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, ones)}
     traffic = Traffic()
     for party in passive:
@@ -105,17 +107,8 @@ def screen(
             told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
             continue
         key = make_group_key(SAFE_KEY_BITS)
-        opening = ScreenOpen(
-            name="screen",
-            alignment="",
-            salt="",
-            rows=rows,
-            most_rows=most_rows,
-            seed=seed,
-            bins=bins,
-            public=pack_payload(public_numbers(key.public)),
-        )
-        own = OwnColumns(
+        opening = screen_opening(job, own, "", key.public)
+        theirs = OwnColumns(
             [
                 column.for_others(smallest_group, np.random.default_rng())
                 for column in screened_columns(
@@ -126,26 +119,12 @@ def screen(
         terms = ScreenTerms(names, key.public if measured else None)
         machines = {
             ACTIVE: ActiveScreen(party, opening, ones, key),
-            party: PassiveScreen(ACTIVE, Given(own), lambda terms=terms: terms),  # type: ignore[misc]
+            party: PassiveScreen(ACTIVE, Given(theirs), lambda terms=terms: terms),  # type: ignore[misc]
         }
         shown: list[ShownColumn]
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
         told[party] = {"columns": [shown_column(at, found) for at, found in enumerate(shown, 1)]}
-    return Screen(
-        {
-            "screen": "screen",
-            "alignment": None,
-            "rows": rows,
-            "looked_at": len(taken),
-            "ones": int(ones.sum()),
-            "bins": bins,
-            "seed": seed,
-            "parties": told,
-            "select": None if rule is None else rule.model_dump(exclude_none=True),
-            "selected": None if rule is None else selected(told, rule),
-            "bytes_sent": traffic.total.bytes,
-        }
-    )
+    return Screen(screen_found(job, own, told, traffic.total.bytes))
 
 
 def _of_rows(

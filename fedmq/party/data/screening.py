@@ -21,12 +21,14 @@ from fedmq.boosting.screened_columns import (
 )
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.configuration.job import SelectSection
+from fedmq.party.configuration.job import ScreenJob, SelectSection
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.table import NO_ID, Table, read_table
 from fedmq.party.store.answered_people import EarlierPeople
+from fedmq.privacy.homomorphic.paillier import PublicKey, public_numbers
 from fedmq.protocol.screen.active import ShownColumn
 from fedmq.protocol.screen.passive import OwnColumns
 from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
@@ -38,6 +40,8 @@ __all__ = [
     "load_shown_columns",
     "numbered_columns",
     "own_columns",
+    "screen_found",
+    "screen_opening",
     "selected",
     "shown_column",
 ]
@@ -178,7 +182,43 @@ def numbered_columns(
     return [(column, tuple(names)) for column, names in found.items()]
 
 
-# A column as plain data
+def screen_opening(
+    job: ScreenJob, own: LabelledColumns, salt: str, public: PublicKey
+) -> ScreenOpen:
+    """What the active party asks of one other party, whose sums are under ``public``."""
+    return ScreenOpen(
+        name=job.name,
+        alignment=own.alignment,
+        alignment_name=job.alignment or "",
+        salt=salt,
+        rows=own.rows,
+        most_rows=job.most_rows,
+        seed=job.seed,
+        bins=job.bins,
+        public=pack_payload(public_numbers(public)),
+    )
+
+
+# A screen, and a column, as plain data
+
+
+def screen_found(
+    job: ScreenJob, own: LabelledColumns, parties: Mapping[str, Any], bytes_sent: int
+) -> dict[str, Any]:
+    """What ``fedmq screen --json`` prints: ``parties`` holds each one's columns or refusal."""
+    return {
+        "screen": job.name,
+        "alignment": job.alignment,
+        "rows": own.rows,
+        "looked_at": len(own.label),
+        "ones": int(own.label.sum()),
+        "bins": job.bins,
+        "seed": job.seed,
+        "parties": parties,
+        "select": None if job.select is None else job.select.model_dump(exclude_none=True),
+        "selected": None if job.select is None else selected(parties, job.select),
+        "bytes_sent": bytes_sent,
+    }
 
 
 def own_columns(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
-from fedmq.messages.array import pack_payload, unpack_payload
+from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.screen import ScreenOpen
@@ -21,7 +21,8 @@ from fedmq.party.data.screening import (
     load_labelled_columns,
     load_shown_columns,
     own_columns,
-    selected,
+    screen_found,
+    screen_opening,
     shown_column,
 )
 from fedmq.party.services.service import Command, Service, answered
@@ -32,7 +33,7 @@ from fedmq.party.store.answered_people import AnsweredPeopleStore
 from fedmq.party.store.journal import PeopleJournal
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
-from fedmq.privacy.homomorphic.paillier import PrivateKey, public_numbers, public_of
+from fedmq.privacy.homomorphic.paillier import PrivateKey, public_of
 from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
 from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
 
@@ -73,17 +74,7 @@ class ScreenService(Service):
 
         async def looked_at(party: str) -> tuple[dict[str, Any], int]:
             key: PrivateKey = await context.pool.run(make_group_key.bind(bits))
-            opening = ScreenOpen(
-                name=job.name,
-                alignment=own.alignment,
-                alignment_name=job.alignment or "",
-                salt=salt,
-                rows=own.rows,
-                most_rows=job.most_rows,
-                seed=job.seed,
-                bins=job.bins,
-                public=pack_payload(public_numbers(key.public)),
-            )
+            opening = screen_opening(job, own, salt, key.public)
 
             async def attempt(number: int, on_change: OnChange) -> RunningSession:
                 machine = ActiveScreen(party, opening, own.label, key)
@@ -106,20 +97,9 @@ class ScreenService(Service):
             context.party: own_columns(own.columns, own.alike, own.label),
             **{party: told for party, (told, _) in zip(partners, found, strict=True)},
         }
-        return {
-            "screen": job.name,
-            "alignment": job.alignment,
-            "rows": own.rows,
-            "looked_at": len(own.label),
-            "ones": int(own.label.sum()),
-            "bins": job.bins,
-            "seed": job.seed,
-            "parties": parties,
-            "select": None if job.select is None else job.select.model_dump(exclude_none=True),
-            "selected": None if job.select is None else selected(parties, job.select),
-            "seconds": round(asyncio.get_running_loop().time() - begun, 3),
-            "bytes_sent": sum(sent for _, sent in found),
-        }
+        sent = sum(sent for _, sent in found)
+        seconds = round(asyncio.get_running_loop().time() - begun, 3)
+        return screen_found(job, own, parties, sent) | {"seconds": seconds}
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
