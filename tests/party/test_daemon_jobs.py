@@ -16,6 +16,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import send_request
 from fedmq.party.sessions.sessions import attempt_after_restart
+from fedmq.workbench.daemon import LocalDaemon
 from fedmq.workbench.run import follow_to_the_end
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -142,7 +143,7 @@ async def test_the_command_watches_on_when_the_daemon_is_back(
     state = federation.folder / "bank" / "state"
     request = {"do": "train", "job": job(), "trace": False}
     watching = asyncio.create_task(
-        asyncio.to_thread(follow_to_the_end, state, request, show, opened)
+        asyncio.to_thread(follow_to_the_end, LocalDaemon(state), request, show, opened)
     )
 
     async def has_opened() -> list[str]:

@@ -21,7 +21,17 @@ from fedmq.workbench.schedule import Outcome, due_tasks, run_task
 from tests.documentation.fences import DOCS, to_run
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
-TODAY = date.today().isoformat()
+TODAY = "2026-03-31"
+
+
+class ThatDay(date):
+    """The day on which these tests are made, so that none of them ends on another one."""
+
+    @classmethod
+    def today(cls) -> date:
+        return date.fromisoformat(TODAY)
+
+
 JOB = """\
 model = "credit"
 engine = "plain"
@@ -41,7 +51,9 @@ async def called(federation: DaemonsInMemory, text: str, *options: str) -> None:
     (bank / "align.toml").write_text('name = "people"\n')
     (bank / "schedule.toml").write_text(text)
     words = [str(bank / "schedule.toml"), "--json", *options]
-    await asyncio.to_thread(schedule.main, words, standalone_mode=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedmq.cli.schedule.date", ThatDay)
+        await asyncio.to_thread(schedule.main, words, standalone_mode=False)
 
 
 async def test_what_is_due_is_done_once(

@@ -101,6 +101,7 @@ LABELS = {
     "ScoreOwnCandidates",
     "SealAgain",
     "SealRows",
+    "SealedParts",
     "SealedScores",
     "SortPoints",
     "SumHidden",
