@@ -88,6 +88,7 @@ async def test_a_person_is_found_taken_out_and_not_found_again(
     assert person not in str(noted)
 
 
+@pytest.mark.long
 async def test_a_passive_party_forgets_for_itself_and_a_stranger_is_nowhere(
     federation: DaemonsInMemory,
 ) -> None:

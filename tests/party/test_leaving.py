@@ -50,6 +50,7 @@ async def test_a_model_is_retrained_with_the_parties_that_stay_and_stands_in_for
         assert scored["scores"] == alone["scores"]
 
 
+@pytest.mark.long
 async def test_where_nothing_can_be_trained_the_own_splits_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ async def test_a_passive_party_has_one_row_of_a_person(
     assert 'telco: duplicates = "each" is for the active party' in caplog.text
 
 
+@pytest.mark.long
 async def test_an_id_with_the_sign_that_numbers_rows_is_named(
     demo: DaemonsInMemory, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     assert "signatures of a card: fedmq models card PARTY MODEL --ask" in missing
 
 
+@pytest.mark.long
 async def test_after_an_evaluation_and_a_card_it_has_both(federation: DaemonsInMemory) -> None:
     party, folder = federation.folder / "bank" / "party.toml", federation.folder / "report"
     await asyncio.to_thread(fedmq, "evaluate", party, "credit", "--output", folder)
