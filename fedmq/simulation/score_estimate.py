@@ -46,6 +46,7 @@ _STAGES = 4  # of a message: sent, kept, fetched, confirmed
 _FOREVER = 3600.0
 _OVERHEAD_BYTES = 250  # of a sealed message beside its body
 _HANDLING_SECONDS = 4e-4  # of a message at a party that sends or receives it
+_CALL_SECONDS = 3e-3  # of the HTTP request that asks for a score, there and back
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ class PartyScores:
 class ScoresEstimate:
     """What scores take in one mode.
 
-    ``rounds``: questions after one another, for one person. ``alone``: seconds until one person has
-    a score. ``per_person``: seconds, where many are scored and each party has a machine.
+    ``rounds``: questions after one another, for one person. ``alone``: seconds until a caller by
+    HTTP has one person's score. ``per_person``: seconds, where many are scored and each party has a
+    machine.
     """
 
     rounds: int
@@ -102,7 +104,7 @@ def _of_mode(
     }
     return ScoresEstimate(
         single.rounds,
-        single.seconds_of(broker),
+        _CALL_SECONDS + single.seconds_of(broker),
         max(cost.core_seconds for cost in parties.values()),
         parties,
     )
