@@ -6,6 +6,7 @@ Everything here is of this party alone: no other party is asked, and none is tol
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,8 +161,9 @@ def _questions(config: PartyFile, person: str) -> Iterator[Place]:
 
 
 def _holding(folder: Path, person: str) -> Iterator[Path]:
-    """The files below ``folder`` in which the id stands as it is."""
+    """The files below ``folder`` in which the id stands, and not as a part of another one."""
+    whole = re.compile(rb"(?<![0-9A-Za-z_-])" + re.escape(person.encode()) + rb"(?![0-9A-Za-z_-])")
     for path in sorted(folder.rglob("*")):
         with contextlib.suppress(OSError):
-            if path.is_file() and person.encode() in path.read_bytes():
+            if path.is_file() and whole.search(path.read_bytes()):
                 yield path

@@ -15,10 +15,9 @@ from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import cross_validations, held_out_rows
+from fedmq.workbench import erasure
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -51,6 +50,7 @@ def state(demo: DaemonsInMemory, party: str) -> Path:
     return demo.folder / party / "state"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_person_is_found_taken_out_and_not_found_again(
     federation: DaemonsInMemory,
 ) -> None:
@@ -89,6 +89,7 @@ async def test_a_person_is_found_taken_out_and_not_found_again(
 
 
 @pytest.mark.long
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_passive_party_forgets_for_itself_and_a_stranger_is_nowhere(
     federation: DaemonsInMemory,
 ) -> None:
@@ -101,6 +102,13 @@ async def test_a_passive_party_forgets_for_itself_and_a_stranger_is_nowhere(
     assert "nothing of this person is in the party's files" in nobody.out
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_empty_id_is_one_line(federation: DaemonsInMemory) -> None:
     done = await asked(federation, "bank", "  ")
     assert (done.code, done.error) == (4, "id: it is empty")
+
+
+def test_another_person_whose_id_begins_alike_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    (tmp_path / "other.recording").write_bytes(b"\xa6C00071\xa7XC0007")
+    (tmp_path / "own.recording").write_bytes(b"\xa5C0007\xa6C00071")
+    assert [path.name for path in erasure._holding(tmp_path, "C0007")] == ["own.recording"]
