@@ -82,6 +82,11 @@ def _table(config: PartyFile, person: str) -> Iterator[Place]:
 def _alignments(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
     store = AlignmentStore(config.state)
     records = training_records(config.state)
+    for model in records.names():
+        record = records.find(model)
+        if record is not None and record.job.alignment not in store.names():
+            why = "the list of whom it learned from is not kept: it may have been this person"
+            yield Place(f"model {model}", 1, "stays", why)
     for name in store.names():
         ids = people_of(config.data, [held for held in store.load(name).ids if held is not None])
         if person not in ids:
@@ -93,7 +98,7 @@ def _alignments(config: PartyFile, person: str, remove: bool) -> Iterator[Place]
                     f"model {model}",
                     1,
                     "stays",
-                    f"learned from alignment {name}; train anew, and: fedmq models delete "
+                    f"of alignment {name}, but for held-out rows; train anew: fedmq models delete "
                     f"PARTY {model} --everywhere",
                 )
         if remove:
@@ -162,7 +167,11 @@ def _questions(config: PartyFile, person: str) -> Iterator[Place]:
 
 def _holding(folder: Path, person: str) -> Iterator[Path]:
     """The files below ``folder`` in which the id stands, and not as a part of another one."""
-    whole = re.compile(rb"(?<![0-9A-Za-z_-])" + re.escape(person.encode()) + rb"(?![0-9A-Za-z_-])")
+    name = person.encode()
+    length = re.escape(b"\xd9" + bytes([len(name) & 0xFF]))  # of a long text in msgpack
+    whole = re.compile(
+        rb"(?:(?<=" + length + rb")|(?<![0-9A-Za-z_-]))" + re.escape(name) + rb"(?![0-9A-Za-z_-])"
+    )
     for path in sorted(folder.rglob("*")):
         with contextlib.suppress(OSError):
             if path.is_file() and whole.search(path.read_bytes()):
