@@ -83,7 +83,8 @@ class OnlineSection(Section):
     batch_rows: Rows = 250
     """Rows that walk together at most; larger requests are cut."""
     batches: Rows = 8
-    """Batches under way at once; further requests wait and walk together."""
+    """Batches under way at once, two at most in mode sealed; further requests wait and walk
+    together."""
     window: Annotated[float, Field(ge=0, le=1)] = 0.002
     """Seconds for which requests wait for others while batches are under way."""
     request_rows: Rows = 10_000

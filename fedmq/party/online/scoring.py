@@ -97,6 +97,9 @@ _FACTORS_AT_ONCE = 50_000
 
 _ANSWERS = (OnlineExits, OnlineBitmaps, OnlineProducts)
 
+_SEALED_AT_ONCE = 2
+"""Sealed batches: a ciphertext costs the same with one row or full, so that others rather wait."""
+
 _RETURN_SECONDS = 0.005
 """Reserved from a request's time, to bring the answer back to the caller."""
 
@@ -683,7 +686,7 @@ class Batcher:
     def _schedule(self) -> None:
         if self._dispatching is not None or not self._queue:
             return
-        if len(self._runners) >= self._section.batches:
+        if not self._has_room():
             return
         loop = asyncio.get_running_loop()
         first_rows = sum(len(piece.ids) for piece in itertools.islice(self._queue, 8))
@@ -693,7 +696,7 @@ class Batcher:
 
     def _dispatch(self) -> None:
         self._dispatching = None
-        while self._queue and len(self._runners) < self._section.batches:
+        while self._queue and self._has_room():
             first = self._take()
             if not first.is_wanted:
                 continue
@@ -712,6 +715,13 @@ class Batcher:
                     rows += len(piece.ids)
                     people.update(piece.by_id())
             self._begin(pieces)
+
+    def _has_room(self) -> bool:
+        """Whether a batch of the next piece may begin beside those under way."""
+        most = self._section.batches
+        if self._queue[0].model.sealed is not None:
+            most = min(most, _SEALED_AT_ONCE)
+        return len(self._runners) < most
 
     def _take(self) -> RequestPiece:
         piece = self._queue.popleft()

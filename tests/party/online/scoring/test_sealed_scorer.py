@@ -43,6 +43,21 @@ async def test_concurrent_requests_share_ciphertexts_and_get_their_own_scores(
     assert harness.scorer.batcher.counts.batches < 15
 
 
+async def test_two_sealed_batches_are_under_way_at_once_and_later_requests_join(
+    world: World,
+) -> None:
+    harness = ServingHarness(world, mode="sealed", delay=0.02, window=0.0, deadline=30.0)
+    batcher, under_way = harness.scorer.batcher, set()
+    asked = []
+    for row in range(12):
+        asked.append(asyncio.create_task(harness.margins([world.ids[row]])))
+        await asyncio.sleep(0.01)
+        under_way.add(batcher.under_way)
+    check_alike(world, np.concatenate(await asyncio.gather(*asked)), slice(0, 12))
+    assert max(under_way) == 2
+    assert batcher.counts.batches < 12
+
+
 async def test_a_party_is_asked_once_and_its_neighbour_once_for_a_seed(world: World) -> None:
     harness = ServingHarness(world, mode="sealed", ask_again=9.0, deadline=9.0)
     between: list[object] = []
