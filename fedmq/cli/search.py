@@ -17,7 +17,6 @@ from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.workbench.connection import connect
 from fedmq.workbench.search import Found, Trial, space_of
-from fedmq.workbench.search import search as searched
 
 __all__ = ["search"]
 
@@ -63,22 +62,13 @@ def search(
     space = space_of(over)
     if both := sorted({*space} & {*settings}):
         raise ConfigError(f"{both[0]} is given by --over and by --set; give one of them")
-    description = TrainingJob.read(job, settings)
-    bank = connect(description.party)
+    bank = connect(TrainingJob.read(job, settings).party)
     best: Trial | None = None
     with ProgressBar("searching, trials", "trial", quiet=as_json) as bar:
 
-        def cross_validate(chosen: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
-            given = {**settings, **_of_params(chosen), "fallback": False}  # of the last model alone
-            tried = TrainingJob.read(job, given)
-            run = bank.cross_validate(tried, nfold)
-            try:
-                run.wait()
-            except KeyboardInterrupt:
-                run.cancel()
-                raise
-            figures: Mapping[str, Sequence[float]] = run.result["figures"]
-            return figures
+        def job_of(chosen: Mapping[str, Any]) -> TrainingJob:
+            named = {f"params.{name}": value for name, value in chosen.items()}
+            return TrainingJob.read(job, {**settings, **named})
 
         def show(found: Found) -> None:
             nonlocal best
@@ -87,7 +77,7 @@ def search(
 
         bar.show(0, trials)
         try:
-            found = searched(description, space, trials, cross_validate, seed=seed, on_trial=show)
+            found = bank.search_jobs(job_of, space, trials, nfold=nfold, seed=seed, on_trial=show)
         except (FedmqError, KeyboardInterrupt):
             if best is not None:  # what was found does not get lost
                 print_next_step(as_json, *_training(job, best))
@@ -101,10 +91,6 @@ def search(
     }
     print_result(result, as_json, _in_words)
     print_next_step(as_json, *_training(job, best))
-
-
-def _of_params(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"params.{name}": value for name, value in settings.items()}
 
 
 def _training(job: Path, best: Trial) -> list[str | Path]:

@@ -10,6 +10,7 @@ import asyncio
 import getpass
 import html
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Literal, Self, Unpack, overload
@@ -24,6 +25,7 @@ from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.daemon import LocalDaemon
 from fedmq.workbench.model import PartyModel, PartyModels
 from fedmq.workbench.run import Run, Watcher
+from fedmq.workbench.search import Found
 from fedmq.workbench.served import ServedParty
 from fedmq.workbench.sessions import JobKeys, ScreenKeys, Sessions
 
@@ -216,6 +218,21 @@ class AsyncParty:
     ) -> Run[Any]:
         """As `Party.cv`; ``await`` the run for its figures."""
         return await asyncio.to_thread(self._party.cv, params, nfold=nfold, job=job, **keys)
+
+    async def search(
+        self,
+        over: Mapping[str, str | Sequence[str | float | int | bool]],
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        trials: int = 20,
+        nfold: int | None = None,
+        seed: int = 0,
+        job: str | Path | None = None,
+        **keys: Unpack[JobKeys],
+    ) -> Found:
+        """As `Party.search`."""
+        found = partial(self._party.search, over, params, trials=trials, nfold=nfold, seed=seed)
+        return await asyncio.to_thread(found, job=job, **keys)
 
     async def follow(self, session: str) -> Run[PartyModel]:
         """As `Party.follow`."""

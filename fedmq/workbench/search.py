@@ -10,8 +10,9 @@ from typing import Any
 from fedmq.boosting.metrics import watched_maximizes
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.workbench.asked_model import frame
 
-__all__ = ["Choice", "Found", "Range", "Space", "Trial", "search", "space_of"]
+__all__ = ["Choice", "Found", "Range", "Space", "Trial", "search", "space_named", "space_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,12 @@ class Found:
     metric: str
     maximize: bool
     trials: tuple[Trial, ...] = field(default=())
+
+    def frame(self) -> Any:
+        """A pandas data frame with a row for each trial, the best first."""
+        rows = [{**trial.settings, self.metric: trial.value} for trial in self.trials]
+        ranked = sorted(rows, key=lambda row: row[self.metric], reverse=self.maximize)
+        return frame({name: [row[name] for row in ranked] for name in ranked[0]})
 
     @property
     def best(self) -> Trial:
@@ -95,6 +102,22 @@ def _choice(text: str, values: str) -> Choice:
     if len(found) < 2:
         raise ConfigError(f"{text!r}: a single value is no choice; give it with --set")
     return Choice(found)
+
+
+def space_named(over: Mapping[str, str | Sequence[str | float | int | bool]]) -> Space:
+    """The space of ``{"eta": "0.01:0.3:log", "max_depth": [3, 4, 6]}``, as `space_of` reads texts.
+
+    Raises:
+        ConfigError: a range or a choice cannot be read.
+    """
+    texts = {name: f"{name}={values}" for name, values in over.items() if isinstance(values, str)}
+    space = dict(space_of(list(texts.values()))) if texts or not over else {}
+    for name, values in over.items():
+        if name not in texts:
+            if len(values) < 2:
+                raise ConfigError(f"{name}: a single value is no choice; give it as a parameter")
+            space[name] = Choice(tuple(values))
+    return {name: space[name] for name in over}
 
 
 def _value(text: str) -> Any:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import Screen
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.workbench.asked_model import AskedModel, frame
 from fedmq.workbench.daemon import Daemon
 from fedmq.workbench.run import Run, Watcher
+from fedmq.workbench.search import Found, Space, search, space_named
 
 __all__ = ["FOLDS", "JobKeys", "ScreenKeys", "Sessions"]
 
@@ -159,6 +160,60 @@ class Sessions(ABC, Generic[Model]):
         folds = nfold or job.nfold or FOLDS
         wanted = job.model_copy(update={"nfold": folds})
         return self._begun(wanted, _figures, folds * wanted.params.total_trees)
+
+    def search(
+        self,
+        over: Mapping[str, str | Sequence[str | float | int | bool]],
+        params: TrainParams | Mapping[str, Any] | None = None,
+        *,
+        trials: int = 20,
+        nfold: int | None = None,
+        seed: int = 0,
+        job: str | Path | None = None,
+        on_trial: Callable[[Found], None] = lambda _: None,
+        **keys: Unpack[JobKeys],
+    ) -> Found:
+        """Search the best parameters by cross-validations with all parties, as ``fedmq search``.
+
+        ``over``: ranges and choices, ``{"eta": "0.01:0.3:log", "max_depth": [3, 4, 6]}``.
+        An interrupt ends the trial as well.
+        """
+        space = space_named(over)
+        given = params.model_dump(exclude_unset=True) if isinstance(params, TrainParams) else params
+        fixed = dict(given or {})
+        if both := sorted({*space} & {*fixed}):
+            raise ConfigError(f"{both[0]} is a parameter and searched over; leave one of them out")
+
+        def job_of(settings: Mapping[str, Any]) -> TrainingJob:
+            return self._job("search", {**fixed, **settings}, job, keys)
+
+        return self.search_jobs(job_of, space, trials, nfold=nfold, seed=seed, on_trial=on_trial)
+
+    def search_jobs(
+        self,
+        job_of: Callable[[Mapping[str, Any]], TrainingJob],
+        space: Space,
+        trials: int,
+        *,
+        nfold: int | None = None,
+        seed: int = 0,
+        on_trial: Callable[[Found], None] = lambda _: None,
+    ) -> Found:
+        """Search among the jobs that ``job_of`` makes of settings, as `search` does."""
+
+        def cross_validate(settings: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
+            # A fallback model is of the last model alone.
+            tried = job_of(settings).model_copy(update={"fallback": False})
+            run = self.cross_validate(tried, nfold)
+            try:
+                run.wait()
+            except KeyboardInterrupt:
+                run.cancel()
+                raise
+            figures: Mapping[str, Sequence[float]] = run.result["figures"]
+            return figures
+
+        return search(job_of({}), space, trials, cross_validate, seed=seed, on_trial=on_trial)
 
     def follow(self, session: str) -> Run[Model]:
         """The training ``session`` that is under way."""

@@ -105,6 +105,8 @@ async def test_coroutines_do_the_same_without_blocking(federation: DaemonsInMemo
         assert model.name == "m"
         assert (await bank.predict("m", IDS)).shape == (40,)
         assert await bank.inbox() == []
+        found = await bank.search({"eta": [0.1, 0.3]}, PARAMS, trials=1, engine="plain")
+        assert found.best.settings["eta"] in (0.1, 0.3)
         assert (await bank.status())["models"] == 1
         assert (await bank.ask("models"))[0]["model"] == "m"
 

@@ -22,7 +22,7 @@ async def test_the_page_drives_daemons_from_tables_to_a_served_model(
     def typed() -> None:
         for fence in to_run("python", PAGE):
             text = fence.text
-            for word in ("model=", "federation="):  # where a training begins
+            for word in ("model=", "federation=", "nfold=2"):  # where a training begins
                 text = text.replace(word, f'engine="plain", {word}')
             exec(compile(text, str(fence), "exec"), known)  # noqa: S102
         asyncio.run(known["train_again"]())

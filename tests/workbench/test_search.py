@@ -11,7 +11,7 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.workbench.search import Choice, Range, search, space_of
+from fedmq.workbench.search import Choice, Range, search, space_named, space_of
 from tests.cli.command import fedmq as command
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -27,6 +27,19 @@ def test_a_space_is_read_from_texts() -> None:
         "max_bin": Choice((32, 64)),
         "objective": Choice(("a", "b")),
     }
+
+
+def test_a_space_of_a_program_has_texts_and_lists() -> None:
+    over = {"eta": "0.01:0.3:log", "max_depth": [3, 4], "objective": "a,b"}
+    assert space_named(over) == {
+        "eta": Range(0.01, 0.3, log=True),
+        "max_depth": Choice((3, 4)),
+        "objective": Choice(("a", "b")),
+    }
+    with pytest.raises(ConfigError, match=r"^eta: a single value is no choice; give it as a param"):
+        space_named({"eta": [0.1]})
+    with pytest.raises(ConfigError, match=r"^there is nothing to search"):
+        space_named({})
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,10 @@ async def test_with_an_operators_token_it_trains_and_serves_from_another_machine
             assert bank.models["new"].model == "far"
             figures = bank.cv({"num_boost_round": 2, "max_depth": 2}, engine="plain").wait()
             assert len(figures) == 2
+            over = {"max_depth": [1, 2], "eta": "0.1:0.5"}
+            found = bank.search(over, {"num_boost_round": 2}, trials=2, nfold=2, engine="plain")
+            assert [*found.frame().columns] == ["max_depth", "eta", found.metric]
+            assert found.best.value == found.frame()[found.metric][0]
             with pytest.raises(DaemonError, match="model 'far' exists already"):
                 bank.train({"num_boost_round": 3}, engine="plain", model="far")
 
