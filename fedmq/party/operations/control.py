@@ -47,20 +47,10 @@ Record = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _CHANGES = (
     *("activate", "admit", "align", "approve", "cancel", "column_names", "console"),
-    *(
-        "delete_everywhere",
-        "drop",
-        "joint_model",
-        "noted",
-        "pause",
-        "redeliver",
-        "refuse",
-        "reload",
-        "requeue",
-    ),
-    *("resume", "rollback", "sign_card", "train"),
+    *("delete_everywhere", "drop", "joint_model", "noted", "overlap", "pause", "redeliver"),
+    *("refuse", "reload", "requeue", "resume", "rollback", "screen", "sign_card", "train"),
 )
-"""Commands that change something."""
+"""Commands that change something, or ask other parties about people."""
 _ALWAYS = ("cancel", "pause")
 """Those that are obeyed on a full disk too, without a record: they end what goes wrong."""
 _FIELDS = (

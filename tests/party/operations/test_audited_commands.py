@@ -11,6 +11,7 @@ import pytest
 
 from fedmq.cli.party_daemon import noted
 from fedmq.errors import DaemonError
+from fedmq.party.configuration.job import ScreenJob
 from fedmq.party.consent.audit_log import AuditLog
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -28,19 +29,29 @@ async def test_who_changed_something_and_how_it_ended_is_on_record_at_every_part
         await federation.ask("bank", "activate", model="m", name="main")
         with pytest.raises(DaemonError):
             await federation.ask("bank", "rollback", name="main")
+        look = ScreenJob(name="look", bins=4).model_dump(mode="json")
+        await federation.ask("bank", "screen", job=look)
         await federation.ask("bank", "status")
         await federation.ask("bank", "verify", model="m")
         given, ended = entries(state, "command"), entries(state, "command ended")
-        assert [entry["what"] for entry in given] == ["train", "activate", "rollback"]
+        assert [entry["what"] for entry in given] == ["train", "activate", "rollback", "screen"]
         assert {entry["by"] for entry in given} == {getpass.getuser()}
         assert given[0]["model"] == given[1]["model"] == "m"
+        assert given[3]["name"] == "look"
         assert [entry["outcome"] for entry in ended] == [
             "done",
             "done",
             "main has no earlier model to go back to",
+            "done",
         ]
         history = await federation.ask("bank", "history")
-        assert [entry["purpose"] for entry in history] == ["training", "activation", "check"]
+        assert [entry["purpose"] for entry in history] == [
+            "training",
+            "activation",
+            "screen",
+            "screen",
+            "check",
+        ]
 
         telco = tmp_path / "telco" / "state"
         own = tmp_path / "telco" / "party.toml"
