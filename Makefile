@@ -23,7 +23,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
-.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
+.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql softhsm
 .PHONY: bench-console bench-console-day chromium screenshots
 
@@ -155,6 +155,10 @@ bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings of which either party
 bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside SecretFlow's, which it installs with Python 3.10
 	$(data)
 	@$(BIN)/python -m benchmarks.secretflow "$(DATA)" --page docs/measured/secretflow.md
+
+bench-screening: $(VENV)/bench.stamp rabbitmq ## screens beside SecretFlow's binning; WIDE=1 adds 100,000 x (300 + 300)
+	$(data)
+	@$(BIN)/python -m benchmarks.screening "$(DATA)" $(if $(WIDE),--wide)
 
 bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transfers extended
 	@$(BIN)/python -m benchmarks.garbling

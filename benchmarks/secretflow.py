@@ -91,7 +91,7 @@ def secretflow_seconds(
 ) -> float | None:
     """Seconds per tree of two processes; None where they fail."""
     job = {
-        "ports": dict(zip(("alice", "bob"), _free_ports(2), strict=True)),
+        "ports": dict(zip(("alice", "bob"), free_ports(2), strict=True)),
         "schema": schema,
         "key_bits": 2048,
         "depth": table.depth,
@@ -123,7 +123,7 @@ def secretflow_seconds(
     return seconds
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         servers = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
