@@ -135,7 +135,7 @@ def main() -> None:
             figures[title] = {"fedmq": ours["seconds"]}
             for schema, cipher in (("ou", "ou"), ("zpaillier", "paillier")):
                 theirs = secretflow_binning(job, python, schema)
-                figures[title][f"SecretFlow, {cipher}"] = theirs and theirs["seconds"]
+                figures[title][f"SecretFlow, {cipher}"] = theirs["seconds"] if theirs else None
                 if theirs:
                     figures[title]["farthest"] = farthest(ours["iv"], theirs["iv"])
             print(title, figures[title], file=sys.stderr)
