@@ -19,8 +19,7 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
-from fedmq.party.data.screening import numbered_columns
-from fedmq.party.data.table import read_table
+from fedmq.party.data.table import numbered_columns, read_table
 from fedmq.party.data.validation import validate_source
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.alignments import AlignmentStore, StoredChoices

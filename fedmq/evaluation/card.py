@@ -17,6 +17,7 @@ from fedmq.party.card.model_card import (
     CardEngine,
     CardEvaluation,
     CardFigure,
+    CardSelection,
     CardTraining,
     ModelCard,
     Worth,
@@ -66,7 +67,7 @@ def card_of(
         trees=len(share.used_trees),
         departures=share.departures,
         withheld=dict(share.withheld),
-        training=None if record is None else _training(record),
+        training=None if record is None else _training(record, share.parties[0]),
         metrics={} if few else {name: finite(of) for name, of in share.metrics.items()},
         evaluation=evaluation,
         total_gain=dict(gains),
@@ -81,8 +82,8 @@ def card_of(
     )
 
 
-def _training(record: TrainingRecord) -> CardTraining:
-    job = record.job
+def _training(record: TrainingRecord, active: str) -> CardTraining:
+    job, selection = record.job, record.selection
     engine = engine_named(job.engine, job.engine_options, record.session)
     return CardTraining(
         session=record.session,
@@ -97,6 +98,17 @@ def _training(record: TrainingRecord) -> CardTraining:
             active_learns=engine.disclosed.active,
             passive_learns=engine.disclosed.passive,
             known_leak=engine.leak,
+        ),
+        selection=None
+        if selection is None
+        else CardSelection(
+            screen=selection.screen,
+            made=selection.made,
+            alignment=selection.alignment,
+            rows=selection.rows,
+            looked_at=selection.looked_at,
+            rule=selection.rule,
+            columns=selection.counts(active),
         ),
     )
 
@@ -196,6 +208,21 @@ def _facts(card: ModelCard) -> Iterator[Sequence[str]]:
     yield "rows held out", f"{training.held_out:,}"
     yield "people in common", f"{training.rows + training.held_out:,}"
     yield "alignment", training.alignment or "none: all parties hold the same ids"
+    if (selection := training.selection) is not None:
+        rule = ", ".join(f"{key} = {value:g}" for key, value in selection.rule.items())
+        among = selection.alignment or "no alignment"
+        yield (
+            "columns",
+            ", ".join(
+                f"{few:,} of {of:,} of {party}" for party, (few, of) in selection.columns.items()
+            ),
+        )
+        yield (
+            "selected by",
+            f"{rule}; screen {selection.screen} of {selection.made} looked at "
+            f"{selection.looked_at:,} of {selection.rows:,} people of {among}, held-out ones among "
+            "them where they are the same",
+        )
 
 
 def _quality(card: ModelCard) -> Iterator[str]:

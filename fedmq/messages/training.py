@@ -34,6 +34,7 @@ __all__ = [
     "NodeDeclined",
     "NodeQuery",
     "QueryPiece",
+    "SelectedColumns",
     "SessionAccept",
     "SessionFinished",
     "SplitDecision",
@@ -99,6 +100,21 @@ class MainTraining(Body):
     """As in its opening."""
     without: Name
     """The party that takes no part: one of ``fallbacks``."""
+
+
+class SelectedColumns(Body):
+    """Those of the recipient's columns that take part, by the numbers that a screen gave them."""
+
+    kind: ClassVar[str] = "selected columns"
+
+    screen: ModelId
+    session: Annotated[str, Field(min_length=1, max_length=64)]
+    """In which the recipient showed its columns."""
+    numbers: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=100_000)], ...],
+        Field(strict=False, min_length=1, max_length=100_000),
+    ]
+    """Ascending, from 1 on."""
 
 
 class TrainingOpen(Body):
@@ -176,6 +192,8 @@ class TrainingOpen(Body):
     """The parties without which the recipient trains once more on the same terms, after this."""
     fallback_of: MainTraining | None = None
     """Of such a training: that of the model itself, which the recipient has agreed to."""
+    selected: SelectedColumns | None = None
+    """Which of the recipient's columns take part; None: all that its policy lets take part."""
 
 
 class SessionAccept(Body):

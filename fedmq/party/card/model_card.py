@@ -17,6 +17,7 @@ __all__ = [
     "CardEngine",
     "CardEvaluation",
     "CardFigure",
+    "CardSelection",
     "CardTraining",
     "ModelCard",
     "Worth",
@@ -40,6 +41,22 @@ class CardEngine(_Part):
     known_leak: str = ""
 
 
+class CardSelection(_Part):
+    """How columns were selected before the training, by a screen of the active party.
+
+    ``columns``: by party, how many were selected, of how many; parties that are left out trained
+    with all. ``rule``: what a column had to meet. ``looked_at`` of ``rows`` people were looked at.
+    """
+
+    screen: ModelId
+    made: str
+    alignment: str = ""
+    rows: int
+    looked_at: int
+    rule: dict[str, float]
+    columns: dict[PartyName, tuple[int, int]]
+
+
 class CardTraining(_Part):
     """One training: its rows, and those of them that were held out."""
 
@@ -51,6 +68,8 @@ class CardTraining(_Part):
     began: str
     ended: str
     engine: CardEngine
+    selection: CardSelection | None = None
+    """None: it was offered all columns."""
 
 
 class CardFigure(_Part):

@@ -36,6 +36,7 @@ __all__ = [
     "SelectSection",
     "Split",
     "TrainingJob",
+    "TrainingSelection",
     "column_of",
 ]
 
@@ -111,6 +112,41 @@ def _set_in(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place[key] = value
 
 
+class SelectSection(Section):
+    """Which columns a screen selects: those that meet all that is written here."""
+
+    iv: Annotated[float, Field(ge=0)] | None = None
+    """Information value at least; a column that is only described has none."""
+    top: Annotated[int, Field(ge=1)] | None = None
+    """So many at most, of all parties together, the highest information values first."""
+    missing: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Missing share at most."""
+    correlation: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of two of the active party's columns that are more alike than this (Pearson's coefficient, of
+    either sign), the weaker one falls away. Nobody knows those of other parties."""
+
+
+class TrainingSelection(SelectSection):
+    """Which columns a training is offered: those that meet all that is written here."""
+
+    screen: ModelId | None = None
+    """The screen that has looked at them; the last that this party made when left out."""
+    parties: Annotated[tuple[PartyName, ...], Field(min_length=1)] | None = None
+    """The parties whose columns are selected, the active party included; the others train with all
+    of theirs. All parties of the screen when left out."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if {self.iv, self.top, self.missing, self.correlation} == {None}:
+            raise ValueError("say which columns: iv, top, missing or correlation")
+        return self
+
+    @property
+    def rule(self) -> dict[str, float]:
+        """What a column has to meet."""
+        return self.model_dump(exclude={"screen", "parties"}, exclude_none=True)
+
+
 class TrainingJob(Section):
     """What to train, with which engine, and which share of the rows to hold out for evaluation."""
 
@@ -163,6 +199,8 @@ class TrainingJob(Section):
     agree: a split by a set tells an owner on which side each of its categories stands."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
+    select: TrainingSelection | None = None
+    """Which columns take part, by what a screen has found; all when left out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -271,20 +309,6 @@ class FallbackJob(TrainingJob):
     """The session of the model's training: under its consent this one is."""
     after: str = ""
     """The session that comes before this one."""
-
-
-class SelectSection(Section):
-    """Which columns a screen selects: those that meet all that is written here."""
-
-    iv: Annotated[float, Field(ge=0)] | None = None
-    """Information value at least; a column that is only described has none."""
-    top: Annotated[int, Field(ge=1)] | None = None
-    """So many at most, of all parties together, the highest information values first."""
-    missing: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Missing share at most."""
-    correlation: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of two of the active party's columns that are more alike than this (Pearson's coefficient, of
-    either sign), the weaker one falls away. Nobody knows those of other parties."""
 
 
 class ScreenJob(Section):

@@ -105,6 +105,9 @@ class StandingConsent(Section):
     """The parties without which it may train once more each."""
     constraints: tuple[str, ...] = ()
     """What it may want of columns by name, such as ``age rises`` and ``together: age, calls``."""
+    selected: tuple[str, ...] = ()
+    """The columns with which it trains, if the active party has selected them: these, and no
+    others. Empty where it selects none, so that all of the policy take part."""
     particulars: tuple[Particular, ...] = ()
     """What it may have beside: other trainings are asked about."""
 
@@ -237,6 +240,9 @@ class PolicySection(Section):
     bins, a sum that is shown whatever ``engine_options`` hide."""
     most_screens_per_day: Annotated[int, Field(ge=0)] = 5
     """Such looks within any day."""
+    smallest_selection: Annotated[int, Field(ge=1)] = 3
+    """With fewer columns, selected by such a look, this party does not train unless it has no more:
+    the active party would know whose sums it sees."""
     groups: tuple[str, ...] = ()
     """Columns by whose groups the active party may have encrypted numbers of people added, such as
     how many of them its model selects: for reports of whether it treats groups alike."""

@@ -387,6 +387,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
         and all(getattr(standing, bound) <= (terms[term] or 0) for bound, term in _LEAST.items())
         and all(_plain(getattr(standing, key)) == terms[term] for key, term in _SAME.items())
         and all(set(terms[term]) <= set(getattr(standing, key)) for key, term in _AMONG.items())
+        and list(standing.selected) == terms.get("selected", [])
         and (standing.sums == "shown" or terms["sums"] == "hidden")
         and (standing.most_leaves is None or 0 < terms["max_leaves"] <= standing.most_leaves)
     )
@@ -435,6 +436,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             "peer": asked.peer,
             "session": "training",
             "sums": terms["sums"],
+            "selected": tuple(terms.get("selected", ())),
             "most_leaves": terms["max_leaves"] or None,
         }
     )

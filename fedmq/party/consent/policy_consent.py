@@ -109,6 +109,11 @@ class PolicyConsent:
             **({"fallbacks": list(terms.fallbacks)} if terms.fallbacks else {}),
             **({"fallback_of": terms.fallback_of.model} if terms.fallback_of else {}),
             **({"together": terms.together} if terms.together else {}),
+            **(
+                {"screen_selected_by": selected.screen, "selected": list(selected.numbers)}
+                if (selected := terms.selected)
+                else {}
+            ),
             **({"max_cat_to_onehot": fewest} if (fewest := terms.max_cat_to_onehot) else {}),
         )
         self._check_peer(header, "training")
@@ -343,6 +348,11 @@ class PolicyConsent:
             raise self._refusal(
                 "train with interaction_constraints; interaction_constraints = true in its "
                 "[policy] would allow it"
+            )
+        if terms.selected is not None and self._policy.screen == "refuse":
+            raise self._refusal(
+                'train with columns that a screen has selected; screen = "described" or "measured" '
+                "in its [policy] would allow it"
             )
         together = itertools.chain.from_iterable(terms.together)
         named = (column for column in together if column != ALL_COLUMNS)

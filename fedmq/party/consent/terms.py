@@ -25,6 +25,7 @@ from fedmq.party.consent.measured_leaks import PAGE, SCREENED_IN_WORDS, measured
 from fedmq.party.consent.person import Person
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
+from fedmq.party.store.screens import OwnChoice
 from fedmq.privacy.engine import Engine
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session_records import EarlierSums
@@ -79,8 +80,13 @@ class RequestedTerms:
         return cls(peer, "screen", opening.name, digest, details)
 
     @classmethod
-    def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
-        """The terms of a training that ``peer`` opens; Refused if ``engine`` cannot meet them."""
+    def of_training(
+        cls, peer: str, opening: TrainingOpen, engine: Engine, own: OwnChoice | None = None
+    ) -> RequestedTerms:
+        """The terms of a training that ``peer`` opens; Refused if ``engine`` cannot meet them.
+
+        ``own``: the columns that take part; None: all that the policy permits.
+        """
         learned = engine.on_terms(opening.sums).disclosed
         public = unpack_payload(opening.public)
         evaluation_rows = int(opening.evaluation.numpy().sum())
@@ -113,6 +119,15 @@ class RequestedTerms:
             "columns_named": sorted({*opening.signs, *itertools.chain(*opening.together)}),
             "constraints": list(_constraints(opening)),
             "particulars": list(_particulars(opening)),
+            **(
+                {}
+                if own is None
+                else {
+                    "screen": own.screen,
+                    "selected": list(own.columns),
+                    "columns": len(own.numbered),
+                }
+            ),
             "label_holder_learns": learned.active,
             "this_party_learns": learned.passive,
             "known_leak": engine.leak,
@@ -349,6 +364,12 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
     others = [found for found in terms["particulars"] if found != "continues a model"]
     if others:
         yield "with", ", ".join(others)
+    if selected := terms.get("selected"):
+        yield (
+            "columns",
+            f"{len(selected):,} of {terms['columns']:,}, which the active party has selected by "
+            f"screen {terms['screen']}: {', '.join(selected)}",
+        )
     if terms["columns_named"]:
         yield "names your columns", "; ".join(terms.get("constraints", terms["columns_named"]))
     yield "active party learns", terms["label_holder_learns"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -18,6 +18,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
 from fedmq.computation import Computation, computation
 from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.training import SelectedColumns
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
@@ -32,9 +33,17 @@ from fedmq.party.data.repeated_ids import (
     rows_of_each,
     rows_of_people,
 )
-from fedmq.party.data.table import NO_ID, Table, ids_digest, read_table, read_text_column
+from fedmq.party.data.table import (
+    NO_ID,
+    Table,
+    ids_digest,
+    numbered_columns,
+    read_table,
+    read_text_column,
+)
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
+from fedmq.party.store.screens import ColumnSelection, OwnChoice
 from fedmq.privacy.set_intersection import LACKED, IdList
 from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.inference.passive import PassiveRows
@@ -262,6 +271,8 @@ class LoadActiveTable:
     split: Split = "random"
     nfold: int | None = None
     """Folds of a cross-validation, without the rows that ``evaluation`` holds out."""
+    selection: ColumnSelection | None = None
+    """Which columns take part; None: all."""
 
     def run(self) -> ActiveTable:
         for function in (self.obj, self.custom_metric):
@@ -288,6 +299,11 @@ class LoadActiveTable:
             for party, places in (stored.lacking or {}).items():
                 standing = np.arange(len(table.ids)) if by_row is None else by_row
                 lacking[party] = np.isin(standing, places)
+        data, selection = self.data, self.selection
+        if selection is not None and selection.own is not None:
+            features = selection.own.features_of(self.party, numbered_columns(table))
+            table = replace(table, features=features, values=table.columns(features))
+            data = _about(selection.own, data)
         label = table.label
         assert label is not None
         people = people_of(self.data, table.ids)
@@ -320,7 +336,7 @@ class LoadActiveTable:
             alignment,
             name,
             digest,
-            self.data.monotone,
+            data.monotone,
             weight=table.weight,
             base_margin=table.base_margin,
             objective=None if self.obj is None else CustomObjective(self.obj, objective),
@@ -331,12 +347,13 @@ class LoadActiveTable:
             ),
             evaluation_sets=sets,
             held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(named)),
-            column_groups=self.data.column_groups,
+            column_groups=data.column_groups,
             category_columns=table.category_columns,
             folds=folds,
             lacked_at=lacked_at,
             lacking=lacking,
             person=person,
+            selected=_asked(selection),
         )
 
     def _folds(
@@ -390,10 +407,13 @@ def load_passive_table(
     aligned: Aligned | None = None,
     permitted: tuple[str, ...] | None = None,
     category_sets: bool = False,
+    chosen: OwnChoice | None = None,
 ) -> PassiveTable:
     """A passive party's training table, with the ``permitted`` features; None: all of them.
 
     ``category_sets``: whether the policy allows columns to be split by sets of categories.
+    ``chosen``: of its columns those that take part; None: all that are permitted. Refused if
+    columns have changed since they were numbered.
     """
     refuse_several(party, data)
     table = read_table(party, data)
@@ -405,6 +425,9 @@ def load_passive_table(
     lacking = [name for name in kept if name not in table.features]
     if lacking:
         raise DataError(f"{party}: policy.features: {data.place} has no column {lacking[0]!r}")
+    if chosen is not None:
+        kept = chosen.features_of(party, numbered_columns(table, permitted))
+        data = _about(chosen, data)
     places = [at for at, name in enumerate(table.features) if name in kept]
     names, values = tuple(table.features[at] for at in places), table.values[:, places]
     digest = _digest(names, values)
@@ -421,6 +444,32 @@ def load_passive_table(
         table.category_columns if category_sets else {},
         people,
     )
+
+
+def _about(chosen: OwnChoice, data: DataSection) -> DataSection:
+    """``data`` without what it says of columns that are not ``chosen``."""
+    kept = {*chosen.columns, *chosen.features}
+    return data.model_copy(
+        update={
+            "monotone": {name: sign for name, sign in data.monotone.items() if name in kept},
+            "column_groups": {
+                group: tuple(name for name in names if name in kept)
+                for group, names in data.column_groups.items()
+            },
+        }
+    )
+
+
+def _asked(selection: ColumnSelection | None) -> dict[str, SelectedColumns]:
+    """What each other party is told of its columns."""
+    if selection is None:
+        return {}
+    return {
+        party: SelectedColumns(
+            screen=selection.screen, session=found.session, numbers=found.numbers
+        )
+        for party, found in selection.others.items()
+    }
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[Any]) -> str:

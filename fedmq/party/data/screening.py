@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,18 @@ from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.configuration.job import ScreenJob, SelectSection
+from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
 from fedmq.party.data.loading import Aligned
-from fedmq.party.data.table import NO_ID, Table, read_table
+from fedmq.party.data.table import NO_ID, Table, numbered_columns, read_table
 from fedmq.party.store.answered_people import EarlierPeople
+from fedmq.party.store.screens import (
+    ColumnSelection,
+    MadeScreen,
+    Numbered,
+    OwnChoice,
+    PeerChoice,
+    ShownScreen,
+)
 from fedmq.privacy.homomorphic.paillier import PublicKey, public_numbers
 from fedmq.protocol.screen.active import ShownColumn
 from fedmq.protocol.screen.passive import OwnColumns
@@ -38,11 +47,12 @@ __all__ = [
     "binary_label",
     "load_labelled_columns",
     "load_shown_columns",
-    "numbered_columns",
+    "made_screen",
     "own_columns",
     "screen_found",
     "screen_opening",
     "selected",
+    "selection_of",
     "shown_column",
 ]
 
@@ -52,6 +62,7 @@ class LabelledColumns:
     """The active party's side of a screen: its own columns, and its ``label`` bool (rows,).
 
     ``alignment``: the digest of all ``rows`` in common, of which the columns are of a part.
+    ``numbered``: the columns in their order, each with its features.
     """
 
     alignment: str
@@ -59,6 +70,7 @@ class LabelledColumns:
     label: NDArray[np.bool_]
     columns: Sequence[ScreenedColumn]
     alike: CorrelatedColumns
+    numbered: Numbered = ()
 
 
 def binary_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
@@ -99,7 +111,8 @@ def load_labelled_columns(
             f"{party}: {data.place}: all labels are {int(label.all())}; both are needed"
         )
     columns = tuple(_columns(table, bins, 1))
-    return LabelledColumns(alignment, rows, label, columns, _alike(table, columns))
+    numbered = tuple(numbered_columns(table))
+    return LabelledColumns(alignment, rows, label, columns, _alike(table, columns), numbered)
 
 
 @computation("LoadShownColumns")
@@ -112,8 +125,11 @@ def load_shown_columns(
     permitted: tuple[str, ...] | None,
     smallest: int,
     earlier: EarlierPeople,
+    keep: Callable[[ShownScreen], None] | None = None,
 ) -> OwnColumns:
     """The ``permitted`` columns of ``party`` as ``peer`` may see them, in bins of ``smallest``.
+
+    ``keep`` keeps which these are, so that a training can select among them.
 
     Raises:
         Refused: the parties' rows are others, too few, or nearly those of an ``earlier`` answer.
@@ -138,6 +154,10 @@ def load_shown_columns(
     names = [name for name in table.ids if name != NO_ID]
     answered = PeopleAnswered(party, "question", hashed_ids(names))
     earlier.check(answered)
+    if keep is not None:
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        numbered = tuple(numbered_columns(table, permitted))
+        keep(ShownScreen(name=opening.name, made=made, numbered=numbered))
     return OwnColumns(columns, answered)
 
 
@@ -168,18 +188,6 @@ def _columns(
 def _alike(table: Table, columns: Sequence[ScreenedColumn]) -> CorrelatedColumns:
     numbers = [column.name for column in columns if column.kind == "number"]
     return CorrelatedColumns.of(table.columns(numbers), numbers)
-
-
-def numbered_columns(
-    table: Table, permitted: tuple[str, ...] | None = None
-) -> list[tuple[str, tuple[str, ...]]]:
-    """The columns that a screen numbers, from 1 on, each with its ``permitted`` features."""
-    column_of = {name: column for column, names in table.category_columns.items() for name in names}
-    found: dict[str, list[str]] = {}
-    for name in table.features:
-        if permitted is None or name in permitted:
-            found.setdefault(column_of.get(name, name), []).append(name)
-    return [(column, tuple(names)) for column, names in found.items()]
 
 
 def screen_opening(
@@ -219,6 +227,35 @@ def screen_found(
         "selected": None if job.select is None else selected(parties, job.select),
         "bytes_sent": bytes_sent,
     }
+
+
+def made_screen(
+    found: Mapping[str, Any], numbered: Numbered, sessions: Mapping[str, str]
+) -> MadeScreen:
+    """What is kept of the screen that was ``found``: columns without their bins.
+
+    ``numbered``: the own columns; ``sessions``: in which each other party showed its.
+    """
+    return MadeScreen(
+        name=found["screen"],
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        alignment=found["alignment"] or "",
+        rows=found["rows"],
+        looked_at=found["looked_at"],
+        numbered=numbered,
+        sessions=dict(sessions),
+        parties={
+            party: {
+                **told,
+                **(
+                    {"columns": [{**column, "bins": None} for column in told["columns"]]}
+                    if "columns" in told
+                    else {}
+                ),
+            }
+            for party, told in found["parties"].items()
+        },
+    )
 
 
 def own_columns(
@@ -318,6 +355,66 @@ def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[
         party: sorted(number for _, owner, number in strongest if owner == party)
         for party in parties
     }
+
+
+def selection_of(
+    screen: MadeScreen, party: str, partners: Sequence[str], rule: TrainingSelection
+) -> ColumnSelection:
+    """What ``rule`` selects of the ``screen`` of ``party``, for a training with ``partners``.
+
+    Whether a column is selected does not depend on who takes part in the training.
+
+    Raises:
+        ConfigError: nobody has looked at the columns of a party, or none of them is selected.
+    """
+    judged = rule.parties or (party, *partners)
+    for name in judged:
+        if name not in screen.parties:
+            raise ConfigError(
+                f"select: screen {screen.name!r} has not looked at {name}{_OTHERWISE}"
+            )
+        if "refused" in screen.parties[name]:
+            raise ConfigError(
+                f"select: {name} has not shown its columns in screen {screen.name!r}{_OTHERWISE}"
+            )
+    about = (
+        screen.parties if rule.parties is None else {name: screen.parties[name] for name in judged}
+    )
+    found = selected(about, rule)
+    for name in judged:
+        if not found[name]:
+            said = ", ".join(f"{key} = {value}" for key, value in rule.rule.items())
+            raise ConfigError(
+                f"select: no column of {name} is selected by {said} in screen {screen.name!r}"
+                f"{_OTHERWISE}"
+            )
+    own = None
+    if party in judged:
+        own = OwnChoice(screen=screen.name, numbered=screen.numbered, numbers=tuple(found[party]))
+    return ColumnSelection(
+        screen=screen.name,
+        made=screen.made,
+        own=own,
+        others={
+            name: PeerChoice(
+                numbers=tuple(found[name]),
+                of=len(screen.parties[name]["columns"]),
+                session=screen.sessions[name],
+            )
+            for name in partners
+            if name in judged
+        },
+        rule=rule.rule,
+        alignment=screen.alignment,
+        rows=screen.rows,
+        looked_at=screen.looked_at,
+    )
+
+
+_OTHERWISE = (
+    "; make another screen, leave the party out of the training with parties, or let it train with "
+    "all of its columns: name the others in select.parties"
+)
 
 
 def _coefficient(told: Mapping[str, Any], one: int, other: int) -> float:

@@ -37,6 +37,7 @@ __all__ = [
     "ids_digest",
     "in_batch",
     "label_column",
+    "numbered_columns",
     "read_table",
     "read_text_column",
     "table_of",
@@ -139,6 +140,18 @@ class Table:
             if column in places and np.isnan(self.values[:, places[column]]).all():
                 return self.values[:, places[column]]
         raise KeyError(name)
+
+
+def numbered_columns(
+    table: Table, permitted: tuple[str, ...] | None = None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The columns that a screen numbers, from 1 on, each with its ``permitted`` features."""
+    column_of = {name: column for column, names in table.category_columns.items() for name in names}
+    found: dict[str, list[str]] = {}
+    for name in table.features:
+        if permitted is None or name in permitted:
+            found.setdefault(column_of.get(name, name), []).append(name)
+    return [(column, tuple(names)) for column, names in found.items()]
 
 
 def ids_digest(ids: Iterable[str], salt: str) -> str:

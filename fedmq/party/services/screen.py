@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fedmq.computation import Computation
@@ -20,6 +21,7 @@ from fedmq.party.data.screening import (
     LabelledColumns,
     load_labelled_columns,
     load_shown_columns,
+    made_screen,
     own_columns,
     screen_found,
     screen_opening,
@@ -30,6 +32,7 @@ from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_people import AnsweredPeopleStore
+from fedmq.party.store.documents import keep_shown_screen, made_screens
 from fedmq.party.store.journal import PeopleJournal
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
@@ -71,6 +74,7 @@ class ScreenService(Service):
             )
         )
         bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
+        sessions = {party: secrets.token_hex(8) for party in partners}
 
         async def looked_at(party: str) -> tuple[dict[str, Any], int]:
             key: PrivateKey = await context.pool.run(make_group_key.bind(bits))
@@ -82,7 +86,7 @@ class ScreenService(Service):
                     session, number, "screen", job.name, machine, on_change=on_change
                 )
 
-            session = secrets.token_hex(8)
+            session = sessions[party]
             attempts = context.sessions.drive(AttemptLoop(attempt))
             await on_progress({"event": "opened", "session": session, "screen": job.name})
             try:
@@ -99,7 +103,10 @@ class ScreenService(Service):
         }
         sent = sum(sent for _, sent in found)
         seconds = round(asyncio.get_running_loop().time() - begun, 3)
-        return screen_found(job, own, parties, sent) | {"seconds": seconds}
+        screen = screen_found(job, own, parties, sent) | {"seconds": seconds}
+        kept = made_screen(screen, own.numbered, sessions)
+        await asyncio.to_thread(made_screens(context.config.state).keep, job.name, kept)
+        return screen
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
@@ -139,6 +146,7 @@ class ScreenService(Service):
             context.config.policy.features,
             context.config.policy.smallest_group,
             await store.earlier(people, self._smallest_difference),
+            partial(keep_shown_screen, context.config.state, header.session),
         )
 
     async def _agree(self, header: Header, opening: ScreenOpen) -> tuple[ScreenTerms, int]:

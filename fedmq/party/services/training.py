@@ -18,12 +18,20 @@ from typing import Any
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.fallbacks import check_fallback_names, fallback_names
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.errors import Aborted, ConfigError, DaemonError, FedmqError, ProtocolError, Refused
+from fedmq.errors import (
+    Aborted,
+    ConfigError,
+    DaemonError,
+    DataError,
+    FedmqError,
+    ProtocolError,
+    Refused,
+)
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.card.model_card import Worth
-from fedmq.party.configuration.job import FallbackJob, TrainingJob
+from fedmq.party.configuration.job import FallbackJob, TrainingJob, TrainingSelection
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import (
     Aligned,
@@ -31,6 +39,7 @@ from fedmq.party.data.loading import (
     load_passive_share,
     load_passive_table,
 )
+from fedmq.party.data.screening import selection_of
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import (
     NOTHING_SAVED,
@@ -55,8 +64,12 @@ from fedmq.party.store.documents import (
     cross_validations,
     keep_result,
     keep_share,
+    made_screens,
+    selections,
+    shown_screen,
 )
 from fedmq.party.store.journal import AnsweredSumsStore, StoredSession, StoreJournal
+from fedmq.party.store.screens import ColumnSelection, OwnChoice
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
@@ -118,7 +131,9 @@ class TrainingService(Service):
         assert isinstance(terms, TrainingOpen)
         config, consent = self.context.config, self.context.consent
         before = await self.context.session_store.find(header.session)
-        agreed = await answered(self._agree(header, terms, before))
+        chosen = await answered(self._chosen(terms))
+        agreed = await answered(self._agree(header, terms, before, chosen))
+        selection = None if agreed.exception() else chosen.result()
         main = terms.fallback_of
         saved = await self.context.session_store.checkpoints(header.session)
         most_bytes = config.policy.transcript_bytes
@@ -133,6 +148,7 @@ class TrainingService(Service):
                 aligned=self._aligned(terms.alignment_name or None),
                 permitted=config.policy.features,
                 category_sets=config.policy.category_sets,
+                chosen=None if selection is None else selection.own,
             ),
             lambda _: agreed.result()[0],
             secrets.randbits(128),
@@ -167,6 +183,7 @@ class TrainingService(Service):
                 lambda: machine.table,
                 main.model if main else "",
                 session.id,
+                selection,
             )
             if terms.folds == 1
             else lambda _: None,
@@ -179,7 +196,11 @@ class TrainingService(Service):
         return self.context.host(header, "training", session.model, machine, journal)
 
     async def _agree(
-        self, header: Header, terms: TrainingOpen, before: StoredSession | None
+        self,
+        header: Header,
+        terms: TrainingOpen,
+        before: StoredSession | None,
+        chosen: asyncio.Future[ColumnSelection | None],
     ) -> tuple[Engine, int]:
         """The engine, and the seconds that the owner has to agree; 0: no consent needed.
 
@@ -193,11 +214,44 @@ class TrainingService(Service):
             begins=before is None,
             terms_before="" if before is None else before.terms,
         )
+        selection = chosen.result()
+        own = None if selection is None else selection.own
         if terms.fallback_of is not None:
-            await check_fallback(context, header, terms, engine, anew=before is None)
+            await check_fallback(context, header, terms, engine, own, anew=before is None)
             return engine, 0
-        requested = RequestedTerms.of_training(header.sender, terms, engine)
+        requested = RequestedTerms.of_training(header.sender, terms, engine, own)
         return engine, await context.owner_consent.seconds_left(header, requested)
+
+    async def _chosen(self, terms: TrainingOpen) -> ColumnSelection | None:
+        """Which of its columns this party is to train with; None: all that its policy permits.
+
+        Raises:
+            Refused: it knows nothing of the screen, or would train with too few.
+        """
+        asked, context = terms.selected, self.context
+        if asked is None:
+            return None
+        try:
+            shown = await asyncio.to_thread(
+                shown_screen, context.config.state, asked.screen, asked.session
+            )
+        except DataError as error:  # it names a file of this party
+            log.warning("%s", error)
+            shown = None
+        numbers = tuple(sorted({*asked.numbers}))
+        if shown is None or numbers[-1] > len(shown.numbered):
+            raise Refused(
+                f"{context.party} knows nothing of these columns of screen {asked.screen!r}; make "
+                "it anew with: fedmq screen"
+            )
+        fewest = min(context.config.policy.smallest_selection, len(shown.numbered))
+        if len(numbers) < fewest:
+            raise Refused(
+                f"{context.party} trains with {fewest} of its columns or more, and "
+                f"{len(numbers)} are selected (smallest_selection of its [policy])"
+            )
+        own = OwnChoice(screen=shown.name, numbered=shown.numbered, numbers=numbers)
+        return ColumnSelection(screen=shown.name, made=shown.made, own=own)
 
     async def _comparison(self, terms: TrainingOpen) -> ComparePeople | None:
         """How the people of a training are compared at its opening; the journal does it again."""
@@ -240,6 +294,8 @@ class TrainingService(Service):
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
+        if job.select is not None and job.select.screen is None:
+            job = await asyncio.to_thread(self._by_last_screen, job)
         engine = engine_named(job.engine, job.engine_options, "job")
         if job.decoys:
             check_decoys(engine)
@@ -291,9 +347,31 @@ class TrainingService(Service):
                 of = job.of_fallback(model, passive, absent)
                 after = of.model_copy(update={"main": session.id, "after": begun[-1].id})
                 begun.append(StoredSession(secrets.token_hex(8), name, 1, job=_text(after)))
+        if job.select is not None:
+            partners = self.context.federation.partners(job.parties)
+            await asyncio.to_thread(self._select, job.select, partners, begun)
         for stored in reversed(begun):  # a fallback model without its model ends by itself
             await self.context.session_store.begin(stored)
         return begun
+
+    def _by_last_screen(self, job: TrainingJob) -> TrainingJob:
+        """The ``job`` that names the screen by which it selects columns."""
+        names = made_screens(self.context.config.state).names()
+        if job.select is None or not names:
+            raise ConfigError("select: there is no screen yet; make one with: fedmq screen")
+        return job.model_copy(
+            update={"select": job.select.model_copy(update={"screen": names[-1]})}
+        )
+
+    def _select(
+        self, rule: TrainingSelection, partners: Sequence[str], begun: Sequence[StoredSession]
+    ) -> None:
+        """Select columns for the sessions that have ``begun``, once and for all attempts."""
+        state = self.context.config.state
+        screen = made_screens(state).read(rule.screen or "")
+        selection = selection_of(screen, self.context.party, partners, rule)
+        for session in begun:
+            selections(state).keep(session.model, selection)
 
     def _same_job(
         self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
@@ -380,12 +458,18 @@ class TrainingService(Service):
             split=job.split,
             nfold=job.nfold,
             aligned=self._aligned(job.alignment),
+            selection=await self._selection(session, job),
             **self._functions(job),
         )
         table: ActiveTable = await self.context.pool.run(load)
         trees = await self.context.session_store.checkpoints(session.id)
         check_same_table(self.context.party, session.id, table, trees)
         return table
+
+    async def _selection(self, session: StoredSession, job: TrainingJob) -> ColumnSelection | None:
+        if job.select is None:
+            return None
+        return await asyncio.to_thread(selections(self.context.config.state).read, session.model)
 
     def _functions(self, job: TrainingJob) -> dict[str, Any]:
         """The active party's own functions that ``job`` names, as `LoadActiveTable` takes them."""
@@ -610,11 +694,18 @@ def _all_name_trainings(releases: Mapping[str, str], peers: Sequence[str]) -> bo
 
 
 async def check_fallback(
-    context: PartyContext, header: Header, terms: TrainingOpen, engine: Engine, *, anew: bool
+    context: PartyContext,
+    header: Header,
+    terms: TrainingOpen,
+    engine: Engine,
+    own: OwnChoice | None,
+    *,
+    anew: bool,
 ) -> None:
     """Raise Refused unless the consent to a model covers ``terms``, its fallback model's.
 
-    That is so once, after the training of the model, on the same terms.
+    That is so once, after the training of the model, on the same terms. ``own``: the columns that
+    take part; None: all.
     """
     opening = opening_of_main(terms)
     assert terms.fallback_of is not None
@@ -625,7 +716,7 @@ async def check_fallback(
             f"{context.party} has trained no model {opening.model} on these terms, of which "
             f"{terms.model} would be a fallback model"
         )
-    requested = RequestedTerms.of_training(header.sender, opening, engine)
+    requested = RequestedTerms.of_training(header.sender, opening, engine, own)
     if not await context.owner_consent.has_agreed(session, requested):
         raise Refused(f"the owner of {context.party} did not agree to these terms")
     running = await context.session_store.running()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
+import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ from fedmq.messages.inference import SealedTerms
 from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.store.journal import StoredSession
+from fedmq.party.store.screens import ColumnSelection, MadeScreen, ShownScreen
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 
@@ -65,13 +67,17 @@ __all__ = [
     "keep_cross_validation",
     "keep_result",
     "keep_share",
+    "keep_shown_screen",
     "keep_trained_counts",
+    "made_screens",
     "only_name",
     "read_column_names",
     "reports",
     "scored_counts_path",
     "sealed_secrets",
     "sealed_terms",
+    "selections",
+    "shown_screen",
     "trained_counts",
     "training_records",
 ]
@@ -288,7 +294,7 @@ class ModelStore:
 class TrainingRecord(BaseModel):
     """The ``job`` of a training as it was asked for, and the rows that it had.
 
-    Times are in ISO 8601.
+    Times are in ISO 8601. ``selection``: the columns it was offered; None if all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -300,9 +306,18 @@ class TrainingRecord(BaseModel):
     held_out: int
     began: str
     ended: str
+    selection: ColumnSelection | None = None
 
     @classmethod
-    def of(cls, session: str, job: TrainingJob, rows: int, held_out: int, began: float) -> Self:
+    def of(
+        cls,
+        session: str,
+        job: TrainingJob,
+        rows: int,
+        held_out: int,
+        began: float,
+        selection: ColumnSelection | None = None,
+    ) -> Self:
         """The record of a training that ends now; ``began`` in seconds since the epoch."""
         return cls(
             session=session,
@@ -311,6 +326,7 @@ class TrainingRecord(BaseModel):
             held_out=held_out,
             began=datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
             ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            selection=selection,
         )
 
 
@@ -488,7 +504,8 @@ def keep_result(
         return
     model, rows_held_out = result.model_id, int(table.evaluation.sum())
     rows = len(table.label) - rows_held_out
-    record = TrainingRecord.of(session.id, job, rows, rows_held_out, session.begun)
+    selection = None if job.select is None else selections(state).find(model)
+    record = TrainingRecord.of(session.id, job, rows, rows_held_out, session.begun, selection)
     training_records(state).keep(model, record)
     keep_trained_counts(state, model, TrainedCounts.of(table.features, table.values, margins()))
     if rows_held_out:
@@ -527,13 +544,72 @@ def keep_share(
     table: Callable[[], PassiveTable],
     fallback_of: str,
     training: str,
+    selection: ColumnSelection | None,
     share: PassiveShare,
 ) -> None:
     """Keep the counts of a passive party's columns, then its share; like `keep_result`."""
     trained = table()
+    if selection is None:
+        selections(state).forget(share.model_id)  # of an earlier model of this name
+    else:
+        selections(state).keep(share.model_id, selection)
     keep_trained_counts(state, share.model_id, TrainedCounts.of(trained.features, trained.values))
     given = {"fallback_of": fallback_of, "training": training}
     ModelStore(state).save(share.model_copy(update=given))
+
+
+# Looks at columns, and what trainings select among them
+
+
+_MADE: Format[MadeScreen] = json_of(MadeScreen)
+_SHOWN: Format[ShownScreen] = json_of(ShownScreen)
+_SELECTION: Format[ColumnSelection] = json_of(ColumnSelection)
+_MOST_SHOWN = 100  # screens of others of which the numbers of columns are kept
+
+
+def made_screens(state: Path) -> Documents[MadeScreen]:
+    """The screens that this party made, by name."""
+    return Documents(
+        state / "screens",
+        _MADE,
+        "is damaged; delete it, and make the screen again",
+        missing="there is no screen {name}; there are: {known}; make one with: fedmq screen",
+    )
+
+
+def _shown_screens(state: Path) -> Documents[ShownScreen]:
+    return Documents(
+        state / "shown-screens",
+        _SHOWN,
+        "is damaged; delete it, and let the active party make its screen again",
+    )
+
+
+def _shown_key(name: str, session: str) -> str:
+    """Another party names the session, so that it is no file name."""
+    return f"{name}.{hashlib.blake2b(session.encode(), digest_size=8).hexdigest()}"
+
+
+def keep_shown_screen(state: Path, session: str, shown: ShownScreen) -> None:
+    """Keep which columns this party numbered in ``session``; ConfigError if the disk refuses."""
+    kept = _shown_screens(state)
+    kept.keep(_shown_key(shown.name, session), shown)
+    for name in kept.names()[:-_MOST_SHOWN]:
+        kept.forget(name)
+
+
+def shown_screen(state: Path, name: str, session: str) -> ShownScreen | None:
+    """Which columns this party numbered in ``session``; None if that is not kept."""
+    return _shown_screens(state).find(_shown_key(name, session))
+
+
+def selections(state: Path) -> Documents[ColumnSelection]:
+    """By model, which columns its training was offered; there is none where these were all."""
+    return Documents(
+        state / "selections",
+        _SELECTION,
+        "is damaged; delete it, and nobody says which columns were selected",
+    )
 
 
 # Statements about a model, from others and for others
@@ -804,6 +880,7 @@ def _delete(state: Path, model: str) -> None:
         trained_counts(state),
         sealed_secrets(state),
         sealed_terms(state),
+        selections(state),
     )
     for documents in beside:
         documents.forget(model)

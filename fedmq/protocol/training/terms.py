@@ -39,7 +39,13 @@ from fedmq.errors import (
 )
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.codec import pack_body
-from fedmq.messages.training import MOST_ROWS, MainTraining, SessionAccept, TrainingOpen
+from fedmq.messages.training import (
+    MOST_ROWS,
+    MainTraining,
+    SelectedColumns,
+    SessionAccept,
+    TrainingOpen,
+)
 from fedmq.privacy.engine import Engine, SizeLimit
 from fedmq.privacy.plan import Values
 from fedmq.protocol.session_records import NOBODY, PassiveTree, RowSet
@@ -101,7 +107,8 @@ class ActiveTable:
     otherwise 0. ``lacked_at``: how many people of the alignment a passive party lacks; parties that
     lack nobody are left out. ``lacking`` bool (rows,): which people it lacks, where that is known.
     ``person`` int32 (rows,): where people have several rows here, the number of each row's; passive
-    parties hold a row for each person, in the order of these numbers.
+    parties hold a row for each person, in the order of these numbers. ``selected``: which
+    columns of a passive party take part; all of those that are left out.
     Raises `DataError` for more rows than a training takes, or if a person is both learned from and
     held out.
     """
@@ -126,6 +133,7 @@ class ActiveTable:
     lacked_at: Mapping[str, int] = field(default_factory=dict)
     lacking: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     person: NDArray[np.int32] | None = None
+    selected: Mapping[str, SelectedColumns] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -339,8 +347,12 @@ class ColumnConstraints:
         return bool(signed) or bool(self.signs.any())
 
     def opening(self, peer: str, terms: TrainingOpen) -> TrainingOpen:
-        """The ``terms`` for ``peer``, without the constraints on other parties' columns."""
-        asked = {"signs": self._asked[peer], "together": self._together[peer]}
+        """The ``terms`` for ``peer``, with nothing about the columns of other parties."""
+        asked = {
+            "signs": self._asked[peer],
+            "together": self._together[peer],
+            "selected": self._table.selected.get(peer),
+        }
         return terms.model_copy(update=asked)
 
     def _parted(
