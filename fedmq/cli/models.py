@@ -55,6 +55,7 @@ from fedmq.party.store.documents import (
     cards,
     held_out_rows,
     read_column_names,
+    selections,
     training_records,
 )
 from fedmq.party.store.share_file import read_share, write_share
@@ -244,7 +245,9 @@ def show_model(party: Path, model: str | None, tree: int | None, as_json: bool) 
         print_next_step(as_json, "models show", party, share.model_id)
         return
     shared = read_column_names(shares.state, share.model_id) if shares.is_active else {}
-    print_result(shown(share, shared), as_json, _model_in_words)
+    selection = selections(shares.state).find(share.model_id)
+    chosen = {} if selection is None else {"selected": selection.described(shares.party)}
+    print_result({**shown(share, shared), **chosen}, as_json, _model_in_words)
     print_next_step(as_json, "models importance", party, share.model_id)
 
 
@@ -403,10 +406,11 @@ def _metrics(model: Any) -> str:
 
 def _model_in_words(model: Any) -> Text:
     splits = [(split, count) for split, count in model["own_splits"].items()]
+    selected = _selected(model["selected"]) if "selected" in model else ""
     if "trees" not in model:
         withheld = "; ".join(model["departures"])
         head = f"{model['model']}: {sum(model['own_splits'].values())} splits of {model['party']}"
-        return joined(head, withheld, table(("own split", "nodes"), splits))
+        return joined(head, withheld, selected, table(("own split", "nodes"), splits))
     trees = model["trees"]
     leaves, depth = sum(tree["leaves"] for tree in trees), max(tree["depth"] for tree in trees)
     facts = [
@@ -417,7 +421,16 @@ def _model_in_words(model: Any) -> Text:
         *((name, f"{value:.5f}") for name, value in model["metrics"].items()),
         *((name, _cell(value)) for name, value in model["params"].items()),
     ]
-    return joined(table(("", model["model"]), facts), table(("own split", "nodes"), splits))
+    splits_table = table(("own split", "nodes"), splits)
+    return joined(table(("", model["model"]), facts), selected, splits_table)
+
+
+def _selected(selected: Any) -> str:
+    counts = (
+        f"{few:,} of {of:,} columns of {party}" for party, (few, of) in selected["columns"].items()
+    )
+    own = f"; the own ones: {', '.join(selected['own'])}" if selected["own"] else ""
+    return f"trained with {', '.join(counts)}, selected by screen {selected['screen']}{own}"
 
 
 def _split(node: Any) -> str:

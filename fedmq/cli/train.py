@@ -208,7 +208,8 @@ def watched(
 
 
 def _in_words(result: Any) -> Text:
-    return joined(_model_in_words(result), _fallbacks_in_words(result))
+    selected = _selected_in_words(result, "the evaluation") if result["metrics"] else ""
+    return joined(_model_in_words(result), selected, _fallbacks_in_words(result))
 
 
 def _fallbacks_in_words(result: Any) -> str | Text:
@@ -272,6 +273,16 @@ def cross_validated_in_words(result: Mapping[str, Any]) -> Text:
         f"{result['rounds']} rounds in {result['seconds']:.1f} s, "
         f"{result['bytes_sent'] / 1e6:.1f} MB sent{privacy}"
         + ("" if best is None else f"; best round {best}"),
+        _selected_in_words(result, "the folds"),
+    )
+
+
+def _selected_in_words(result: Mapping[str, Any], rows: str) -> str:
+    if not result.get("selected_by"):
+        return ""
+    return (
+        f"columns were selected once, by screen {result['selected_by']}: where it looked at people "
+        f"of {rows}, the figures are better than on people whom nobody has looked at"
     )
 
 

@@ -642,6 +642,7 @@ def result_of(
     job = TrainingJob.of_stored(session.job)
     engine = engine_named(job.engine, job.engine_options, "job")
     seconds = round(max(0.0, time.time() - session.begun), 3)
+    by_screen = {} if job.select is None else {"selected_by": job.select.screen}
     if isinstance(share, CrossValidated):
         asked = max(0, share.rounds * share.params.trees_per_round - job.params.trees_alone)
         return {
@@ -653,6 +654,7 @@ def result_of(
             "seconds": seconds,
             "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(share.folds * asked),
+            **by_screen,
         }
     broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
     return {
@@ -664,6 +666,7 @@ def result_of(
         "bytes_sent": sent,
         "epsilon_spent": engine.epsilon_spent(broadcast),
         "departures": list(share.departures),
+        **by_screen,
     }
 
 

@@ -89,6 +89,12 @@ class ColumnSelection(_Kept):
     rows: int = 0
     looked_at: int = 0
 
+    def described(self, party: str) -> dict[str, Any]:
+        """As plain data: the screen, the counts, and the names of the own columns of ``party``."""
+        own = None if self.own is None else list(self.own.columns)
+        columns = {name: list(of) for name, of in self.counts(party).items()}
+        return {"screen": self.screen, "made": self.made, "columns": columns, "own": own}
+
     def counts(self, party: str) -> dict[str, tuple[int, int]]:
         """By party, how many columns are selected, of how many; the own ones are of ``party``."""
         own = self.own
