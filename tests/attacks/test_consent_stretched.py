@@ -23,7 +23,7 @@ from fedmq.messages.model_request import (
 from fedmq.messages.online import ModelDeploy
 from fedmq.messages.overlap import OverlapOpen
 from fedmq.messages.screen import ScreenOpen
-from fedmq.messages.training import MainTraining, TrainingOpen
+from fedmq.messages.training import MainTraining, SelectedColumns, TrainingOpen
 from fedmq.party.assembly import SERVICES
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection, StandingConsent
@@ -34,6 +34,7 @@ from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.model_request import QUESTIONS
 from fedmq.party.services.service import Service
 from fedmq.party.services.training import TrainingService
+from fedmq.party.store.screens import OwnChoice
 from fedmq.privacy.lattice.parameters import VERSION
 from fedmq.privacy.registry import engine_named
 from tests.party.consent.test_policy_consent import HEADER, consent, terms
@@ -55,6 +56,13 @@ def offering(**more: Any) -> Any:
 OBLIVIOUS = {"engine": "lattice", "public": offering(offer=np.zeros((2, 256), np.uint8))}
 CONTINUES = {"earlier_model": "a", "earlier_trees": 3}
 VECTORS = {"outputs": 3}
+
+NUMBERED = tuple((name, (name,)) for name in ("age", "calls", "sms"))
+
+
+def selecting(*numbers: int) -> dict[str, Any]:
+    return {"selected": SelectedColumns(screen="look", session="s", numbers=numbers)}
+
 
 TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rows": ({}, {"rows": 101, "evaluation": held_out(1, 101)}),
@@ -82,6 +90,7 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "folds": ({"folds": 5}, {"folds": 40}),
     "max_cat_to_onehot": ({"max_cat_to_onehot": 8}, {"max_cat_to_onehot": 4}),
     "fallbacks": ({"fallbacks": ("retail",)}, {"fallbacks": ("retail", "power")}),
+    "selected": (selecting(1, 2), {}),
 }
 """The terms that the owner is told: what was agreed to, and what goes beyond it."""
 
@@ -160,7 +169,9 @@ FREE_BY_POLICY: dict[type[Body], set[str]] = {
 def asked(**changes: Any) -> RequestedTerms:
     opening = terms(**changes)
     engine = engine_named(opening.engine, OPTIONS.get(opening.engine, {}), "telco")
-    return RequestedTerms.of_training("bank", opening, engine)
+    chosen = opening.selected
+    own = chosen and OwnChoice(screen="look", numbered=NUMBERED, numbers=chosen.numbers)
+    return RequestedTerms.of_training("bank", opening, engine, own)
 
 
 def aligned(**changes: Any) -> RequestedTerms:
@@ -210,6 +221,14 @@ def test_a_yes_covers_nothing_that_tells_more(field: str) -> None:
     assert not covers(standing_consent(agreed), more)
     assert covers(standing_consent(agreed), agreed)
     assert covers(standing_consent(more), more)
+
+
+@pytest.mark.parametrize("numbers", [(1,), (1, 3), (1, 2, 3)])
+def test_a_yes_to_selected_columns_covers_no_others(numbers: tuple[int, ...]) -> None:
+    agreed = standing_consent(asked(**selecting(1, 2)))
+    assert covers(agreed, asked(**selecting(1, 2)))
+    assert not covers(agreed, asked(**selecting(*numbers)))
+    assert not covers(standing_consent(asked()), asked(**selecting(*numbers)))
 
 
 @pytest.mark.parametrize("field", FREE)

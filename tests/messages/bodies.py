@@ -170,6 +170,13 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
             fallbacks=st.lists(names, max_size=4).map(tuple),
             without=names,
         ),
+        selected=st.none()
+        | st.builds(
+            training.SelectedColumns,
+            screen=models,
+            session=names,
+            numbers=st.lists(st.integers(1, 100_000), min_size=1, max_size=4).map(tuple),
+        ),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -569,6 +576,7 @@ _FIELDS: dict[str, Any] = {
     "fallback_of": training.MainTraining(
         session="s", model="m", fallbacks=("retail",), without="retail"
     ),
+    "selected": training.SelectedColumns(screen="look", session="s", numbers=(1, 3)),
     "sums": "hidden",
     "signed_circuits": True,
     "salt": b"s" * 16,

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
@@ -31,7 +32,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.card.model_card import Worth
-from fedmq.party.configuration.job import FallbackJob, TrainingJob, TrainingSelection
+from fedmq.party.configuration.job import FallbackJob, TrainingJob
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import (
     Aligned,
@@ -131,7 +132,7 @@ class TrainingService(Service):
         assert isinstance(terms, TrainingOpen)
         config, consent = self.context.config, self.context.consent
         before = await self.context.session_store.find(header.session)
-        chosen = await answered(self._chosen(terms))
+        chosen = await answered(_chosen(self.context, terms))
         agreed = await answered(self._agree(header, terms, before, chosen))
         selection = None if agreed.exception() else chosen.result()
         main = terms.fallback_of
@@ -222,37 +223,6 @@ class TrainingService(Service):
         requested = RequestedTerms.of_training(header.sender, terms, engine, own)
         return engine, await context.owner_consent.seconds_left(header, requested)
 
-    async def _chosen(self, terms: TrainingOpen) -> ColumnSelection | None:
-        """Which of its columns this party is to train with; None: all that its policy permits.
-
-        Raises:
-            Refused: it knows nothing of the screen, or would train with too few.
-        """
-        asked, context = terms.selected, self.context
-        if asked is None:
-            return None
-        try:
-            shown = await asyncio.to_thread(
-                shown_screen, context.config.state, asked.screen, asked.session
-            )
-        except DataError as error:  # it names a file of this party
-            log.warning("%s", error)
-            shown = None
-        numbers = tuple(sorted({*asked.numbers}))
-        if shown is None or numbers[-1] > len(shown.numbered):
-            raise Refused(
-                f"{context.party} knows nothing of these columns of screen {asked.screen!r}; make "
-                "it anew with: fedmq screen"
-            )
-        fewest = min(context.config.policy.smallest_selection, len(shown.numbered))
-        if len(numbers) < fewest:
-            raise Refused(
-                f"{context.party} trains with {fewest} of its columns or more, and "
-                f"{len(numbers)} are selected (smallest_selection of its [policy])"
-            )
-        own = OwnChoice(screen=shown.name, numbered=shown.numbered, numbers=numbers)
-        return ColumnSelection(screen=shown.name, made=shown.made, own=own)
-
     async def _comparison(self, terms: TrainingOpen) -> ComparePeople | None:
         """How the people of a training are compared at its opening; the journal does it again."""
         smallest = self.context.config.policy.smallest_difference
@@ -294,8 +264,7 @@ class TrainingService(Service):
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
-        if job.select is not None and job.select.screen is None:
-            job = await asyncio.to_thread(self._by_last_screen, job)
+        job = await asyncio.to_thread(_by_last_screen, self.context.config.state, job)
         engine = engine_named(job.engine, job.engine_options, "job")
         if job.decoys:
             check_decoys(engine)
@@ -347,31 +316,10 @@ class TrainingService(Service):
                 of = job.of_fallback(model, passive, absent)
                 after = of.model_copy(update={"main": session.id, "after": begun[-1].id})
                 begun.append(StoredSession(secrets.token_hex(8), name, 1, job=_text(after)))
-        if job.select is not None:
-            partners = self.context.federation.partners(job.parties)
-            await asyncio.to_thread(self._select, job.select, partners, begun)
+        await asyncio.to_thread(_select, self.context, job, begun)
         for stored in reversed(begun):  # a fallback model without its model ends by itself
             await self.context.session_store.begin(stored)
         return begun
-
-    def _by_last_screen(self, job: TrainingJob) -> TrainingJob:
-        """The ``job`` that names the screen by which it selects columns."""
-        names = made_screens(self.context.config.state).names()
-        if job.select is None or not names:
-            raise ConfigError("select: there is no screen yet; make one with: fedmq screen")
-        return job.model_copy(
-            update={"select": job.select.model_copy(update={"screen": names[-1]})}
-        )
-
-    def _select(
-        self, rule: TrainingSelection, partners: Sequence[str], begun: Sequence[StoredSession]
-    ) -> None:
-        """Select columns for the sessions that have ``begun``, once and for all attempts."""
-        state = self.context.config.state
-        screen = made_screens(state).read(rule.screen or "")
-        selection = selection_of(screen, self.context.party, partners, rule)
-        for session in begun:
-            selections(state).keep(session.model, selection)
 
     def _same_job(
         self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
@@ -449,6 +397,7 @@ class TrainingService(Service):
         return partial(self._drive, replace(session, attempt=attempt), table)
 
     async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
+        kept = selections(self.context.config.state)
         load = LoadActiveTable(
             self.context.party,
             self.context.config.data,
@@ -458,18 +407,15 @@ class TrainingService(Service):
             split=job.split,
             nfold=job.nfold,
             aligned=self._aligned(job.alignment),
-            selection=await self._selection(session, job),
+            selection=None
+            if job.select is None
+            else await asyncio.to_thread(kept.read, session.model),
             **self._functions(job),
         )
         table: ActiveTable = await self.context.pool.run(load)
         trees = await self.context.session_store.checkpoints(session.id)
         check_same_table(self.context.party, session.id, table, trees)
         return table
-
-    async def _selection(self, session: StoredSession, job: TrainingJob) -> ColumnSelection | None:
-        if job.select is None:
-            return None
-        return await asyncio.to_thread(selections(self.context.config.state).read, session.model)
 
     def _functions(self, job: TrainingJob) -> dict[str, Any]:
         """The active party's own functions that ``job`` names, as `LoadActiveTable` takes them."""
@@ -626,6 +572,63 @@ class TrainingService(Service):
         return {"session": session, "paused": paused}
 
 
+# Selected columns
+
+
+def _by_last_screen(state: Path, job: TrainingJob) -> TrainingJob:
+    """The ``job``; if it selects columns, it names the screen by which it does."""
+    if job.select is None or job.select.screen is not None:
+        return job
+    names = made_screens(state).names()
+    if not names:
+        raise ConfigError("select: there is no screen yet; make one with: fedmq screen")
+    return job.model_copy(update={"select": job.select.model_copy(update={"screen": names[-1]})})
+
+
+def _select(context: PartyContext, job: TrainingJob, begun: Sequence[StoredSession]) -> None:
+    """Select columns for the sessions that have ``begun``, once and for all their attempts."""
+    rule, state = job.select, context.config.state
+    if rule is None:
+        return
+    screen = made_screens(state).read(rule.screen or "")
+    partners = context.federation.partners(job.parties)
+    selection = selection_of(screen, context.party, partners, rule)
+    for session in begun:
+        selections(state).keep(session.model, selection)
+
+
+async def _chosen(context: PartyContext, terms: TrainingOpen) -> ColumnSelection | None:
+    """Which columns the party of ``context`` is to train with; None: all that it permits.
+
+    Raises:
+        Refused: it knows nothing of the screen, or would train with too few.
+    """
+    asked = terms.selected
+    if asked is None:
+        return None
+    try:
+        shown = await asyncio.to_thread(
+            shown_screen, context.config.state, asked.screen, asked.session
+        )
+    except DataError as error:  # it names a file of this party
+        log.warning("%s", error)
+        shown = None
+    numbers = tuple(sorted({*asked.numbers}))
+    if shown is None or numbers[-1] > len(shown.numbered):
+        raise Refused(
+            f"{context.party} knows nothing of these columns of screen {asked.screen!r}; make "
+            "it anew with: fedmq screen"
+        )
+    fewest = min(context.config.policy.smallest_selection, len(shown.numbered))
+    if len(numbers) < fewest:
+        raise Refused(
+            f"{context.party} trains with {fewest} of its columns or more, and "
+            f"{len(numbers)} are selected (smallest_selection of its [policy])"
+        )
+    own = OwnChoice(screen=shown.name, numbered=shown.numbered, numbers=numbers)
+    return ColumnSelection(screen=shown.name, made=shown.made, own=own)
+
+
 def _text(job: TrainingJob) -> str:
     return json.dumps(job.model_dump(mode="json"))
 
@@ -701,7 +704,7 @@ async def check_fallback(
     header: Header,
     terms: TrainingOpen,
     engine: Engine,
-    own: OwnChoice | None,
+    own: OwnChoice | None = None,
     *,
     anew: bool,
 ) -> None:
