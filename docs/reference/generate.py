@@ -186,6 +186,9 @@ def sections(model: type[BaseModel], title: str = "") -> Iterator[str]:
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """What each key of ``model`` means: its description, or the text below it in the source."""
     found = {name: field.description or "" for name, field in model.model_fields.items()}
+    above = model.__base__
+    if above is not None and model.__module__ == above.__module__ and issubclass(above, BaseModel):
+        found |= meanings(above)
     [drawn] = ast.parse(inspect.getsource(model)).body
     assert isinstance(drawn, ast.ClassDef)
     for key, below in pairwise(drawn.body):

@@ -36,6 +36,25 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
     found = json.loads((parties.folder / "look" / "screen.json").read_text())
     assert sum(one["people"] for one in found["parties"]["telco"]["columns"][0]["bins"]) == 60
 
+    train = parties.folder / "train.toml"
+    selecting = 'party = "bank.toml"\nmodel = "few"\nengine = "plain"\nevaluation = 0.3\n'
+    train.write_text(f"{selecting}params = {{ num_boost_round = 2 }}\n[select]\niv = 0.0\n")
+    done = parties.fedmq("train", "train.toml")
+    assert done.returncode == 0, done.stderr
+    assert "columns were selected once, by screen look: where it looked at" in done.stdout
+    done = parties.fedmq("models", "show", "telco.toml", "few")
+    assert "trained with 1 of 1 columns of telco, selected by screen look" in done.stdout
+    assert done.stdout.splitlines()[1].endswith("the own ones: x")
+    shown = json.loads(parties.fedmq("models", "show", "bank.toml", "few", "--json").stdout)
+    assert shown["selected"]["columns"] == {"bank": [1, 1], "telco": [1, 1]}
+    done = parties.fedmq("models", "card", "bank.toml", "few", "--no-evaluation")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 of bank, 1 of 1 of telco" in (parties.folder / "few.card.md").read_text()
+    done = parties.fedmq("cv", "train.toml", "--nfold", "2")
+    assert "at people of the folds, the figures are better than" in done.stdout, done.stderr
+    too_many = parties.fedmq("train", "train.toml", "--set", "select.iv=9", "--set", "model=none")
+    assert "no column of bank is selected by iv = 9" in one_line(too_many, 3)
+
     job.write_text('party = "bank.toml"\nname = "look"\nbins = 99\n')
     assert "screen.toml: bins" in one_line(parties.fedmq("screen", "screen.toml"), 3)
     job.write_text('party = "bank.toml"\nname = "look"\nalignment = "none"\n')
