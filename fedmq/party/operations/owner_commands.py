@@ -26,6 +26,7 @@ from fedmq.party.sessions.recovery import Resumption, UnexpectedMessages
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.documents import made_screens
 from fedmq.party.store.journal import StoredSession
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.transport.link import Link
@@ -231,7 +232,11 @@ class DataCommands(Service):
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"data": self._data, "alignments": self._list_alignments}
+        return {
+            "data": self._data,
+            "alignments": self._list_alignments,
+            "last_screen": self._last_screen,
+        }
 
     async def _data(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """The table as last read; with ``again`` it is read anew."""
@@ -251,6 +256,12 @@ class DataCommands(Service):
     async def _list_alignments(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
         """The stored alignments, the oldest first."""
         return await asyncio.to_thread(self._read_alignments)
+
+    async def _last_screen(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any] | None:
+        """The screen that this party made last; None if there is none."""
+        screens = made_screens(self.context.config.state)
+        every = await asyncio.to_thread(lambda: [screens.read(name) for name in screens.names()])
+        return max(every, key=lambda screen: screen.made).model_dump() if every else None
 
     def _read_alignments(self) -> list[dict[str, Any]]:
         store = AlignmentStore(self.context.config.state)

@@ -43,6 +43,7 @@ def answers(name: str) -> dict[str, Any]:
         "score": _scored(name),
         "data": _data(name),
         "alignments": [],
+        "last_screen": None,
         "cancel": Refused(name),
     }
 

@@ -14,6 +14,7 @@ __all__ = ["ROUTES"]
 _WIDTH, _HEIGHT = 240.0, 48.0
 _BINS = (8, 16, 32, 64, 128, 256)
 _USUAL = 32
+_STRONGEST = 20  # columns of a screen
 
 
 async def data(request: PageRequest) -> Response:
@@ -21,6 +22,7 @@ async def data(request: PageRequest) -> Response:
     return request.page(
         "data.html",
         alignments=await request.ask("alignments"),
+        screen=_strongest(await request.ask("last_screen")),
         bins=_BINS,
         max_bin=_max_bin(request),
     )
@@ -49,6 +51,27 @@ async def again(change: Change) -> Response:
 
 
 ROUTES = (Shows("/data", data), Shows("/data/table", table), Changes("/data/again", again))
+
+
+def _strongest(screen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The screen with its ``columns`` of all parties, the highest IV first, and ``refusing``."""
+    if screen is None:
+        return None
+    told = screen["parties"]
+    unknown = {"iv": None, "auc": None}
+    every = [
+        {**unknown, "party": party, **of} for party in told for of in told[party].get("columns", ())
+    ]
+    ranked = sorted(every, key=lambda of: -(of["iv"] or 0.0))
+    refusing = {party: of["refused"] for party, of in told.items() if "refused" in of}
+    largest = max((of["iv"] or 0.0 for of in every), default=0.0)
+    return {
+        **screen,
+        "columns": ranked[:_STRONGEST],
+        "count": len(every),
+        "refusing": refusing,
+        "largest": largest,
+    }
 
 
 def _max_bin(request: PageRequest) -> int:
