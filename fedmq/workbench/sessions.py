@@ -53,6 +53,7 @@ class JobKeys(TypedDict, total=False):
     decoys: bool
     fallback: bool
     category_sets: bool
+    select: Mapping[str, Any]
 
 
 class Sessions(ABC, Generic[Model]):
