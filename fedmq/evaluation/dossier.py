@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedmq.evaluation.report import Cell, Report, ReportTable
+from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Report, ReportTable
 from fedmq.party.card.model_card import ModelCard
 from fedmq.party.card.signed_card import CardFile, Signature
 
@@ -194,10 +194,15 @@ def _performance(sources: Sources) -> Section:
     if report is None:
         missing.append("an evaluation: fedmq evaluate PARTY MODEL --output report")
     else:
+        if report.facts.get(ROWS_FROM, HELD_OUT) != HELD_OUT:
+            missing.append(
+                "an evaluation on rows that the training held out, for this one is on other rows: "
+                "fedmq evaluate PARTY MODEL --output report"
+            )
         rows_of = [
             (name, found.value, found.low, found.high) for name, found in report.metrics.items()
         ]
-        tables.append(_table("On held-out rows", ("metric", "value", "95 % from", "to"), rows_of))
+        tables.append(_table(_whose(report), ("metric", "value", "95 % from", "to"), rows_of))
         tables += [table for table in report.tables if "roup" not in table.name]
     return Section(
         title="How good it is",
@@ -206,6 +211,16 @@ def _performance(sources: Sources) -> Section:
         tables=tuple(tables),
         missing=tuple(missing),
     )
+
+
+def _whose(report: Report) -> str:
+    """Which rows the figures of a report are of."""
+    place = report.facts.get(ROWS_FROM)
+    if place == HELD_OUT:
+        return "On held-out rows"
+    if place is None:  # an earlier version's report, which says no more than the name of the set
+        return f"On {report.facts.get('rows evaluated', 'rows of unknown origin')}"
+    return f"On rows of {place}"
 
 
 def _groups(sources: Sources) -> Section:

@@ -6,9 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Cell", "Chart", "Figure", "Line", "Report", "ReportTable"]
+__all__ = ["HELD_OUT", "ROWS_FROM", "Cell", "Chart", "Figure", "Line", "Report", "ReportTable"]
 
 Cell = str | int | float | None
+
+ROWS_FROM = "rows from"
+"""The fact of a report that says where its rows are from. Earlier versions wrote none."""
+
+HELD_OUT = "what the training held out"
+"""Its value where the training had not learned from them."""
 
 
 class _Part(BaseModel):

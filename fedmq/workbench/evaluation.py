@@ -18,7 +18,7 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.evaluation.evaluate import evaluate as evaluated
 from fedmq.evaluation.page import html_of
-from fedmq.evaluation.report import Report, ReportTable
+from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Report, ReportTable
 from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
@@ -136,7 +136,10 @@ def evaluate_model(
         share.model_id,
         kind,
         usable,
-        _facts(share, without_score, lacking, fallbacks),
+        {
+            **_facts(share, without_score, lacking, fallbacks),
+            ROWS_FROM: HELD_OUT if rows is None else f"the file {rows.name}",
+        },
         share.history,
         wanted.samples,
         (wanted.false_positive, wanted.false_negative),
@@ -165,7 +168,7 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
     usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, rows)
     kind = kind_of(share.params)
-    facts = _facts(share, without_score, lacking, fallbacks)
+    facts = {**_facts(share, without_score, lacking, fallbacks), ROWS_FROM: HELD_OUT}
     return evaluated(share.model_id, kind, usable, facts, share.history, targets=config.data.labels)
 
 

@@ -40,6 +40,10 @@ async def written(demo: DaemonsInMemory, name: str, *words: str) -> tuple[Outcom
     return await asyncio.to_thread(fedmq, *asked), path
 
 
+def read(path: Path) -> Dossier:
+    return Dossier.model_validate_json(path.read_text())
+
+
 async def test_it_says_what_there_is_and_names_what_there_is_not(
     federation: DaemonsInMemory,
 ) -> None:
@@ -64,6 +68,21 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     missing = json.loads(done.out)["missing"]
     assert "an evaluation: fedmq evaluate PARTY MODEL --output report" in missing
     assert "signatures of a card: fedmq models card PARTY MODEL --ask" in missing
+
+
+async def test_an_evaluation_on_other_rows_is_not_called_held_out(
+    federation: DaemonsInMemory,
+) -> None:
+    party, later = federation.folder / "bank" / "party.toml", federation.folder / "later.csv"
+    later.write_text("id,label\n" + "".join(f"p{row:02},{row % 2}\n" for row in range(20)))
+    output = federation.folder / "other"
+    asked = ("evaluate", party, "credit", "--rows", later, "--samples", "0", "--output", output)
+    await asyncio.to_thread(fedmq, *asked)
+    _, path = await written(federation, "dossier.json")
+    found = next(of for of in read(path).sections if of.title == "How good it is")
+    names = [table.name for table in found.tables]
+    assert "On rows of the file later.csv" in names and "On held-out rows" not in names
+    assert "on rows that the training held out" in found.missing[0]
 
 
 @pytest.mark.long
