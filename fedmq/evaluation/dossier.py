@@ -57,7 +57,10 @@ class Sources:
     what each player added to the margins of some people, a row for each; ``no_reasons`` says why
     there are none. ``served``: names under which the model answers. ``transcripts``: folders of
     the training's transcripts. ``packages``: names and versions of what runs here. ``consents``:
-    entries of the own audit log about the model.
+    entries of the own audit log about the model. ``offered``: the own columns of the training;
+    ``ignored``: those that the owner leaves out today. ``named``: by party the columns whose names
+    are known here. ``screens``: looks at columns before the training, on its people, each with when
+    it was ``made`` and what was ``found``.
     """
 
     party: str
@@ -72,6 +75,10 @@ class Sources:
     served: Sequence[str] = ()
     transcripts: Sequence[str] = ()
     consents: Sequence[Mapping[str, Any]] = ()
+    offered: Sequence[str] = ()
+    ignored: Sequence[str] = ()
+    named: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    screens: Sequence[tuple[str, Mapping[str, Any]]] = ()
     players: Sequence[str] = ()
     reasons: Sequence[Sequence[float]] = ()
     no_reasons: str = ""
@@ -179,9 +186,54 @@ def _design(sources: Sources) -> Section:
             "method": "gradient boosted trees over several parties (SecureBoost)",
             "trees": f"{card.trees:,}",
             "as XGBoost": "; ".join(card.departures) or "yes, node by node",
-            "selection": "none was recorded; all columns of the job were offered to the training",
+            **dict(_selection(sources)),
         },
-        tables=(_table("Parameters", ("parameter", "value"), chosen),),
+        tables=(_table("Parameters", ("parameter", "value"), chosen), *_screens(sources)),
+    )
+
+
+def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
+    """Which columns the training was offered, as far as this party knows it."""
+    party = sources.party
+    if sources.offered:
+        yield f"columns of {party}", f"{len(sources.offered):,}: {', '.join(sources.offered)}"
+    if sources.ignored:
+        yield f"left out by {party}, as of today", ", ".join(sources.ignored)
+    for other in sources.card.parties[1:]:
+        known = sources.named.get(other)
+        yield (
+            f"columns of {other}",
+            f"those that its owner's [policy] features and [data] let in; {party} is told "
+            + ("nothing of them" if known is None else f"that it split by {', '.join(known)}"),
+        )
+    if not sources.screens:
+        yield "screens", f"{party} keeps none on these people from before the training"
+
+
+def _screens(sources: Sources) -> Iterator[ReportTable]:
+    if not sources.screens:
+        return
+    rows: list[list[Cell]] = []
+    for made, found in sources.screens:
+        chosen = found["selected"]
+        for party, told in found["parties"].items():
+            columns = {of["column"]: of["name"] for of in told.get("columns", ())}
+            told_all = chosen is not None and "refused" not in told
+            selected = len(chosen.get(party, ())) if told_all else None
+            into = None
+            if chosen is not None and party == sources.party:
+                names = {columns[number] for number in chosen.get(party, ())}
+                into = len(names & set(sources.offered))
+            refused = "refused" if "refused" in told else None
+            rows.append(
+                [found["screen"], made, party, refused or len(columns), selected, into],
+            )
+    yield ReportTable(
+        name="Screens before the training",
+        headers=("screen", "made", "party", "columns seen", "selected", "of these offered"),
+        rows=tuple(map(tuple, rows)),
+        about="Each owner decides which of its columns are offered; what another owner took from a "
+        "screen is not known here.",
     )
 
 

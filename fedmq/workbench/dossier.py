@@ -21,10 +21,12 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.store.documents import (
     Deployments,
+    TrainingRecord,
     cards,
     held_out_rows,
     read_column_names,
     reports,
+    made_screens,
     training_records,
 )
 from fedmq.workbench.own_shares import OwnShares
@@ -61,7 +63,8 @@ def model_dossier(
         drift = shares.config.online.drift
         file = CardFile(card=card_of(share, shares.federation.name, record, report, {}, drift))
     players, reasons, none = _reasons(shares, name, samples, ask)
-    gains = owned_importance(share, "total_gain", read_column_names(state, name))
+    names, columns = read_column_names(state, name), _columns(shares)
+    gains = owned_importance(share, "total_gain", names)
     folder = state / "transcripts" / ("" if record is None else record.session)
     return dossier_of(
         Sources(
@@ -71,11 +74,15 @@ def model_dossier(
             file=file,
             signatures=file.signatures(shares.federation),
             report=report,
-            columns=_columns(shares),
+            columns=columns,
             importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
             packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
             served=Deployments.read(state).now_of(name),
             transcripts=[folder.name] if record is not None and folder.is_dir() else [],
+            offered=_offered(share, columns),
+            ignored=shares.config.data.ignore,
+            named={party: [text for text in told.texts if text] for party, told in names.items()},
+            screens=_screens_before(state, record),
             consents=_entries(state, name, None if record is None else record.session),
             players=players,
             reasons=reasons,
@@ -83,6 +90,31 @@ def model_dossier(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
         )
     )
+
+
+def _screens_before(
+    state: Path, record: TrainingRecord | None
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """The kept screens on the people of the training that ended before it began."""
+    if record is None:
+        return []
+    kept = made_screens(state)
+    found = [kept.read(name) for name in kept.names()]
+    return [
+        (screen.made, screen.found)
+        for screen in found
+        if screen.made <= record.began and screen.found["alignment"] == record.job.alignment
+    ]
+
+
+def _offered(share: ActiveShare, described: Sequence[Mapping[str, Any]] | None) -> Sequence[str]:
+    """The own columns that the training had: one of categories once, where it can be described."""
+    known = {of["name"] for of in described or ()}
+    names = (
+        name if name in known else next((of for of in known if name.startswith(f"{of}=")), name)
+        for name in share.lookup_table.columns
+    )
+    return tuple(dict.fromkeys(names))
 
 
 def _columns(shares: OwnShares) -> Sequence[Mapping[str, Any]] | None:

@@ -56,3 +56,35 @@ def test_figures_stand_below_the_rows_that_they_are_of() -> None:
     assert section(title, older).tables[0].name == "On 40 of eval"
     assert not section(title, held_out).missing
     assert "on rows that the training held out" in section(title, other).missing[0]
+
+
+SCREEN = {
+    "screen": "look",
+    "selected": {"bank": [1], "telco": [1, 2]},
+    "parties": {
+        "bank": {"columns": [{"column": 1, "name": "x0"}, {"column": 2, "name": "x1"}]},
+        "telco": {"columns": [{"column": number, "name": ""} for number in (1, 2, 3)]},
+        "retail": {"refused": "retail shows nothing"},
+    },
+}
+
+
+def test_selection_is_what_this_party_knows_of_it() -> None:
+    offered = replace(KNOWN, offered=("x0", "x2"), ignored=("town",), named={"telco": ["calls"]})
+    facts = section("How it was made", offered).facts
+    assert facts["columns of bank"] == "2: x0, x2"
+    assert facts["left out by bank, as of today"] == "town"
+    assert facts["columns of telco"].endswith("bank is told that it split by calls")
+    assert "keeps none" in facts["screens"]
+    assert section("How it was made").facts["columns of telco"].endswith("told nothing of them")
+
+
+def test_screens_before_the_training_say_what_they_selected_and_what_of_it_was_offered() -> None:
+    looked = replace(KNOWN, offered=("x0", "x2"), screens=[("2026-10-01", SCREEN)])
+    found = section("How it was made", looked)
+    assert "screens" not in found.facts
+    assert found.tables[1].rows == (
+        ("look", "2026-10-01", "bank", 2, 1, 1),
+        ("look", "2026-10-01", "telco", 3, 2, None),
+        ("look", "2026-10-01", "retail", "refused", None, None),
+    )

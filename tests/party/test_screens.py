@@ -15,6 +15,7 @@ from fedmq.boosting.screened_columns import Strength, screened_columns
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob
 from fedmq.party.consent.terms import terms_in_words
+from fedmq.party.store.documents import made_screens
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 GROUP = "smallest_group = 5\n"
@@ -57,6 +58,10 @@ async def test_measured_columns_have_the_figures_of_the_joined_table_and_describ
     async with demo:
         found = await look(demo)
     assert (found["rows"], found["looked_at"]) == (40, 40)
+    kept = made_screens(tmp_path / "bank" / "state")
+    assert kept.read("look").found["selected"] == found["selected"]
+    assert kept.path("look").stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "telco" / "state" / "screens").exists()
     for party, smallest in (("bank", 1), ("telco", 5)):
         columns = found["parties"][party]["columns"]
         assert [column["name"] for column in columns] == ["x0", "x1"]

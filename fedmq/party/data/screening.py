@@ -244,6 +244,7 @@ def made_screen(
         looked_at=found["looked_at"],
         numbered=numbered,
         sessions=dict(sessions),
+        selected=found["selected"],
         parties={
             party: {
                 **told,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from fedmq.computation import Computation
-from fedmq.errors import FedmqError
+from fedmq.errors import ConfigError, FedmqError
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
@@ -34,6 +35,7 @@ from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_people import AnsweredPeopleStore
 from fedmq.party.store.documents import keep_shown_screen, made_screens
 from fedmq.party.store.journal import PeopleJournal
+from fedmq.party.store.screens import MadeScreen
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
 from fedmq.privacy.homomorphic.paillier import PrivateKey, public_of
@@ -41,6 +43,8 @@ from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
 from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
 
 __all__ = ["ScreenService"]
+
+log = logging.getLogger(__name__)
 
 
 class ScreenService(Service):
@@ -104,9 +108,15 @@ class ScreenService(Service):
         sent = sum(sent for _, sent in found)
         seconds = round(asyncio.get_running_loop().time() - begun, 3)
         screen = screen_found(job, own, parties, sent) | {"seconds": seconds}
-        kept = made_screen(screen, own.numbered, sessions)
-        await asyncio.to_thread(made_screens(context.config.state).keep, job.name, kept)
+        await asyncio.to_thread(self._keep, made_screen(screen, own.numbered, sessions))
         return screen
+
+    def _keep(self, made: MadeScreen) -> None:
+        """Keep the screen for trainings that follow; its owner has it either way."""
+        try:
+            made_screens(self.context.config.state).keep(made.name, made)
+        except ConfigError as error:
+            log.warning("%s", error)
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)

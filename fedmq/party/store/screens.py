@@ -107,7 +107,8 @@ class ColumnSelection(_Kept):
 class MadeScreen(_Kept):
     """A screen as the active party made it: what each party told, without the bins of columns.
 
-    ``numbered``: the own columns. ``sessions``: in which each other party showed its.
+    ``numbered``: the own columns. ``sessions``: in which each other party showed its. ``selected``:
+    the numbers of columns that its own rule selects, if it has one.
     """
 
     version: _Version = 1
@@ -119,6 +120,17 @@ class MadeScreen(_Kept):
     numbered: Numbered
     sessions: dict[PartyName, str]
     parties: dict[PartyName, dict[str, Any]]
+    selected: dict[PartyName, list[int]] | None = None
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What `fedmq screen --json` printed of it, as far as it is kept."""
+        return {
+            "screen": self.name,
+            "alignment": self.alignment or None,
+            "parties": self.parties,
+            "selected": self.selected,
+        }
 
 
 class ShownScreen(_Kept):
