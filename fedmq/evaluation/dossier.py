@@ -52,7 +52,9 @@ class Dossier(_Part):
 class Sources:
     """What is known of a model at the active party ``party``.
 
-    ``label``: the column that is learned. ``columns``: the own table's, as ``fedmq data describe``
+    ``label``: the column that is learned. ``params``: the training's parameters, with those that
+    name columns, which the card leaves out. ``signs``: own columns that [data] keeps monotone
+    today. ``columns``: the own table's, as ``fedmq data describe``
     has them; None if it cannot be read now. ``importance``: party, column and gain. ``reasons``:
     what each player added to the margins of some people, a row for each; ``no_reasons`` says why
     there are none. ``served``: names under which the model answers. ``transcripts``: folders of
@@ -72,6 +74,8 @@ class Sources:
     columns: Sequence[Mapping[str, Any]] | None
     importance: Sequence[tuple[str, str, float]]
     packages: Sequence[tuple[str, str]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    signs: Mapping[str, int] = field(default_factory=dict)
     served: Sequence[str] = ()
     transcripts: Sequence[str] = ()
     consents: Sequence[Mapping[str, Any]] = ()
@@ -178,7 +182,8 @@ def _data(sources: Sources) -> Section:
 
 def _design(sources: Sources) -> Section:
     card = sources.card
-    chosen = [(name, str(value)) for name, value in card.params.items() if value not in ([], {})]
+    params = {**card.params, **sources.params}
+    chosen = [(name, _in_words(name, of)) for name, of in params.items() if of not in ([], {})]
     return Section(
         title="How it was made",
         answers="Annex IV 2 (a), (b), (c); SR 26-2, conceptual soundness",
@@ -192,6 +197,18 @@ def _design(sources: Sources) -> Section:
     )
 
 
+def _in_words(parameter: str, value: Any) -> str:
+    if parameter == "monotone_constraints":
+        return ", ".join(_signs(value))
+    if parameter == "interaction_constraints":
+        return "; ".join(f"together: {', '.join(map(str, columns))}" for columns in value)
+    return str(value)
+
+
+def _signs(signs: Mapping[str, int]) -> Iterator[str]:
+    return (f"{name} {'rises' if sign > 0 else 'falls'}" for name, sign in signs.items() if sign)
+
+
 def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
     """Which columns the training was offered, as far as this party knows it."""
     party = sources.party
@@ -199,6 +216,8 @@ def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
         yield f"columns of {party}", f"{len(sources.offered):,}: {', '.join(sources.offered)}"
     if sources.ignored:
         yield f"left out by {party}, as of today", ", ".join(sources.ignored)
+    if sources.signs:
+        yield f"monotone by [data] of {party}, as of today", ", ".join(_signs(sources.signs))
     for other in sources.card.parties[1:]:
         known = sources.named.get(other)
         yield (

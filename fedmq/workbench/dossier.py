@@ -79,6 +79,8 @@ def model_dossier(
             packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
             served=Deployments.read(state).now_of(name),
             transcripts=[folder.name] if record is not None and folder.is_dir() else [],
+            params=share.params.model_dump(mode="json", exclude_none=True),
+            signs=shares.config.data.monotone,
             offered=_offered(share, columns),
             ignored=shares.config.data.ignore,
             named={party: [text for text in told.texts if text] for party, told in names.items()},

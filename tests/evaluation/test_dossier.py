@@ -88,3 +88,16 @@ def test_screens_before_the_training_say_what_they_selected_and_what_of_it_was_o
         ("look", "2026-10-01", "telco", 3, 2, None),
         ("look", "2026-10-01", "retail", "refused", None, None),
     )
+
+
+def test_parameters_have_the_constraints_that_a_card_leaves_out() -> None:
+    params = {
+        "eta": 0.3,
+        "monotone_constraints": {"income": -1, "telco.late": 1},
+        "interaction_constraints": [["income", "telco.late"], ["*"]],
+    }
+    found = section("How it was made", replace(KNOWN, params=params, signs={"age": 1}))
+    shown = dict(found.tables[0].rows)
+    assert shown["monotone_constraints"] == "income falls, telco.late rises"
+    assert shown["interaction_constraints"] == "together: income, telco.late; together: *"
+    assert found.facts["monotone by [data] of bank, as of today"] == "age rises"

@@ -27,6 +27,7 @@ async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     with pytest.MonkeyPatch.context() as patch:
         async with DaemonsInMemory(folder, patch) as demo:
             params = {"num_boost_round": 3, "max_depth": 3, "max_bin": 8, "min_child_weight": 0.1}
+            params |= {"monotone_constraints": {"x0": 1}}
             job = TrainingJob(model="credit", engine="plain", evaluation=0.4, params=params)
             await demo.ask("bank", "train", job=job.model_dump(mode="json"))
             await demo.ask("bank", "activate", model="credit", name="production", mode=None)
@@ -58,6 +59,9 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     columns = {row[0]: row for row in learned.tables[0].rows}
     assert columns["label"][1] == "label" and "x0" in columns
     by_title = {of.title: of for of in found.sections}
+    parameters = dict(by_title["How it was made"].tables[0].rows)
+    assert parameters["monotone_constraints"] == "x0 rises" and parameters["max_depth"] == "3"
+    assert by_title["How it was made"].facts["columns of bank"] == "2: x0, x1"
     materials = dict(by_title["What it runs on"].tables[0].rows)
     assert materials["numpy"] == dict(installed("numpy"))["numpy"] and "fedmq" in materials
     gains = by_title["What it looks at"]
