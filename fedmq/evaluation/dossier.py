@@ -2,7 +2,7 @@
 
 Sections follow Annex IV of Regulation (EU) 2024/1689, the AI Act, and the parts of SR 26-2, the
 supervisory guidance on model risk management of the Federal Reserve, the FDIC and the OCC (2026);
-each says which of both it answers. What only people can say has a heading and no content.
+each says which of both it answers. What only people can say is named in the last one.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def dossier_of(sources: Sources) -> Dossier:
         _monitoring(sources),
         _software(sources),
         _sign_offs(sources),
+        _for_the_provider(),
     )
     return Dossier(
         model=sources.card.model, party=sources.party, made=sources.made, sections=sections
@@ -121,7 +122,7 @@ def _purpose(sources: Sources) -> Section:
     card = sources.card
     return Section(
         title="What the model is for",
-        answers="Annex IV 1 (a), (b); SR 26-2, model development, implementation and use",
+        answers="Annex IV 1 (a); SR 26-2, model development, implementation and use",
         facts={
             "model": card.model,
             "learns": ", ".join(sources.label),
@@ -173,7 +174,7 @@ def _data(sources: Sources) -> Section:
     )
     return Section(
         title="What it learned from",
-        answers="Annex IV 2 (d); SR 26-2, model development, data",
+        answers="Annex IV 2 (d) in part; SR 26-2, model development, data",
         facts=facts,
         tables=tuple(tables),
         missing=tuple(missing),
@@ -186,7 +187,7 @@ def _design(sources: Sources) -> Section:
     chosen = [(name, _in_words(name, of)) for name, of in params.items() if of not in ([], {})]
     return Section(
         title="How it was made",
-        answers="Annex IV 2 (a), (b), (c); SR 26-2, conceptual soundness",
+        answers="Annex IV 2 (a), (b) in part; SR 26-2, conceptual soundness",
         facts={
             "method": "gradient boosted trees over several parties (SecureBoost)",
             "trees": f"{card.trees:,}",
@@ -277,7 +278,7 @@ def _performance(sources: Sources) -> Section:
         tables += [table for table in report.tables if "roup" not in table.name]
     return Section(
         title="How good it is",
-        answers="Annex IV 2 (g), 3, 4; SR 26-2, outcomes analysis",
+        answers="Annex IV 2 (g), 3 in part; SR 26-2, outcomes analysis",
         facts={} if report is None else dict(report.facts),
         tables=tuple(tables),
         missing=tuple(missing),
@@ -303,7 +304,7 @@ def _groups(sources: Sources) -> Section:
     )
     return Section(
         title="Whether it is as good for everybody, and stays so",
-        answers="Annex IV 2 (g), 3; SR 26-2, outcomes analysis and sensitivity",
+        answers="Annex IV 2 (g), 3 in part; SR 26-2, outcomes analysis and sensitivity",
         tables=tables,
         missing=missing[1:] if tables else missing,
     )
@@ -321,7 +322,7 @@ def _explained(sources: Sources) -> Section:
         )
     return Section(
         title="What it looks at",
-        answers="Annex IV 3 (human oversight, interpretation of outputs); SR 26-2, soundness",
+        answers="Annex IV 3 in part: the interpretation of outputs; SR 26-2, soundness",
         tables=tuple(tables),
         missing=(f"reasons of some scores: {sources.no_reasons}",) if sources.no_reasons else (),
     )
@@ -342,7 +343,7 @@ def _disclosed(sources: Sources) -> Section:
             facts["known leak"] = engine.known_leak
     return Section(
         title="What the training showed to whom",
-        answers="Annex IV 2 (h), 5; SR 26-2, third parties and controls",
+        answers="Annex IV 2 (h) in part; SR 26-2, third parties and controls",
         facts=facts,
         missing=(
             "figures of attacks on this very training: let the party record one, then: fedmq audit",
@@ -359,7 +360,7 @@ def _monitoring(sources: Sources) -> Section:
         )
     return Section(
         title="How it is watched",
-        answers="Annex IV 3, 6, 9; SR 26-2, ongoing monitoring",
+        answers="Annex IV 3, 9 in part; SR 26-2, ongoing monitoring",
         facts=facts,
         missing=() if facts else ("an alarm on drift: [online] drift in the party's file",),
     )
@@ -368,7 +369,7 @@ def _monitoring(sources: Sources) -> Section:
 def _software(sources: Sources) -> Section:
     return Section(
         title="What it runs on",
-        answers="Annex IV 1 (c), (d), 2 (c), 7; SR 26-2, implementation",
+        answers="Annex IV 1 (c), 2 (c) in part; SR 26-2, implementation",
         tables=(_table("Bill of materials", ("package", "version"), [*sources.packages]),),
     )
 
@@ -388,13 +389,42 @@ def _sign_offs(sources: Sources) -> Section:
         )
     return Section(
         title="Who has agreed",
-        answers="Annex IV 5, 8; SR 26-2, governance and controls",
+        answers="Annex IV 2 (g) in part: test reports, signed; SR 26-2, governance and controls",
         facts=facts,
         tables=(
             _table("Signatures of the model card", ("party", "signature", "key"), signed),
             *([_table("Own audit log", ("at", "event", "what", "by"), rows)] if rows else []),
         ),
         missing=tuple(missing),
+    )
+
+
+_OF_THE_PROVIDER = (
+    "1 (a): who the provider is, and what differs from the versions before",
+    "1 (b), (d) to (h): with what the system works together, the forms in which it is put into "
+    "service, its hardware, the interface of those who use it and their instructions",
+    "2 (b): why these columns, people, parameters and this aim, and what was given up for them",
+    "2 (c): which software is built on which, and the machines that trained and tested it",
+    "2 (d): where the data come from, how they were obtained, labelled and cleaned",
+    "2 (e), 3: the measures of human oversight, such as who may overrule a score, and what they do",
+    "2 (f): changes that were planned from the beginning",
+    "2 (h): the measures of cybersecurity around the parties' machines",
+    "3: what may go wrong for health, safety and fundamental rights, and for whom",
+    "4: why these metrics are the right ones for this purpose",
+    "5: the risk management system, after Article 9",
+    "6: the changes of the system in its life",
+    "7: the harmonised standards that were applied, or the solutions in their place",
+    "8: a copy of the EU declaration of conformity, after Article 47",
+    "9: the plan of how it is watched once in use, after Article 72",
+)
+"""Points of Annex IV that no file of a party answers, or not in full."""
+
+
+def _for_the_provider() -> Section:
+    return Section(
+        title="What the provider must add",
+        answers="Annex IV 1 to 9, as each line says; SR 26-2, governance and controls",
+        missing=tuple(f"Annex IV {point}" for point in _OF_THE_PROVIDER),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from fedmq.evaluation.dossier import Section, Sources, dossier_of
@@ -101,3 +102,13 @@ def test_parameters_have_the_constraints_that_a_card_leaves_out() -> None:
     assert shown["monotone_constraints"] == "income falls, telco.late rises"
     assert shown["interaction_constraints"] == "together: income, telco.late; together: *"
     assert found.facts["monotone by [data] of bank, as of today"] == "age rises"
+
+
+def test_points_that_no_file_answers_are_the_provider_s_and_no_section_claims_them() -> None:
+    *answered, added = dossier_of(KNOWN).sections
+    assert added.title == "What the provider must add"
+    for point in ("4", "5", "6", "7", "8"):
+        assert any(line.startswith(f"Annex IV {point}: ") for line in added.missing), point
+        for of in answered:
+            claimed, _, _ = of.answers.partition(";")
+            assert not re.search(rf"[ ,]{point}(?=,| in part|$)", claimed), of.title

@@ -51,7 +51,7 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     purpose = ("--purpose", "whether a loan is given", "--samples", "3", "--json")
     done, path = await written(federation, "dossier.json", *purpose)
     found = Dossier.model_validate_json(path.read_text())
-    assert len(found.sections) == 10
+    assert len(found.sections) == 11
     first, learned, *_ = found.sections
     assert first.facts["purpose"] == "whether a loan is given"
     assert first.facts["answers as"] == "production" and not first.missing
