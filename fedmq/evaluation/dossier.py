@@ -7,7 +7,7 @@ each says which of both it answers. What only people can say is named in the las
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -50,42 +50,47 @@ class Dossier(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is known of a model at the active party ``party``.
-
-    ``label``: the column that is learned. ``params``: the training's parameters, with those that
-    name columns, which the card leaves out. ``signs``: own columns that [data] keeps monotone
-    today. ``columns``: the own table's, as ``fedmq data describe``
-    has them; None if it cannot be read now. ``importance``: party, column and gain. ``reasons``:
-    what each player added to the margins of some people, a row for each; ``no_reasons`` says why
-    there are none. ``served``: names under which the model answers. ``transcripts``: folders of
-    the training's transcripts. ``packages``: names and versions of what runs here. ``consents``:
-    entries of the own audit log about the model. ``offered``: the own columns of the training;
-    ``ignored``: those that the owner leaves out today. ``named``: by party the columns whose names
-    are known here. ``screens``: looks at columns before the training, on its people, each with when
-    it was ``made`` and what was ``found``.
-    """
+    """What is known of a model at the active party ``party``."""
 
     party: str
     purpose: str
+    """What its scores decide, and about whom."""
     label: tuple[str, ...]
+    """The columns that are learned."""
     file: CardFile
     signatures: Sequence[Signature]
     report: Report | None
     columns: Sequence[Mapping[str, Any]] | None
+    """The own table's, as ``fedmq data describe`` has them; None if it cannot be read now."""
     importance: Sequence[tuple[str, str, float]]
+    """Party, column and gain."""
     packages: Sequence[tuple[str, str]]
+    """Names and versions of what runs here."""
     params: Mapping[str, Any] = field(default_factory=dict)
+    """The training's parameters, with those that name columns, which the card leaves out."""
     signs: Mapping[str, int] = field(default_factory=dict)
-    served: Sequence[str] = ()
-    transcripts: Sequence[str] = ()
-    consents: Sequence[Mapping[str, Any]] = ()
+    """Own columns that ``[data]`` keeps monotone today."""
     offered: Sequence[str] = ()
+    """The own columns of the training."""
     ignored: Sequence[str] = ()
+    """Own columns that ``[data]`` leaves out today."""
     named: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By party the columns whose names are known here."""
     screens: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """Looks at columns of the training's people before it: when each was made, what was found."""
+    served: Sequence[str] = ()
+    """Names under which the model answers."""
+    transcripts: Sequence[str] = ()
+    """Folders of the training's transcripts."""
+    consents: Sequence[Mapping[str, Any]] = ()
+    """Entries of the own audit log about the model."""
     players: Sequence[str] = ()
     reasons: Sequence[Sequence[float]] = ()
+    """What each of the ``players`` added to the margins of some people, a row for each."""
     no_reasons: str = ""
+    """Why there are none."""
+    outdated: Collection[str] = ()
+    """"report" or "card", where the one on file is of an earlier model of the name: left out."""
     made: str = field(default="")
 
     @property
@@ -112,6 +117,9 @@ def dossier_of(sources: Sources) -> Dossier:
     return Dossier(
         model=sources.card.model, party=sources.party, made=sources.made, sections=sections
     )
+
+
+_EVALUATE = "fedmq evaluate PARTY MODEL --output report"
 
 
 def _table(name: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> ReportTable:
@@ -264,12 +272,12 @@ def _performance(sources: Sources) -> Section:
         tables.append(_table("After the last tree of the training", ("metric", "value"), rows))
     report = sources.report
     if report is None:
-        missing.append("an evaluation: fedmq evaluate PARTY MODEL --output report")
+        missing.append(f"an evaluation{_earlier(sources, 'report')}: {_EVALUATE}")
     else:
         if report.facts.get(ROWS_FROM, HELD_OUT) != HELD_OUT:
             missing.append(
                 "an evaluation on rows that the training held out, for this one is on other rows: "
-                "fedmq evaluate PARTY MODEL --output report"
+                f"{_EVALUATE}"
             )
         rows_of = [
             (name, found.value, found.low, found.high) for name, found in report.metrics.items()
@@ -283,6 +291,10 @@ def _performance(sources: Sources) -> Section:
         tables=tuple(tables),
         missing=tuple(missing),
     )
+
+
+def _earlier(sources: Sources, what: str) -> str:
+    return ", for that on file is of an earlier model of this name" * (what in sources.outdated)
 
 
 def _whose(report: Report) -> str:
@@ -379,7 +391,8 @@ def _sign_offs(sources: Sources) -> Section:
     rows = [[*_entry(entry)] for entry in sources.consents]
     missing = []
     if not any(of.state == "signed" for of in sources.signatures):
-        missing.append("signatures of a card: fedmq models card PARTY MODEL --ask")
+        again = _earlier(sources, "card")
+        missing.append(f"signatures of a card{again}: fedmq models card PARTY MODEL --ask")
     if not sources.transcripts:
         missing.append("transcripts: transcripts in [policy], before a training")
     facts = {}

@@ -15,7 +15,6 @@ from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.errors import FedmqError
 from fedmq.evaluation.card import card_of
 from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
-from fedmq.evaluation.report import Report
 from fedmq.party.card.signed_card import CardFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.data.descriptions import describe_table
@@ -24,11 +23,11 @@ from fedmq.party.store.documents import (
     TrainingRecord,
     cards,
     held_out_rows,
-    read_column_names,
-    reports,
     made_screens,
+    read_column_names,
     training_records,
 )
+from fedmq.workbench.evaluation import kept_reports
 from fedmq.workbench.own_shares import OwnShares
 
 __all__ = ["installed", "model_dossier"]
@@ -50,16 +49,18 @@ def model_dossier(
     ``samples``.
 
     Raises:
-        DataError: a file of the state folder, or the audit log, is damaged.
+        DataError: a file of the state folder, or the audit log, is damaged or of a later version.
     """
     state, name = shares.state, share.model_id
-    evaluated = reports(state).find(name)
-    report = None if evaluated is None else Report.model_validate_json(evaluated)
     record = training_records(state).find(name)
-    kept = cards(state).find(name)
-    if kept is not None:
-        file = CardFile.model_validate_json(kept)
-    else:
+    report, file, outdated = kept_reports(state).find(name), _kept_card(state, name), set()
+    if report is not None and record is not None and report.made < record.ended:
+        report = None
+        outdated.add("report")
+    if file is not None and not _is_of(file, record):
+        file = None
+        outdated.add("card")
+    if file is None:
         drift = shares.config.online.drift
         file = CardFile(card=card_of(share, shares.federation.name, record, report, {}, drift))
     players, reasons, none = _reasons(shares, name, samples, ask)
@@ -74,6 +75,7 @@ def model_dossier(
             file=file,
             signatures=file.signatures(shares.federation),
             report=report,
+            outdated=outdated,
             columns=columns,
             importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
             packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
@@ -107,6 +109,18 @@ def _screens_before(
         for screen in found
         if screen.made <= record.began and screen.found["alignment"] == record.job.alignment
     ]
+
+
+def _kept_card(state: Path, model: str) -> CardFile | None:
+    """The card that the party has of a model of this name; DataError if it is damaged."""
+    kept = cards(state)
+    return None if kept.find(model) is None else CardFile.read(kept.path(model))
+
+
+def _is_of(file: CardFile, record: TrainingRecord | None) -> bool:
+    """Whether the card is of the training on ``record``, as far as both say which it is."""
+    training = file.card.training
+    return record is None or training is None or training.session == record.session
 
 
 def _offered(share: ActiveShare, described: Sequence[Mapping[str, Any]] | None) -> Sequence[str]:

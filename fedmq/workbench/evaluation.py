@@ -27,9 +27,11 @@ from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.table import read_text_column
 from fedmq.party.store.documents import (
     ChosenModel,
+    Documents,
     ModelStore,
     chosen_model,
     held_out_rows,
+    json_of,
     reports,
 )
 from fedmq.workbench.people_file import asked_margins, read_ids
@@ -41,6 +43,7 @@ __all__ = [
     "check_folder",
     "evaluate_model",
     "held_out_report",
+    "kept_reports",
     "scored_rows",
 ]
 
@@ -170,6 +173,12 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     kind = kind_of(share.params)
     facts = {**_facts(share, without_score, lacking, fallbacks), ROWS_FROM: HELD_OUT}
     return evaluated(share.model_id, kind, usable, facts, share.history, targets=config.data.labels)
+
+
+def kept_reports(state: Path) -> Documents[Report]:
+    """The last report of each model's evaluation, which `evaluate_model` has kept."""
+    damaged = "is damaged; delete it, and evaluate the model again"
+    return Documents(reports(state).path("").parent, json_of(Report), damaged)
 
 
 def scored_rows(

@@ -13,8 +13,10 @@ from fpdf import FPDF
 
 from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import pdf_of_dossier
+from fedmq.evaluation.report import Report
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.workbench.dossier import installed
+from fedmq.workbench.evaluation import kept_reports
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -87,6 +89,54 @@ async def test_an_evaluation_on_other_rows_is_not_called_held_out(
     names = [table.name for table in found.tables]
     assert "On rows of the file later.csv" in names and "On held-out rows" not in names
     assert "on rows that the training held out" in found.missing[0]
+
+
+@pytest.mark.parametrize(
+    ("folder", "content", "line"),
+    [
+        (
+            "reports",
+            "{",
+            "reports/credit.json: is damaged; delete it, and evaluate the model again",
+        ),
+        (
+            "reports",
+            '{"version": 2}',
+            "reports/credit.json: version 2 is unknown; this fedmq reads",
+        ),
+        ("cards", "[]", "cards/credit.json: not a model card: file: "),
+        (
+            "cards",
+            '{"card": {"version": 2}}',
+            "cards/credit.json: version 2 is unknown; this fedmq",
+        ),
+    ],
+)
+async def test_a_damaged_file_or_one_of_a_later_version_is_one_line_that_names_it(
+    federation: DaemonsInMemory, folder: str, content: str, line: str
+) -> None:
+    path = federation.folder / "bank" / "state" / folder / "credit.json"
+    path.parent.mkdir(exist_ok=True)
+    before = path.read_text() if path.exists() else None
+    path.write_text(content)
+    try:
+        done, file = await written(federation, "never.json")
+    finally:
+        path.unlink() if before is None else path.write_text(before)
+    assert done.code == 4 and line in done.error and done.err.count("\n") == 1
+    assert not file.exists()
+
+
+async def test_a_report_of_an_earlier_model_of_the_name_is_left_out_and_said_to_be(
+    federation: DaemonsInMemory,
+) -> None:
+    kept = kept_reports(federation.folder / "bank" / "state")
+    before = kept.find("credit")
+    earlier = Report(model="credit", made="2020-01-01T00:00:00+00:00", facts={}, metrics={})
+    kept.keep("credit", earlier)
+    done, _ = await written(federation, "dossier.json")
+    kept.forget("credit") if before is None else kept.keep("credit", before)
+    assert "an evaluation, for that on file is of an earlier model of this name:" in done.out
 
 
 @pytest.mark.long
