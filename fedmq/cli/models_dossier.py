@@ -63,7 +63,8 @@ def dossier(
     ask = partial(request_daemon, shares.state)
     found = model_dossier(shares, share, purpose, samples, ask)
     try:
-        write_atomically(output, kinds[output.suffix](found))
+        # Reasons of single people may stand in it, and names of own columns do.
+        write_atomically(output, kinds[output.suffix](found), 0o600)
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
     missing = [line for section in found.sections for line in section.missing]

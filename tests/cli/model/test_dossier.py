@@ -156,6 +156,7 @@ async def test_after_an_evaluation_and_a_card_it_has_both(federation: DaemonsInM
 async def test_on_paper_it_is_a_pdf_with_the_same_headings(federation: DaemonsInMemory) -> None:
     _, path = await written(federation, "dossier.pdf")
     assert path.read_bytes().startswith(b"%PDF-")
+    assert path.stat().st_mode & 0o777 == 0o600
     _, found = await written(federation, "dossier.json")
     dossier = Dossier.model_validate_json(found.read_text())
     titles: list[str] = []
