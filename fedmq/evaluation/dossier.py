@@ -311,7 +311,7 @@ def _groups(sources: Sources) -> Section:
     report = sources.report
     tables = () if report is None else tuple(t for t in report.tables if "roup" in t.name)
     missing = (
-        "by group: fedmq evaluate PARTY MODEL --group COLUMN --output report, then --report",
+        "by group, then a new dossier: fedmq evaluate PARTY MODEL --group COLUMN --output report",
         "over time: a job whose split is { newest = COLUMN } holds out the newest rows",
     )
     return Section(

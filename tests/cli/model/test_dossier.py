@@ -7,10 +7,12 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import click
 import pytest
 import pytest_asyncio
 from fpdf import FPDF
 
+from fedmq.cli.main import cli
 from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import pdf_of_dossier
 from fedmq.evaluation.report import Report
@@ -47,6 +49,17 @@ def read(path: Path) -> Dossier:
     return Dossier.model_validate_json(path.read_text())
 
 
+def options_of(line: str) -> set[str]:
+    """The options of the command that ``line`` names, or else of the one that wrote it."""
+    _, _, words = line.partition("fedmq ")
+    command: click.Command | None = cli
+    for word in words.split() or ["models", "dossier"]:
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), word)
+    assert command is not None, line
+    return {name for of in command.params for name in of.opts}
+
+
 async def test_it_says_what_there_is_and_names_what_there_is_not(
     federation: DaemonsInMemory,
 ) -> None:
@@ -72,6 +85,9 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     log = by_title["Who has agreed"].tables[-1]
     assert any("train" in str(row) for row in log.rows)
     missing = json.loads(done.out)["missing"]
+    for line in missing:
+        options = {word for word in line.replace(",", "").split() if word.startswith("--")}
+        assert options <= options_of(line), line
     assert "an evaluation: fedmq evaluate PARTY MODEL --output report" in missing
     assert "signatures of a card: fedmq models card PARTY MODEL --ask" in missing
 
