@@ -119,6 +119,12 @@ def dossier_of(sources: Sources) -> Dossier:
     )
 
 
+_DEVELOPMENT = "SR 26-2 IV, Model Development and Model Use"
+_VALIDATION = "SR 26-2 V, Model Validation and Monitoring"
+_GOVERNANCE = "SR 26-2 VI, Governance and Controls"
+_VENDORS = "SR 26-2 VII, Vendor and Other Third-Party Products"
+"""Its parts under their own headings."""
+
 _EVALUATE = "fedmq evaluate PARTY MODEL --output report"
 
 
@@ -130,7 +136,7 @@ def _purpose(sources: Sources) -> Section:
     card = sources.card
     return Section(
         title="What the model is for",
-        answers="Annex IV 1 (a); SR 26-2, model development, implementation and use",
+        answers=f"Annex IV 1 (a); {_DEVELOPMENT}",
         facts={
             "model": card.model,
             "learns": ", ".join(sources.label),
@@ -182,7 +188,7 @@ def _data(sources: Sources) -> Section:
     )
     return Section(
         title="What it learned from",
-        answers="Annex IV 2 (d) in part; SR 26-2, model development, data",
+        answers=f"Annex IV 2 (d) in part; {_DEVELOPMENT}",
         facts=facts,
         tables=tuple(tables),
         missing=tuple(missing),
@@ -195,7 +201,7 @@ def _design(sources: Sources) -> Section:
     chosen = [(name, _in_words(name, of)) for name, of in params.items() if of not in ([], {})]
     return Section(
         title="How it was made",
-        answers="Annex IV 2 (a), (b) in part; SR 26-2, conceptual soundness",
+        answers=f"Annex IV 2 (a), (b) in part; {_DEVELOPMENT}",
         facts={
             "method": "gradient boosted trees over several parties (SecureBoost)",
             "trees": f"{card.trees:,}",
@@ -286,7 +292,7 @@ def _performance(sources: Sources) -> Section:
         tables += [table for table in report.tables if "roup" not in table.name]
     return Section(
         title="How good it is",
-        answers="Annex IV 2 (g), 3 in part; SR 26-2, outcomes analysis",
+        answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
         facts={} if report is None else dict(report.facts),
         tables=tuple(tables),
         missing=tuple(missing),
@@ -316,7 +322,7 @@ def _groups(sources: Sources) -> Section:
     )
     return Section(
         title="Whether it is as good for everybody, and stays so",
-        answers="Annex IV 2 (g), 3 in part; SR 26-2, outcomes analysis and sensitivity",
+        answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
         tables=tables,
         missing=missing[1:] if tables else missing,
     )
@@ -334,7 +340,7 @@ def _explained(sources: Sources) -> Section:
         )
     return Section(
         title="What it looks at",
-        answers="Annex IV 3 in part: the interpretation of outputs; SR 26-2, soundness",
+        answers=f"Annex IV 3 in part: the interpretation of outputs; {_VALIDATION}",
         tables=tuple(tables),
         missing=(f"reasons of some scores: {sources.no_reasons}",) if sources.no_reasons else (),
     )
@@ -355,7 +361,7 @@ def _disclosed(sources: Sources) -> Section:
             facts["known leak"] = engine.known_leak
     return Section(
         title="What the training showed to whom",
-        answers="Annex IV 2 (h) in part; SR 26-2, third parties and controls",
+        answers=f"Annex IV 2 (h) in part; {_GOVERNANCE}; {_VENDORS}",
         facts=facts,
         missing=(
             "figures of attacks on this very training: let the party record one, then: fedmq audit",
@@ -372,7 +378,7 @@ def _monitoring(sources: Sources) -> Section:
         )
     return Section(
         title="How it is watched",
-        answers="Annex IV 3, 9 in part; SR 26-2, ongoing monitoring",
+        answers=f"Annex IV 3, 9 in part; {_VALIDATION}",
         facts=facts,
         missing=() if facts else ("an alarm on drift: [online] drift in the party's file",),
     )
@@ -381,7 +387,7 @@ def _monitoring(sources: Sources) -> Section:
 def _software(sources: Sources) -> Section:
     return Section(
         title="What it runs on",
-        answers="Annex IV 1 (c), 2 (c) in part; SR 26-2, implementation",
+        answers=f"Annex IV 1 (c), 2 (c) in part; {_VENDORS}",
         tables=(_table("Bill of materials", ("package", "version"), [*sources.packages]),),
     )
 
@@ -402,7 +408,7 @@ def _sign_offs(sources: Sources) -> Section:
         )
     return Section(
         title="Who has agreed",
-        answers="Annex IV 2 (g) in part: test reports, signed; SR 26-2, governance and controls",
+        answers=f"Annex IV 2 (g) in part: test reports, signed; {_GOVERNANCE}",
         facts=facts,
         tables=(
             _table("Signatures of the model card", ("party", "signature", "key"), signed),
@@ -436,7 +442,7 @@ _OF_THE_PROVIDER = (
 def _for_the_provider() -> Section:
     return Section(
         title="What the provider must add",
-        answers="Annex IV 1 to 9, as each line says; SR 26-2, governance and controls",
+        answers=f"Annex IV 1 to 9, as each line says; {_GOVERNANCE}",
         missing=tuple(f"Annex IV {point}" for point in _OF_THE_PROVIDER),
     )
 

@@ -112,3 +112,14 @@ def test_points_that_no_file_answers_are_the_provider_s_and_no_section_claims_th
         for of in answered:
             claimed, _, _ = of.answers.partition(";")
             assert not re.search(rf"[ ,]{point}(?=,| in part|$)", claimed), of.title
+
+
+def test_parts_of_the_supervisory_guidance_have_their_own_headings() -> None:
+    parts = {
+        "IV, Model Development and Model Use",
+        "V, Model Validation and Monitoring",
+        "VI, Governance and Controls",
+        "VII, Vendor and Other Third-Party Products",
+    }
+    named = [of.answers.split("; SR 26-2 ")[1:] for of in dossier_of(KNOWN).sections]
+    assert all(named) and {part for of in named for part in of} == parts
