@@ -16,7 +16,7 @@ from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.operations.control import request_daemon
-from fedmq.workbench.dossier import model_dossier
+from fedmq.workbench.dossier import DossierWanted, model_dossier
 from fedmq.workbench.own_shares import OwnShares
 
 __all__ = ["dossier"]
@@ -40,9 +40,22 @@ __all__ = ["dossier"]
     show_default=True,
     help="Held-out people whose reasons are shown; the owners must allow reasons.",
 )
+@click.option(
+    "--audit",
+    "audits",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    help="What fedmq audit --json printed of this training. Repeat for each party's recording.",
+)
 @json_option
 def dossier(
-    party: Path, model: str | None, output: Path, purpose: str, samples: int, as_json: bool
+    party: Path,
+    model: str | None,
+    output: Path,
+    purpose: str,
+    samples: int,
+    audits: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Write the dossier of MODEL, the newest when left out, for those who validate it.
 
@@ -61,7 +74,7 @@ def dossier(
     if output.suffix not in kinds:
         raise ConfigError(f"{output}: name a file that ends in .html, .pdf or .json")
     ask = partial(request_daemon, shares.state)
-    found = model_dossier(shares, share, purpose, samples, ask)
+    found = model_dossier(shares, share, DossierWanted(purpose, samples, audits), ask)
     try:
         # Reasons of single people may stand in it, and names of own columns do.
         write_atomically(output, kinds[output.suffix](found), 0o600)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Report, ReportTable
 from fedmq.party.card.model_card import ModelCard
 from fedmq.party.card.signed_card import CardFile, Signature
+from fedmq.party.online.drift import KeptDrift
 
 __all__ = ["Dossier", "Section", "Sources", "dossier_of"]
 
@@ -78,6 +79,16 @@ class Sources:
     """By party the columns whose names are known here."""
     screens: Sequence[tuple[str, Mapping[str, Any]]] = ()
     """Looks at columns of the training's people before it: when each was made, what was found."""
+    newest: str = ""
+    """The column by which the newest rows were held out; empty if they were chosen otherwise."""
+    drift: KeptDrift | None = None
+    """How the people who are scored differ from those of the training; None if nobody counts."""
+    drifting: Sequence[str] | None = None
+    """The other parties that say that their columns drift; None if the daemon cannot be asked."""
+    audits: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """Audits of this training, as ``fedmq audit --json`` prints them, by their files."""
+    recording: str = ""
+    """A recording of this training that the party has."""
     served: Sequence[str] = ()
     """Names under which the model answers."""
     transcripts: Sequence[str] = ()
@@ -183,9 +194,14 @@ def _data(sources: Sources) -> Section:
                 ],
             )
         )
-    missing.append(
-        "columns of the other parties are theirs to describe: fedmq screen asks for what they show"
-    )
+    for other in card.parties[1:]:
+        shown = _as_screened(other, sources)
+        tables += shown
+        if not shown and other not in sources.named:
+            missing.append(
+                f"columns of {other}, which are its own to describe: fedmq screen JOB before a "
+                "training, or fedmq models importance PARTY MODEL --names"
+            )
     return Section(
         title="What it learned from",
         answers=f"Annex IV 2 (d) in part; {_DEVELOPMENT}",
@@ -193,6 +209,26 @@ def _data(sources: Sources) -> Section:
         tables=tuple(tables),
         missing=tuple(missing),
     )
+
+
+def _as_screened(party: str, sources: Sources) -> list[ReportTable]:
+    """What ``party`` showed of its columns in the last screen before the training."""
+    for made, found in reversed(sources.screens):
+        told = found["parties"].get(party, {})
+        if "columns" in told:
+            rows = [
+                (
+                    of["name"] or f"column {of['column']}",
+                    of["type"],
+                    f"{of['missing']:.2%}",
+                    of["distinct"],
+                    of.get("iv"),
+                )
+                for of in told["columns"]
+            ]
+            name = f"Columns of {party}, as screen {found['screen']} of {made} saw them"
+            return [_table(name, ("column", "type", "missing", "distinct", "IV"), rows)]
+    return []
 
 
 def _design(sources: Sources) -> Section:
@@ -314,17 +350,46 @@ def _whose(report: Report) -> str:
 
 
 def _groups(sources: Sources) -> Section:
-    report = sources.report
-    tables = () if report is None else tuple(t for t in report.tables if "roup" in t.name)
-    missing = (
-        "by group, then a new dossier: fedmq evaluate PARTY MODEL --group COLUMN --output report",
-        "over time: a job whose split is { newest = COLUMN } holds out the newest rows",
-    )
+    report, facts, missing = sources.report, {}, []
+    tables = [] if report is None else [of for of in report.tables if "roup" in of.name]
+    if not tables:
+        missing.append(
+            "by group, before a new dossier: fedmq evaluate PARTY MODEL --group COLUMN --output "
+            "report"
+        )
+    if sources.newest:
+        facts["held out"] = (
+            f"the newest rows by {sources.newest}: figures on them are of later ones"
+        )
+    drift = sources.drift
+    if drift is not None and drift.found:
+        tables.append(_drift(drift))
+    elif drift is not None and drift.rows:
+        facts["people scored online"] = f"{drift.rows:,}; drift is said of {drift.least_rows:,} on"
+    if sources.drifting is not None:
+        said = ", ".join(sources.drifting) or "none says so"
+        facts["other parties whose columns drift"] = said
+    if not sources.newest and (drift is None or not drift.found):
+        missing.append(
+            "over time: a job whose split is { newest = COLUMN } holds out the newest rows; scores "
+            "online tell drift"
+        )
     return Section(
         title="Whether it is as good for everybody, and stays so",
         answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
-        tables=tables,
-        missing=missing[1:] if tables else missing,
+        facts=facts,
+        tables=tuple(tables),
+        missing=tuple(missing),
+    )
+
+
+def _drift(drift: KeptDrift) -> ReportTable:
+    rows = [(of.column, of.index, of.rows, "alarm" if of.alarm else "") for of in drift.found]
+    return ReportTable(
+        name="Drift of people scored online since the training",
+        headers=("column", "population stability index", "people", ""),
+        rows=tuple(sorted(rows, key=lambda row: -row[1])),
+        about=f"An index above {drift.threshold:g} is an alarm.",
     )
 
 
@@ -363,9 +428,39 @@ def _disclosed(sources: Sources) -> Section:
         title="What the training showed to whom",
         answers=f"Annex IV 2 (h) in part; {_GOVERNANCE}; {_VENDORS}",
         facts=facts,
-        missing=(
-            "figures of attacks on this very training: let the party record one, then: fedmq audit",
+        tables=tuple(_audit(file, found) for file, found in sources.audits),
+        missing=() if sources.audits else (_audit_it(sources.recording),),
+    )
+
+
+def _audit(file: str, found: Mapping[str, Any]) -> ReportTable:
+    return ReportTable(
+        name=f"Attacks on what {found['party']} saw of this training",
+        headers=("attack", "target", "where", "measure", "value", "by guessing", ""),
+        rows=tuple(
+            (
+                *(of[name] for name in ("attack", "target", "where", "measure")),
+                of["value"],
+                of["chance"],
+                "succeeds" if of["succeeds"] else "fails",
+            )
+            for of in found["findings"]
         ),
+        about=f"Scored by the truth, which no single party holds: {file}.",
+    )
+
+
+def _audit_it(recording: str) -> str:
+    """What makes the figures of attacks: they take minutes, and the truth of other parties."""
+    begin = "figures of attacks on this very training"
+    if recording:
+        return (
+            f"{begin}, on trial data: fedmq audit {recording} --features PARTNER=FILE --json; its "
+            "output is for --audit"
+        )
+    return (
+        f'{begin}, on trial data: write recordings = "FOLDER" into a party\'s file before it; the '
+        "output of fedmq audit RECORDING --json is for --audit"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import TypeAdapter
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
@@ -48,17 +49,21 @@ from fedmq.privacy.masking import splitting_matrix
 
 __all__ = ["AuditReport", "audit", "order_from_columns", "order_from_directions"]
 
+_FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
+_TEXT: TypeAdapter[str] = TypeAdapter(str)
+
 _KNOWN_SHARE = 0.01
 _FEWEST_KNOWN = 20
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What ``party`` could learn in a session under ``engine``."""
+    """What ``party`` could learn in a ``session`` under ``engine``."""
 
     party: str
     engine: str
     findings: tuple[Finding, ...]
+    session: str = ""
 
     def table(self) -> str:
         """The findings as a Markdown table."""
@@ -77,11 +82,30 @@ class AuditReport:
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data."""
         findings = [finding.as_dict() for finding in self.findings]
-        return {"party": self.party, "engine": self.engine, "findings": findings}
+        return {
+            "party": self.party,
+            "engine": self.engine,
+            "session": self.session,
+            "findings": findings,
+        }
 
     def dumps(self) -> str:
         """The report as one line of JSON."""
         return json.dumps(self.as_dict())
+
+    @classmethod
+    def read(cls, path: Path) -> AuditReport:
+        """The report that ``fedmq audit --json`` printed into ``path``; DataError if it is none."""
+        try:
+            found = json.loads(path.read_bytes())
+            party, engine, session = map(
+                _TEXT.validate_python, (found["party"], found["engine"], found.get("session", ""))
+            )
+            return cls(party, engine, _FINDINGS.validate_python(found["findings"]), session)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path}: is not what fedmq audit --json prints") from None
 
     def plot(self, path: str | Path) -> None:
         """Draw each attack beside guessing, as an image file.
@@ -205,7 +229,8 @@ def audit(
             _passive_attacks(view, labels, known, seed),
             _disclosed_weights(view, leaf_weights, labels),
         )
-    return AuditReport(view.party, view.terms.engine, tuple(found))
+    session = recording.envelopes[0].header.session
+    return AuditReport(view.party, view.terms.engine, tuple(found), session)
 
 
 def _sealed_scores(

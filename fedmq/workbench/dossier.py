@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.shown_model import owned_importance
-from fedmq.errors import FedmqError
+from fedmq.errors import DataError, FedmqError
 from fedmq.evaluation.card import card_of
 from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
 from fedmq.party.card.signed_card import CardFile
+from fedmq.party.configuration.job import ByNewest
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.data.descriptions import describe_table
+from fedmq.party.online.drift import kept_drift
 from fedmq.party.store.documents import (
     Deployments,
     TrainingRecord,
@@ -30,26 +33,36 @@ from fedmq.party.store.documents import (
 from fedmq.workbench.evaluation import kept_reports
 from fedmq.workbench.own_shares import OwnShares
 
-__all__ = ["installed", "model_dossier"]
+__all__ = ["DossierWanted", "installed", "model_dossier"]
 
 _MOST_ENTRIES = 200
 _PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
 
 
+@dataclass(frozen=True, slots=True)
+class DossierWanted:
+    """What a dossier has beside the model's files, as the options of ``fedmq models dossier``.
+
+    ``purpose``: what the scores decide. So many held-out people have reasons as there are
+    ``samples``. ``audits``: what ``fedmq audit --json`` printed of the training.
+    """
+
+    purpose: str = ""
+    samples: int = 0
+    audits: Sequence[Path] = ()
+
+
 def model_dossier(
     shares: OwnShares,
     share: ActiveShare,
-    purpose: str,
-    samples: int,
+    wanted: DossierWanted,
     ask: Callable[[Mapping[str, Any]], Any],
 ) -> Dossier:
     """The dossier of the model of ``share``; ``ask`` sends a request to the party's daemon.
 
-    ``purpose``: what its scores decide. So many held-out people have reasons as there are
-    ``samples``.
-
     Raises:
-        DataError: a file of the state folder, or the audit log, is damaged or of a later version.
+        DataError: an audit is of another training; a file of the state folder, or the audit log,
+            is damaged or of a later version.
     """
     state, name = shares.state, share.model_id
     record = training_records(state).find(name)
@@ -63,14 +76,14 @@ def model_dossier(
     if file is None:
         drift = shares.config.online.drift
         file = CardFile(card=card_of(share, shares.federation.name, record, report, {}, drift))
-    players, reasons, none = _reasons(shares, name, samples, ask)
+    players, reasons, none = _reasons(shares, name, wanted.samples, ask)
     names, columns = read_column_names(state, name), _columns(shares)
     gains = owned_importance(share, "total_gain", names)
     folder = state / "transcripts" / ("" if record is None else record.session)
     return dossier_of(
         Sources(
             party=shares.party,
-            purpose=purpose,
+            purpose=wanted.purpose,
             label=tuple(shares.config.data.labels),
             file=file,
             signatures=file.signatures(shares.federation),
@@ -79,6 +92,11 @@ def model_dossier(
             columns=columns,
             importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
             packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
+            newest=_newest(record),
+            drift=kept_drift(state, shares.config.online.drift, name),
+            drifting=_drifting(ask),
+            audits=[(path.name, _audit(path, name, record)) for path in wanted.audits],
+            recording=_recording(shares, record),
             served=Deployments.read(state).now_of(name),
             transcripts=[folder.name] if record is not None and folder.is_dir() else [],
             params=share.params.model_dump(mode="json", exclude_none=True),
@@ -131,6 +149,39 @@ def _offered(share: ActiveShare, described: Sequence[Mapping[str, Any]] | None) 
         for name in share.lookup_table.columns
     )
     return tuple(dict.fromkeys(names))
+
+
+def _newest(record: TrainingRecord | None) -> str:
+    split = None if record is None or not record.held_out else record.job.split
+    return split.newest if isinstance(split, ByNewest) else ""
+
+
+def _drifting(ask: Callable[[Mapping[str, Any]], Any]) -> Sequence[str] | None:
+    """The other parties that report drift; None if no daemon answers."""
+    try:
+        found: Sequence[str] = ask({"do": "status"})["drift"]["parties"]
+    except FedmqError:
+        return None
+    return found
+
+
+def _audit(path: Path, model: str, record: TrainingRecord | None) -> Mapping[str, Any]:
+    """The audit in the file ``path``; DataError unless it is one of the model's training."""
+    from fedmq.leakage.audit import AuditReport  # no other command of models needs the attacks
+
+    found = AuditReport.read(path)
+    if record is None or found.session != record.session:
+        of = f"session {found.session}" if found.session else "a session that it does not name"
+        raise DataError(f"{path}: an audit of {of}, not of the training of {model}")
+    return found.as_dict()
+
+
+def _recording(shares: OwnShares, record: TrainingRecord | None) -> str:
+    folder = shares.config.recordings
+    if folder is None or record is None:
+        return ""
+    found = sorted(folder.glob(f"{record.session}.*.{shares.party}.recording"))
+    return str(found[-1]) if found else ""
 
 
 def _columns(shares: OwnShares) -> Sequence[Mapping[str, Any]] | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fedmq.evaluation.dossier import Section, Sources, dossier_of
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
 from fedmq.party.card.model_card import ModelCard
 from fedmq.party.card.signed_card import CardFile
+from fedmq.party.online.drift import Drift, KeptDrift
 
 CARD = ModelCard(
     model="credit",
@@ -59,12 +62,16 @@ def test_figures_stand_below_the_rows_that_they_are_of() -> None:
     assert "on rows that the training held out" in section(title, other).missing[0]
 
 
+def seen(number: int, name: str = "") -> dict[str, Any]:
+    return {"column": number, "name": name, "type": "number", "missing": 0.5, "distinct": 9}
+
+
 SCREEN = {
     "screen": "look",
     "selected": {"bank": [1], "telco": [1, 2]},
     "parties": {
-        "bank": {"columns": [{"column": 1, "name": "x0"}, {"column": 2, "name": "x1"}]},
-        "telco": {"columns": [{"column": number, "name": ""} for number in (1, 2, 3)]},
+        "bank": {"columns": [seen(1, "x0"), seen(2, "x1")]},
+        "telco": {"columns": [seen(1), seen(2), seen(3)]},
         "retail": {"refused": "retail shows nothing"},
     },
 }
@@ -123,3 +130,55 @@ def test_parts_of_the_supervisory_guidance_have_their_own_headings() -> None:
     }
     named = [of.answers.split("; SR 26-2 ")[1:] for of in dossier_of(KNOWN).sections]
     assert all(named) and {part for of in named for part in of} == parts
+
+
+STAYS = "Whether it is as good for everybody, and stays so"
+
+
+def drift(rows: int, *found: Drift) -> KeptDrift:
+    return KeptDrift(rows, 1000, 0.25, found)
+
+
+def test_what_is_there_over_time_is_not_said_to_be_missing() -> None:
+    nothing = section(STAYS)
+    assert any(line.startswith("over time") for line in nothing.missing)
+    newest = section(STAYS, replace(KNOWN, newest="since"))
+    assert "by since" in newest.facts["held out"]
+    moved = Drift("credit", "x0", 0.31, 2000, True)
+    counted = section(STAYS, replace(KNOWN, drift=drift(2000, moved), drifting=["telco"]))
+    assert counted.tables[0].rows == (("x0", 0.31, 2000, "alarm"),)
+    assert counted.facts["other parties whose columns drift"] == "telco"
+    for found in (newest, counted):
+        assert not any(line.startswith("over time") for line in found.missing)
+    few = section(STAYS, replace(KNOWN, drift=drift(30)))
+    assert few.facts["people scored online"] == "30; drift is said of 1,000 on"
+    assert any(line.startswith("over time") for line in few.missing)
+
+
+def test_columns_that_other_parties_showed_are_there_and_not_missing() -> None:
+    title = "What it learned from"
+    assert "columns of telco" in section(title).missing[-1]
+    assert not any("telco" in line for line in section(title, named({"telco": []})).missing)
+    told = {"columns": [{**seen(1), "iv": 0.2}]}
+    look = {"screen": "look", "parties": {"telco": told}, "selected": None}
+    found = section(title, replace(KNOWN, screens=[("2026-10-01", look)]))
+    assert found.tables[0].rows == (("column 1", "number", "50.00%", 9, 0.2),)
+    assert not any("telco" in line for line in found.missing)
+
+
+def named(columns: Mapping[str, Sequence[str]]) -> Sources:
+    return replace(KNOWN, named=columns)
+
+
+def test_figures_of_attacks_are_there_or_the_command_that_makes_them() -> None:
+    title = "What the training showed to whom"
+    assert "recordings =" in section(title).missing[0]
+    recorded = section(title, replace(KNOWN, recording="r/1.1.bank.recording"))
+    assert "fedmq audit r/1.1.bank.recording" in recorded.missing[0]
+    attack = {"attack": "majority", "target": "label", "where": "first tree", "measure": "purity"}
+    finding = {**attack, "value": 0.6, "chance": 0.5, "succeeds": True}
+    audit = {"party": "telco", "engine": "plain", "session": "s", "findings": [finding]}
+    found = section(title, replace(KNOWN, audits=[("telco.json", audit)]))
+    assert not found.missing
+    assert found.tables[0].name == "Attacks on what telco saw of this training"
+    assert found.tables[0].rows[0][4:] == (0.6, 0.5, "succeeds")

@@ -268,6 +268,22 @@ def test_the_command_scores_a_recording_by_csv_files(tmp_path: Path) -> None:
     assert attacks["rounding W"]["succeeds"]
 
 
+def test_what_is_printed_as_json_is_read_again_and_says_of_which_training_it_is(
+    tmp_path: Path,
+) -> None:
+    _, label, _ = recorded(tmp_path, "plain")
+    recording = Recording.read(tmp_path / "telco.recording")
+    report = fedmq.audit(recording, label=label)
+    file = tmp_path / "telco.json"
+    file.write_text(report.dumps())
+    assert fedmq.AuditReport.read(file) == report
+    assert report.session == recording.envelopes[0].header.session
+    for text in ("[]", "{", '{"party": "telco", "engine": "plain", "findings": [1]}'):
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"telco\.json: is not what fedmq audit --json prints"):
+            fedmq.AuditReport.read(file)
+
+
 def test_a_report_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     _, label, _ = recorded(tmp_path, "plain")

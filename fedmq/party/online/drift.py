@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from fedmq.party.configuration.online import DriftSection
 from fedmq.party.store.documents import TrainedCounts, scored_counts_path, trained_counts
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["Drift", "DriftWatch", "DriftWindow"]
+__all__ = ["Drift", "DriftWatch", "DriftWindow", "KeptDrift", "kept_drift"]
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,34 @@ class Drift:
     index: float
     rows: int
     alarm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDrift:
+    """The drift of a model as its daemon last kept it; ``rows``: people who were scored online.
+
+    ``found`` is empty where these are fewer than ``least_rows``.
+    """
+
+    rows: int
+    least_rows: int
+    threshold: float
+    found: tuple[Drift, ...]
+
+
+def kept_drift(state: Path, section: DriftSection, model: str) -> KeptDrift | None:
+    """The drift of ``model`` by the counts in the folder ``state``; None without those of training.
+
+    A daemon keeps its counts once a minute, and when it stops. DataError if they are damaged.
+    """
+    trained = trained_counts(state).find(model)
+    if trained is None or not section.rows:
+        return None
+    watched = _WatchedModel(trained, scored_counts_path(state, model), section.rows)
+    watched.read()
+    rows = max(watched.columns.rows, watched.scores.rows)
+    found = tuple(watched.drift(model, section))
+    return KeptDrift(rows, section.least_rows, section.threshold, found)
 
 
 class DriftWatch:
@@ -184,12 +212,10 @@ class DriftWatch:
         for name in self._models.keys() - served:
             del self._models[name]
         return tuple(
-            Drift(name, column, index, window.rows, index > self._section.threshold)
+            drift
             for name, model in sorted(watched.items())
             if name in served
-            for window in (model.columns, model.scores)
-            if window.rows >= self._section.least_rows
-            for column, index in window.indices().items()
+            for drift in model.drift(name, self._section)
         )
 
     def _watched(self, name: str) -> _WatchedModel | None:
@@ -237,6 +263,13 @@ class _WatchedModel:
             return
         except (OSError, ValueError, KeyError, TypeError):
             log.warning("%s: cannot be read; drift is counted anew", self._file)
+
+    def drift(self, name: str, section: DriftSection) -> Iterator[Drift]:
+        """How far each column, and the scores, are from the training, if enough were scored."""
+        for window in (self.columns, self.scores):
+            if window.rows >= section.least_rows:
+                for column, index in window.indices().items():
+                    yield Drift(name, column, index, window.rows, index > section.threshold)
 
     def write(self) -> None:
         """Keep the counts; OSError if the disk refuses."""

@@ -16,7 +16,10 @@ from fedmq.cli.main import cli
 from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import pdf_of_dossier
 from fedmq.evaluation.report import Report
+from fedmq.leakage.attacks.finding import Finding
+from fedmq.leakage.audit import AuditReport
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.store.documents import training_records
 from fedmq.workbench.dossier import installed
 from fedmq.workbench.evaluation import kept_reports
 from tests.cli.command import Outcome, fedmq
@@ -50,13 +53,17 @@ def read(path: Path) -> Dossier:
 
 
 def options_of(line: str) -> set[str]:
-    """The options of the command that ``line`` names, or else of the one that wrote it."""
-    _, _, words = line.partition("fedmq ")
+    """The options of the commands that ``line`` names, and of the one that wrote it."""
+    commands = [words.split() for words in line.split("fedmq ")[1:]]
+    return {option for words in [["models", "dossier"], *commands] for option in options(words)}
+
+
+def options(words: list[str]) -> set[str]:
     command: click.Command | None = cli
-    for word in words.split() or ["models", "dossier"]:
+    for word in words:
         if isinstance(command, click.Group):
             command = command.get_command(click.Context(command), word)
-    assert command is not None, line
+    assert command is not None, words
     return {name for of in command.params for name in of.opts}
 
 
@@ -86,8 +93,8 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     assert any("train" in str(row) for row in log.rows)
     missing = json.loads(done.out)["missing"]
     for line in missing:
-        options = {word for word in line.replace(",", "").split() if word.startswith("--")}
-        assert options <= options_of(line), line
+        used = {word for word in line.replace(",", "").split() if word.startswith("--")}
+        assert used <= options_of(line), line
     assert "an evaluation: fedmq evaluate PARTY MODEL --output report" in missing
     assert "signatures of a card: fedmq models card PARTY MODEL --ask" in missing
 
@@ -141,6 +148,23 @@ async def test_a_damaged_file_or_one_of_a_later_version_is_one_line_that_names_i
         path.unlink() if before is None else path.write_text(before)
     assert done.code == 4 and line in done.error and done.err.count("\n") == 1
     assert not file.exists()
+
+
+async def test_an_audit_of_this_training_is_taken_and_one_of_another_is_refused(
+    federation: DaemonsInMemory,
+) -> None:
+    state = federation.folder / "bank" / "state"
+    record = training_records(state).read("credit")
+    finding = Finding("majority", "label", "nodes seen, first tree", "purity", 0.6, 0.5)
+    file = federation.folder / "telco.json"
+    file.write_text(AuditReport("telco", "plain", (finding,), record.session).dumps())
+    _, path = await written(federation, "dossier.json", "--audit", str(file))
+    showed = next(of for of in read(path).sections if of.title.startswith("What the training"))
+    assert showed.tables[0].rows[0][0] == "majority" and not showed.missing
+    file.write_text(AuditReport("telco", "plain", (finding,), "another").dumps())
+    done, path = await written(federation, "never.json", "--audit", str(file))
+    assert done.code == 4 and not path.exists()
+    assert done.error == f"{file}: an audit of session another, not of the training of credit"
 
 
 async def test_a_report_of_an_earlier_model_of_the_name_is_left_out_and_said_to_be(
