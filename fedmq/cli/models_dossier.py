@@ -12,6 +12,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError
+from fedmq.evaluation.bill_of_materials import cyclonedx, installed
 from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
 from fedmq.party.atomic_file import write_atomically
@@ -47,6 +48,11 @@ __all__ = ["dossier"]
     multiple=True,
     help="What fedmq audit --json printed of this training. Repeat for each party's recording.",
 )
+@click.option(
+    "--bom",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the bill of materials into this file as well: JSON of CycloneDX 1.6.",
+)
 @json_option
 def dossier(
     party: Path,
@@ -55,6 +61,7 @@ def dossier(
     purpose: str,
     samples: int,
     audits: tuple[Path, ...],
+    bom: Path | None,
     as_json: bool,
 ) -> None:
     """Write the dossier of MODEL, the newest when left out, for those who validate it.
@@ -75,14 +82,19 @@ def dossier(
         raise ConfigError(f"{output}: name a file that ends in .html, .pdf or .json")
     ask = partial(request_daemon, shares.state)
     found = model_dossier(shares, share, DossierWanted(purpose, samples, audits), ask)
-    try:
-        # Reasons of single people may stand in it, and names of own columns do.
-        write_atomically(output, kinds[output.suffix](found), 0o600)
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
+    _write(output, kinds[output.suffix](found), 0o600)  # single people's reasons may stand in it
+    if bom is not None:
+        _write(bom, cyclonedx(installed()).encode(), 0o666)
     missing = [line for section in found.sections for line in section.missing]
     result = {"model": found.model, "file": str(output), "missing": missing}
     print_result(result, as_json, _in_words)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    try:
+        write_atomically(path, content, mode)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _html(dossier: Dossier) -> bytes:

@@ -65,8 +65,8 @@ class Sources:
     """The own table's, as ``fedmq data describe`` has them; None if it cannot be read now."""
     importance: Sequence[tuple[str, str, float]]
     """Party, column and gain."""
-    packages: Sequence[tuple[str, str]]
-    """Names and versions of what runs here."""
+    packages: Sequence[tuple[str, str, str]]
+    """Name, version and licence of all that runs here."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """The training's parameters, with those that name columns, which the card leaves out."""
     signs: Mapping[str, int] = field(default_factory=dict)
@@ -483,7 +483,7 @@ def _software(sources: Sources) -> Section:
     return Section(
         title="What it runs on",
         answers=f"Annex IV 1 (c), 2 (c) in part; {_VENDORS}",
-        tables=(_table("Bill of materials", ("package", "version"), [*sources.packages]),),
+        tables=(_table("Bill of materials", ("package", "version", "licence"), sources.packages),),
     )
 
 

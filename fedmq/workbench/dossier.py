@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from platform import platform, python_version
 from typing import Any
 
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.errors import DataError, FedmqError
+from fedmq.evaluation.bill_of_materials import packages_here
 from fedmq.evaluation.card import card_of
 from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
 from fedmq.party.card.signed_card import CardFile
@@ -33,10 +31,9 @@ from fedmq.party.store.documents import (
 from fedmq.workbench.evaluation import kept_reports
 from fedmq.workbench.own_shares import OwnShares
 
-__all__ = ["DossierWanted", "installed", "model_dossier"]
+__all__ = ["DossierWanted", "model_dossier"]
 
 _MOST_ENTRIES = 200
-_PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def model_dossier(
             outdated=outdated,
             columns=columns,
             importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
-            packages=[("python", python_version()), ("platform", platform()), *installed("fedmq")],
+            packages=packages_here(),
             newest=_newest(record),
             drift=kept_drift(state, shares.config.online.drift, name),
             drifting=_drifting(ask),
@@ -221,24 +218,3 @@ def _entries(state: Path, model: str, session: str | None) -> list[dict[str, Any
 
 def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
     return (value for value in entry.values() if isinstance(value, str))
-
-
-def installed(package: str) -> list[tuple[str, str]]:
-    """``package`` and all that it needs, as they are installed here: names and versions."""
-    found: dict[str, str] = {}
-    waiting = [package]
-    while waiting:
-        name = waiting.pop()
-        try:
-            here = distribution(name)
-        except PackageNotFoundError:  # it is for another platform
-            continue
-        if here.name.lower() in found:
-            continue
-        found[here.name.lower()] = here.version
-        waiting += [
-            named[0]
-            for needed in here.requires or ()
-            if "extra ==" not in needed and (named := _PACKAGE.match(needed))
-        ]
-    return sorted(found.items())

@@ -35,7 +35,7 @@ KNOWN = Sources(
     report=None,
     columns=None,
     importance=(("bank", "x0", 1.0), ("telco", "", 2.0)),
-    packages=(("fedmq", "0"),),
+    packages=(("fedmq", "0", "Apache-2.0"),),
     made="2026-11-02T00:00:00+00:00",
 )
 

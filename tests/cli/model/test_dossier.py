@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -20,7 +21,6 @@ from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.audit import AuditReport
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.documents import training_records
-from fedmq.workbench.dossier import installed
 from fedmq.workbench.evaluation import kept_reports
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
@@ -84,8 +84,11 @@ async def test_it_says_what_there_is_and_names_what_there_is_not(
     parameters = dict(by_title["How it was made"].tables[0].rows)
     assert parameters["monotone_constraints"] == "x0 rises" and parameters["max_depth"] == "3"
     assert by_title["How it was made"].facts["columns of bank"] == "2: x0, x1"
-    materials = dict(by_title["What it runs on"].tables[0].rows)
-    assert materials["numpy"] == dict(installed("numpy"))["numpy"] and "fedmq" in materials
+    materials = {row[0]: row[1:] for row in by_title["What it runs on"].tables[0].rows}
+    assert materials["numpy"][0] == version("numpy") and "BSD-3-Clause" in str(
+        materials["numpy"][1]
+    )
+    assert {"fedmq", "python", "fpdf2", "scikit-learn"} <= materials.keys()
     gains = by_title["What it looks at"]
     reasons = gains.tables[1]
     assert reasons.headers[-1] == "bias" and len(reasons.rows) == 3 and not gains.missing
@@ -194,7 +197,9 @@ async def test_after_an_evaluation_and_a_card_it_has_both(federation: DaemonsInM
 
 
 async def test_on_paper_it_is_a_pdf_with_the_same_headings(federation: DaemonsInMemory) -> None:
-    _, path = await written(federation, "dossier.pdf")
+    materials = federation.folder / "bom.json"
+    _, path = await written(federation, "dossier.pdf", "--bom", str(materials))
+    assert json.loads(materials.read_text())["metadata"]["component"]["name"] == "fedmq"
     assert path.read_bytes().startswith(b"%PDF-")
     assert path.stat().st_mode & 0o777 == 0o600
     _, found = await written(federation, "dossier.json")
