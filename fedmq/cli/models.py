@@ -620,7 +620,7 @@ def _described(
     elif not no_evaluation and held_out_rows(shares.state).path(share.model_id).exists():
         ask = partial(request_scores, shares.state, quiet=quiet)
         found = held_out_report(shares.config, share, ask)
-    worths = _worths(party, shares, share, record, quiet) if worth else _fallbacks(shares, share)
+    worths = _worths(party, shares, share, record, quiet) if worth else shares.worths(share)
     drift = shares.config.online.drift
     return CardFile(card=card_of(share, shares.federation.name, record, found, worths, drift))
 
@@ -633,17 +633,6 @@ def _report(path: Path, model: str) -> Report:
     if report.model != model:
         raise DataError(f"{path}: the report of model {report.model}, not of {model}")
     return report
-
-
-def _fallbacks(shares: OwnShares, share: ActiveShare) -> dict[str, Worth]:
-    """The model's metric without each partner of which it has a fallback model."""
-    if not share.metrics:
-        return {}
-    found = shares.store.fallbacks(share)
-    without = {partner: found.get(frozenset((partner,))) for partner in share.parties[1:]}
-    return {
-        partner: Worth.of(share, model) for partner, model in without.items() if model is not None
-    }
 
 
 def _worths(

@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Report, ReportTable
-from fedmq.party.card.model_card import ModelCard
+from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.evaluation.evaluate import learning_curves
+from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Chart, Report, ReportTable
+from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile, Signature
 from fedmq.party.online.drift import KeptDrift
 
@@ -34,6 +36,7 @@ class Section(_Part):
     title: str
     answers: str
     facts: dict[str, str] = {}
+    charts: tuple[Chart, ...] = ()
     tables: tuple[ReportTable, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -79,6 +82,12 @@ class Sources:
     """By party the columns whose names are known here."""
     screens: Sequence[tuple[str, Mapping[str, Any]]] = ()
     """Looks at columns of the training's people before it: when each was made, what was found."""
+    history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Each metric of each set of rows, by round of the training."""
+    cross_validated: CrossValidated | None = None
+    """The cross-validation of the name, of the training's parties."""
+    worth: Mapping[str, Worth] = field(default_factory=dict)
+    """The last metric without each party of which there is a fallback model."""
     newest: str = ""
     """The column by which the newest rows were held out; empty if they were chosen otherwise."""
     drift: KeptDrift | None = None
@@ -326,12 +335,59 @@ def _performance(sources: Sources) -> Section:
         ]
         tables.append(_table(_whose(report), ("metric", "value", "95 % from", "to"), rows_of))
         tables += [table for table in report.tables if "roup" not in table.name]
+    charts = tuple(learning_curves(sources.history)) if report is None else report.charts
+    if sources.cross_validated is None:
+        missing.append("a cross-validation of the same job: fedmq cv JOB")
+    else:
+        tables.append(_cross_validation(sources, sources.cross_validated))
+    worth = {**card.worth, **sources.worth}
+    if worth:
+        tables.append(_worth(worth))
+    else:
+        missing.append(
+            "what each partner is worth: fallback = true in the job, or fedmq models card PARTY "
+            "MODEL --worth"
+        )
     return Section(
         title="How good it is",
         answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
         facts={} if report is None else dict(report.facts),
+        charts=charts,
         tables=tuple(tables),
         missing=tuple(missing),
+    )
+
+
+def _cross_validation(sources: Sources, found: CrossValidated) -> ReportTable:
+    """The last round of a cross-validation, and which parameters differ from the model's."""
+    rows = [
+        (name.removesuffix("-mean"), means[-1], found.figures.get(f"{name[:-4]}std", (None,))[-1])
+        for name, means in found.figures.items()
+        if name.endswith("-mean") and means
+    ]
+    theirs = found.params.model_dump(mode="json", exclude_none=True)
+    own = sources.params or sources.card.params
+    other = sorted(name for name in {*own, *theirs} if own.get(name) != theirs.get(name))
+    said = ", ".join(f"{name} = {theirs.get(name)}" for name in other)
+    return ReportTable(
+        name=f"Cross-validation with {found.folds} folds, after round {_last_round(found)}",
+        headers=("metric", "mean", "standard deviation"),
+        rows=tuple(rows),
+        about=f"Its parameters are the model's but for {said}."
+        if other
+        else "Its parameters are the model's.",
+    )
+
+
+def _last_round(found: CrossValidated) -> int:
+    return found.rounds if found.best_iteration is None else found.best_iteration + 1
+
+
+def _worth(worth: Mapping[str, Worth]) -> ReportTable:
+    return _table(
+        "Trained again without a party, on the same rows",
+        ("without", "metric", "with", "without it", "difference"),
+        [(party, of.metric, of.value, of.without, of.difference) for party, of in worth.items()],
     )
 
 

@@ -19,7 +19,15 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.report import Chart, Figure, Line, Report, ReportTable
 from fedmq.evaluation.targets import each_metric, each_part, target_names
 
-__all__ = ["Kind", "Metrics", "ScoredRows", "evaluate", "kind_of", "with_intervals"]
+__all__ = [
+    "Kind",
+    "Metrics",
+    "ScoredRows",
+    "evaluate",
+    "kind_of",
+    "learning_curves",
+    "with_intervals",
+]
 
 Kind = Literal["binary", "classes", "regression"]
 """The kind of a label: 0 or 1, one of several classes, or a number."""
@@ -106,13 +114,13 @@ def evaluate(
             ),
         },
         metrics=with_intervals(metrics, label, score, samples),
-        charts=(*charts, *_learning_curves(history or {})),
+        charts=(*charts, *learning_curves(history or {})),
         tables=tables,
     )
 
 
-def _learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
-    """A chart for each metric, with a line for each set of rows."""
+def learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
+    """A chart for each metric of ``history``, with a line for each set of rows."""
     lines: dict[str, list[Line]] = {}
     for name, values in history.items():
         held, _, metric = name.partition("-")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.errors import DataError, FedmqError
@@ -15,7 +16,7 @@ from fedmq.evaluation.bill_of_materials import packages_here
 from fedmq.evaluation.card import card_of
 from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
 from fedmq.party.card.signed_card import CardFile
-from fedmq.party.configuration.job import ByNewest
+from fedmq.party.configuration.job import ByNewest, cross_validation_name
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.data.descriptions import describe_table
 from fedmq.party.online.drift import kept_drift
@@ -23,6 +24,7 @@ from fedmq.party.store.documents import (
     Deployments,
     TrainingRecord,
     cards,
+    cross_validations,
     held_out_rows,
     made_screens,
     read_column_names,
@@ -89,6 +91,9 @@ def model_dossier(
             columns=columns,
             importance=[(*of, gain) for of, gain in sorted(gains.items(), key=lambda it: -it[1])],
             packages=packages_here(),
+            history=share.history,
+            cross_validated=_cross_validated(state, share),
+            worth=shares.worths(share),
             newest=_newest(record),
             drift=kept_drift(state, shares.config.online.drift, name),
             drifting=_drifting(ask),
@@ -146,6 +151,12 @@ def _offered(share: ActiveShare, described: Sequence[Mapping[str, Any]] | None) 
         for name in share.lookup_table.columns
     )
     return tuple(dict.fromkeys(names))
+
+
+def _cross_validated(state: Path, share: ActiveShare) -> CrossValidated | None:
+    """The cross-validation of the model's name and parties."""
+    found = cross_validations(state).find(cross_validation_name(share.model_id))
+    return found if found is not None and found.parties == share.parties else None
 
 
 def _newest(record: TrainingRecord | None) -> str:

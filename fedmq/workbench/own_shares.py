@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import DataError
+from fedmq.party.card.model_card import Worth
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.store.documents import ModelStore
 from fedmq.party.store.share_file import check_owner
@@ -36,3 +37,15 @@ class OwnShares:
             raise DataError(f"{where}: the share of model {share.model_id}")
         check_owner(share, self.party, where)
         return share
+
+    def worths(self, share: ActiveShare) -> dict[str, Worth]:
+        """The last metric of a model without each partner of which it has a fallback model."""
+        if not share.metrics:
+            return {}
+        found = self.store.fallbacks(share)
+        without = {partner: found.get(frozenset((partner,))) for partner in share.parties[1:]}
+        return {
+            partner: Worth.of(share, model)
+            for partner, model in without.items()
+            if model is not None
+        }

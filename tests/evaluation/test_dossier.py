@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.params import TrainParams
 from fedmq.evaluation.dossier import Section, Sources, dossier_of
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
-from fedmq.party.card.model_card import ModelCard
+from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile
 from fedmq.party.online.drift import Drift, KeptDrift
 
@@ -182,3 +184,39 @@ def test_figures_of_attacks_are_there_or_the_command_that_makes_them() -> None:
     assert not found.missing
     assert found.tables[0].name == "Attacks on what telco saw of this training"
     assert found.tables[0].rows[0][4:] == (0.6, 0.5, "succeeds")
+
+
+def test_a_cross_validation_says_how_its_parameters_differ_from_the_model_s() -> None:
+    title = "How good it is"
+    assert any("fedmq cv" in line for line in section(title).missing)
+    params = TrainParams(num_boost_round=2)
+    figures = {"test-auc-mean": (0.6, 0.7), "test-auc-std": (0.1, 0.2)}
+    parties = ("bank", "telco")
+    cross = CrossValidated(
+        name="credit-cv", parties=parties, folds=3, params=params, figures=figures, rounds=2
+    )
+    same = params.model_dump(mode="json", exclude_none=True)
+    found = section(title, replace(KNOWN, cross_validated=cross, params=same)).tables[0]
+    assert found.name == "Cross-validation with 3 folds, after round 2"
+    assert found.rows == (("test-auc", 0.7, 0.2),)
+    assert found.about == "Its parameters are the model's."
+    other = section(title, replace(KNOWN, cross_validated=cross, params={**same, "eta": 0.5}))
+    assert "but for eta = 0.3" in other.tables[0].about
+    assert not any("fedmq cv" in line for line in other.missing)
+
+
+def test_what_a_partner_is_worth_comes_from_the_card_or_from_fallback_models() -> None:
+    title = "How good it is"
+    assert any("worth" in line for line in section(title).missing)
+    worth = Worth(
+        model="credit-without-telco", metric="eval-auc", value=0.8, without=0.7, difference=0.1
+    )
+    found = section(title, replace(KNOWN, worth={"telco": worth}))
+    assert found.tables[0].rows == (("telco", "eval-auc", 0.8, 0.7, 0.1),)
+    assert not any("worth" in line for line in found.missing)
+
+
+def test_the_learning_curve_is_there_without_an_evaluation() -> None:
+    history = {"train-auc": (0.6, 0.7), "eval-auc": (0.5, 0.6)}
+    [curve] = section("How good it is", replace(KNOWN, history=history)).charts
+    assert [line.name for line in curve.lines] == ["train", "eval"]

@@ -38,6 +38,7 @@ __all__ = [
     "TrainingJob",
     "TrainingSelection",
     "column_of",
+    "cross_validation_name",
 ]
 
 _Column = Annotated[str, Field(min_length=1)]
@@ -70,6 +71,11 @@ def column_of(split: Split) -> str | None:
     if isinstance(split, ByGroup):
         return split.group
     return split.newest if isinstance(split, ByNewest) else None
+
+
+def cross_validation_name(model: str) -> str:
+    """The name of the cross-validation of a job for ``model``; 64 letters at most, as of models."""
+    return f"{model[:61]}-cv"
 
 
 def _shares(evaluation: float | dict[str, float]) -> float | dict[str, float]:
@@ -229,7 +235,7 @@ class TrainingJob(Section):
         """What its session is of: the model, or a cross-validation, which has a name of its own."""
         if self.model is None or self.nfold is None:
             return self.model
-        return f"{self.model[:61]}-cv"
+        return cross_validation_name(self.model)
 
     @classmethod
     def of_stored(cls, text: str) -> TrainingJob:
