@@ -14,7 +14,7 @@ from fedmq.messages.body import Body
 from fedmq.party.configuration.federation import Federation
 from fedmq.protocol.session_records import PassiveTree, RunningHash, SignedStatement, Statement
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "is_signed", "verify"]
 
 _WRONG = {
     training.SessionAccept.kind: "it shows another table, secret or policy than it committed to",
@@ -115,7 +115,7 @@ class _Verification:
             raise DataError(f"{shown.party}: its transcript shows no table")
         for signed in [] if held is None else held.statements:
             statement, keys = signed.statement, federation.pinned(signed.statement.passive)
-            if keys and not _is_signed(signed, federation):
+            if keys and not is_signed(signed, federation):
                 raise DataError(
                     f"the file of {federation.active}: what {statement.passive} said up to tree "
                     f"{statement.tree} of attempt {statement.attempt} is not signed with a key of "
@@ -292,7 +292,8 @@ def _is_left_out(answer: Body) -> bool:
     return isinstance(answer, kinds) or bool(hands_on)
 
 
-def _is_signed(signed: SignedStatement, federation: Federation) -> bool:
+def is_signed(signed: SignedStatement, federation: Federation) -> bool:
+    """Whether the passive party has signed it with a key that the federation file pins."""
     data = signed.statement.to_bytes()
     keys = federation.pinned(signed.statement.passive)
     return any(key.verifies(data, signed.signature) for key in keys)

@@ -49,6 +49,13 @@ __all__ = ["dossier"]
     help="What fedmq audit --json printed of this training. Repeat for each party's recording.",
 )
 @click.option(
+    "--transcript",
+    "transcripts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    help="What a passive party exported of this training: it is replayed. Repeat for each.",
+)
+@click.option(
     "--bom",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the bill of materials into this file as well: JSON of CycloneDX 1.6.",
@@ -61,6 +68,7 @@ def dossier(
     purpose: str,
     samples: int,
     audits: tuple[Path, ...],
+    transcripts: tuple[Path, ...],
     bom: Path | None,
     as_json: bool,
 ) -> None:
@@ -81,7 +89,7 @@ def dossier(
     if output.suffix not in kinds:
         raise ConfigError(f"{output}: name a file that ends in .html, .pdf or .json")
     ask = partial(request_daemon, shares.state)
-    found = model_dossier(shares, share, DossierWanted(purpose, samples, audits), ask)
+    found = model_dossier(shares, share, DossierWanted(purpose, samples, audits, transcripts), ask)
     _write(output, kinds[output.suffix](found), 0o600)  # single people's reasons may stand in it
     if bom is not None:
         _write(bom, cyclonedx(installed()).encode(), 0o666)

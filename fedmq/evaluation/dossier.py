@@ -100,8 +100,16 @@ class Sources:
     """A recording of this training that the party has."""
     served: Sequence[str] = ()
     """Names under which the model answers."""
-    transcripts: Sequence[str] = ()
-    """Folders of the training's transcripts."""
+    session: str = ""
+    """The training's session; empty if it has no record here."""
+    signed: Mapping[str, int] = field(default_factory=dict)
+    """By party the trees under whose answers this party has its signature."""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """By party what a replay of the transcript says that it has shown."""
+    no_proofs: str = ""
+    """Why nothing is signed."""
+    second_person: bool = False
+    """Whether another person has to say yes to an activation today."""
     consents: Sequence[Mapping[str, Any]] = ()
     """Entries of the own audit log about the model."""
     players: Sequence[str] = ()
@@ -132,6 +140,8 @@ def dossier_of(sources: Sources) -> Dossier:
         _monitoring(sources),
         _software(sources),
         _sign_offs(sources),
+        _proofs(sources),
+        _activations(sources),
         _for_the_provider(),
     )
     return Dossier(
@@ -163,7 +173,6 @@ def _purpose(sources: Sources) -> Section:
             "objective": card.objective,
             "federation": card.federation,
             "parties": f"{card.parties[0]} (holds the label), {', '.join(card.parties[1:])}",
-            "answers as": ", ".join(sources.served) or "it is not activated",
             **({"purpose": sources.purpose} if sources.purpose else {}),
         },
         missing=()
@@ -550,23 +559,70 @@ def _sign_offs(sources: Sources) -> Section:
     if not any(of.state == "signed" for of in sources.signatures):
         again = _earlier(sources, "card")
         missing.append(f"signatures of a card{again}: fedmq models card PARTY MODEL --ask")
-    if not sources.transcripts:
-        missing.append("transcripts: transcripts in [policy], before a training")
-    facts = {}
-    if sources.transcripts:
-        facts["transcripts"] = (
-            f"{', '.join(sources.transcripts)}; fedmq transcript verify says whether answers follow"
-        )
     return Section(
         title="Who has agreed",
         answers=f"Annex IV 2 (g) in part: test reports, signed; {_GOVERNANCE}",
-        facts=facts,
         tables=(
             _table("Signatures of the model card", ("party", "signature", "key"), signed),
             *([_table("Own audit log", ("at", "event", "what", "by"), rows)] if rows else []),
         ),
         missing=tuple(missing),
     )
+
+
+def _proofs(sources: Sources) -> Section:
+    card, facts, rows, missing = sources.card, {}, [], []
+    if sources.no_proofs:
+        facts["signed answers"] = f"none: {sources.no_proofs}"
+    for party in card.parties[1:]:
+        signed = sources.signed.get(party, 0)
+        verdict = sources.verdicts.get(party)
+        rows.append((party, f"{signed:,} trees", verdict or "its transcript was not shown"))
+        if verdict is None and sources.session:
+            missing.append(
+                f"a verdict on the answers of {party}: its owner shows an auditor what fedmq "
+                f"transcript export PARTY {sources.session} writes, a file for --transcript"
+            )
+    return Section(
+        title="Whether the other parties' answers were honest",
+        answers=f"Annex IV 2 (h) in part; {_VENDORS}",
+        facts=facts,
+        tables=(_table("Answers in the training", ("party", "signed", "verdict"), rows),),
+        missing=tuple(missing),
+    )
+
+
+def _activations(sources: Sources) -> Section:
+    """Who asked for it to be served, and who else said yes."""
+    rows = [_activation(entry) for entry in sources.consents if _switches(entry, sources)]
+    two = "another person than who asks" if sources.second_person else "nobody beside who asks"
+    return Section(
+        title="Who put it to use",
+        answers=f"Annex IV 3 in part: control; {_GOVERNANCE}",
+        facts={
+            "answers as": ", ".join(sources.served) or "it is not activated",
+            f"says yes at {sources.party}, as of today": two,
+        },
+        tables=()
+        if not rows
+        else (_table("Activations", ("at", "event", "asked by", "answered by", "end"), rows),),
+        missing=()
+        if sources.second_person
+        else ('a second person\'s yes to each activation: activate = "two" in [policy]',),
+    )
+
+
+def _switches(entry: Mapping[str, Any], sources: Sources) -> bool:
+    by_command = entry.get("what") in ("activate", "rollback")
+    return entry.get("activation") == sources.card.model or by_command
+
+
+def _activation(entry: Mapping[str, Any]) -> Sequence[Cell]:
+    if "activation" in entry:
+        asked, answered = entry.get("asked_by", entry.get("peer")), entry.get("by")
+        return entry["at"], entry["event"], asked, answered, entry.get("reason")
+    event = f"{entry['event']}: {entry['what']}"
+    return entry["at"], event, entry.get("by"), None, entry.get("outcome")
 
 
 _OF_THE_PROVIDER = (

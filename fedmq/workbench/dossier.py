@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
@@ -33,6 +33,9 @@ from fedmq.party.store.documents import (
 from fedmq.workbench.evaluation import kept_reports
 from fedmq.workbench.own_shares import OwnShares
 
+if TYPE_CHECKING:
+    from fedmq.workbench.proofs import Proofs
+
 __all__ = ["DossierWanted", "model_dossier"]
 
 _MOST_ENTRIES = 200
@@ -43,12 +46,14 @@ class DossierWanted:
     """What a dossier has beside the model's files, as the options of ``fedmq models dossier``.
 
     ``purpose``: what the scores decide. So many held-out people have reasons as there are
-    ``samples``. ``audits``: what ``fedmq audit --json`` printed of the training.
+    ``samples``. ``audits``: what ``fedmq audit --json`` printed of the training; ``transcripts``:
+    what its passive parties have exported of it.
     """
 
     purpose: str = ""
     samples: int = 0
     audits: Sequence[Path] = ()
+    transcripts: Sequence[Path] = ()
 
 
 def model_dossier(
@@ -60,8 +65,8 @@ def model_dossier(
     """The dossier of the model of ``share``; ``ask`` sends a request to the party's daemon.
 
     Raises:
-        DataError: an audit is of another training; a file of the state folder, or the audit log,
-            is damaged or of a later version.
+        DataError: an audit or transcript is of another training; a file of the state folder, or
+            the audit log, is damaged or of a later version.
     """
     state, name = shares.state, share.model_id
     record = training_records(state).find(name)
@@ -78,7 +83,8 @@ def model_dossier(
     players, reasons, none = _reasons(shares, name, wanted.samples, ask)
     names, columns = read_column_names(state, name), _columns(shares)
     gains = owned_importance(share, "total_gain", names)
-    folder = state / "transcripts" / ("" if record is None else record.session)
+    session = "" if record is None else record.session
+    proofs = _proofs(shares, session, wanted.transcripts)
     return dossier_of(
         Sources(
             party=shares.party,
@@ -100,14 +106,18 @@ def model_dossier(
             audits=[(path.name, _audit(path, name, record)) for path in wanted.audits],
             recording=_recording(shares, record),
             served=Deployments.read(state).now_of(name),
-            transcripts=[folder.name] if record is not None and folder.is_dir() else [],
+            session=session,
+            signed=proofs.signed,
+            verdicts=proofs.verdicts,
+            no_proofs=proofs.none,
+            second_person=shares.config.policy.activate == "two",
             params=share.params.model_dump(mode="json", exclude_none=True),
             signs=shares.config.data.monotone,
             offered=_offered(share, columns),
             ignored=shares.config.data.ignore,
             named={party: [text for text in told.texts if text] for party, told in names.items()},
             screens=_screens_before(state, record),
-            consents=_entries(state, name, None if record is None else record.session),
+            consents=_entries(state, name, session),
             players=players,
             reasons=reasons,
             no_reasons=none,
@@ -184,6 +194,16 @@ def _audit(path: Path, model: str, record: TrainingRecord | None) -> Mapping[str
     return found.as_dict()
 
 
+def _proofs(shares: OwnShares, session: str, shown: Sequence[Path]) -> Proofs:
+    from fedmq.workbench.proofs import Proofs, proofs_of  # nor the replay of transcripts
+
+    if session:
+        return proofs_of(shares, session, shown)
+    if shown:
+        raise DataError(f"{shown[0]}: the model has no record of its training here")
+    return Proofs(none="the model has no record of its training here")
+
+
 def _recording(shares: OwnShares, record: TrainingRecord | None) -> str:
     folder = shares.config.recordings
     if folder is None or record is None:
@@ -220,7 +240,7 @@ def _reasons(
     return (found["players"], parts, "") if parts else ((), (), "scores are several numbers a row")
 
 
-def _entries(state: Path, model: str, session: str | None) -> list[dict[str, Any]]:
+def _entries(state: Path, model: str, session: str) -> list[dict[str, Any]]:
     """What the own audit log says of the model and of its training's session."""
     about = {model, *([session] if session else [])}
     found = [entry for entry in AuditLog(state).entries() if about & set(_texts(entry))]
