@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.evaluation.dossier import Dossier, Section
-from fedmq.evaluation.page import cell
+from fedmq.evaluation.page import cell, page_of
 from fedmq.evaluation.report import ReportTable
 
 __all__ = ["html_of_dossier", "pdf_of_dossier"]
@@ -22,16 +21,7 @@ def html_of_dossier(dossier: Dossier) -> str:
     Raises:
         ConfigError: Jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise ConfigError("jinja2 is not installed; run: pip install 'fedmq[report]'") from None
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters["cell"] = cell
-    source = resources.files("fedmq.evaluation").joinpath("dossier.html.jinja").read_text("utf-8")
-    return environment.from_string(source).render(dossier=dossier)
+    return page_of("dossier.html.jinja", dossier=dossier)
 
 
 def pdf_of_dossier(dossier: Dossier) -> bytes:

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.evaluation.report import Cell, Chart, Figure, Line, Report
 
-__all__ = ["Drawing", "cell", "drawing", "html_of"]
+__all__ = ["Drawing", "cell", "drawing", "html_of", "page_of"]
 
 WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44
@@ -25,18 +26,36 @@ def html_of(report: Report) -> str:
     Raises:
         ConfigError: Jinja2 is not installed.
     """
+    return page_of("report.html.jinja", report=report, charts=_drawn(report.charts))
+
+
+def page_of(template: str, **of: Any) -> str:
+    """The page that ``template``, a file beside this one, makes ``of`` these values.
+
+    Raises:
+        ConfigError: Jinja2 is not installed.
+    """
     try:
         import jinja2
     except ImportError:
         raise ConfigError("jinja2 is not installed; run: pip install 'fedmq[report]'") from None
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
-    environment.filters["cell"] = cell
-    environment.filters["interval"] = _interval
-    source = resources.files("fedmq.evaluation").joinpath("report.html.jinja").read_text("utf-8")
-    charts = [(chart, drawing(chart)) for chart in report.charts]
-    return environment.from_string(source).render(report=report, charts=charts)
+    environment.filters |= {"cell": cell, "interval": _interval, "drawn": _drawn}
+    return environment.get_template(template).render(**of)
+
+
+def _source(template: str) -> str:
+    return resources.files("fedmq.evaluation").joinpath(template).read_text("utf-8")
+
+
+def _drawn(charts: Sequence[Chart]) -> list[tuple[Chart, Drawing]]:
+    return [(chart, drawing(chart)) for chart in charts]
 
 
 def cell(value: Cell) -> str:
