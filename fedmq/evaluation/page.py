@@ -14,7 +14,7 @@ from typing import Any
 from fedmq.errors import ConfigError
 from fedmq.evaluation.report import Cell, Chart, Figure, Line, Report
 
-__all__ = ["Drawing", "cell", "drawing", "html_of", "page_of"]
+__all__ = ["HEIGHT", "WIDTH", "Drawing", "cell", "drawing", "html_of", "page_of"]
 
 WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44

@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from fpdf import FPDF
+from fpdf.table import Row
+
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.params import TrainParams
 from fedmq.evaluation.dossier import Section, Sources, dossier_of
+from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
 from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile
@@ -246,3 +251,59 @@ def test_answers_are_signed_shown_or_named_as_not_shown() -> None:
     assert "fedmq transcript export PARTY 0123" in hidden.missing[0]
     shown = section(title, replace(KNOWN, session="0123", verdicts={"telco": "honest: all"}))
     assert shown.tables[0].rows == (("telco", "0 trees", "honest: all"),) and not shown.missing
+
+
+CURVES = {"train-auc": (0.6, 0.7), "eval-auc": (0.5, 0.6)}
+WRITTEN = ("m\N{LATIN SMALL LETTER L WITH STROKE}ody \N{GREEK SMALL LETTER OMEGA}",)
+
+
+def on_paper(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is written onto the pages of a PDF, word for word."""
+    said: list[str] = []
+    whole, cells = FPDF.multi_cell, Row.cell
+
+    def multi_cell(self: FPDF, *args: Any, text: str, **kwargs: Any) -> Any:
+        said.append(text)
+        return whole(self, *args, text=text, **kwargs)
+
+    def cell(self: Row, text: str, *args: Any, **kwargs: Any) -> Any:
+        said.append(text)
+        return cells(self, text, *args, **kwargs)
+
+    monkeypatch.setattr(FPDF, "multi_cell", multi_cell)
+    monkeypatch.setattr(Row, "cell", cell)
+    return said
+
+
+def test_a_page_has_a_figure_for_each_chart() -> None:
+    page = html_of_dossier(dossier_of(replace(KNOWN, history=CURVES)))
+    assert page.count("<svg") == 1 and "Learning curve, auc" in page
+    assert "<svg" not in html_of_dossier(dossier_of(KNOWN))
+
+
+def test_charts_are_drawn_on_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[Any] = []
+    monkeypatch.setattr(FPDF, "polyline", lambda _, points: lines.append(points))
+    pdf_of_dossier(dossier_of(replace(KNOWN, history=CURVES)))
+    assert [len(points) for points in lines] == [2, 2]
+
+
+def test_paper_has_letters_beyond_latin_1_where_dejavu_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    said = on_paper(monkeypatch)
+    assert pdf_of_dossier(dossier_of(replace(KNOWN, label=WRITTEN))).startswith(b"%PDF-")
+    assert WRITTEN[0] in said and not any("not in the fonts" in text for text in said)
+
+
+def test_without_that_font_letters_lose_their_marks_and_the_first_page_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.evaluation.dossier_page._font_folder", lambda: None)
+    said = on_paper(monkeypatch)
+    pdf_of_dossier(dossier_of(replace(KNOWN, label=WRITTEN)))
+    assert "mlody ?" in said and any("fedmq[audit]" in text for text in said)
+    said.clear()
+    pdf_of_dossier(dossier_of(KNOWN))
+    assert not any("not in the fonts" in text for text in said)
