@@ -13,8 +13,6 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError
 from fedmq.evaluation.bill_of_materials import cyclonedx, installed
-from fedmq.evaluation.dossier import Dossier
-from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.dossier import DossierWanted, model_dossier
@@ -85,32 +83,19 @@ def dossier(
             f"{party}: only {shares.federation.active} has the trees and their evaluation; see: "
             "fedmq models card"
         )
-    kinds = {".html": _html, ".pdf": pdf_of_dossier, ".json": _json}
-    if output.suffix not in kinds:
+    if output.suffix not in (".html", ".pdf", ".json"):  # before a transcript is replayed
         raise ConfigError(f"{output}: name a file that ends in .html, .pdf or .json")
     ask = partial(request_daemon, shares.state)
-    found = model_dossier(shares, share, DossierWanted(purpose, samples, audits, transcripts), ask)
-    _write(output, kinds[output.suffix](found), 0o600)  # single people's reasons may stand in it
+    wanted = DossierWanted(purpose, samples, audits, transcripts)
+    found = model_dossier(shares, share, wanted, ask)
+    found.write(output)
     if bom is not None:
-        _write(bom, cyclonedx(installed()).encode(), 0o666)
-    missing = [line for section in found.sections for line in section.missing]
-    result = {"model": found.model, "file": str(output), "missing": missing}
+        try:
+            write_atomically(bom, cyclonedx(installed()))
+        except OSError as error:
+            raise ConfigError(f"{bom}: cannot be written: {error.strerror}") from None
+    result = {"model": found.model, "file": str(output), "missing": found.missing}
     print_result(result, as_json, _in_words)
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    try:
-        write_atomically(path, content, mode)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _html(dossier: Dossier) -> bytes:
-    return html_of_dossier(dossier).encode()
-
-
-def _json(dossier: Dossier) -> bytes:
-    return dossier.model_dump_json(indent=2).encode()
 
 
 def _in_words(result: Any) -> str:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.errors import ConfigError
 from fedmq.evaluation.evaluate import learning_curves
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Chart, Report, ReportTable
+from fedmq.party.atomic_file import write_atomically
 from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile, Signature
 from fedmq.party.online.drift import KeptDrift
@@ -50,6 +53,34 @@ class Dossier(_Part):
     party: str
     made: str
     sections: tuple[Section, ...]
+
+    def write(self, path: Path | str) -> None:
+        """Write it as .html, .pdf or .json, by the end of the name; only its owner reads the file.
+
+        Raises:
+            ConfigError: the name has another end, a package is missing, or the disk refuses.
+        """
+        from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
+
+        path = Path(path)
+        if path.suffix == ".html":
+            content = html_of_dossier(self).encode()
+        elif path.suffix == ".pdf":
+            content = pdf_of_dossier(self)
+        elif path.suffix == ".json":
+            content = self.model_dump_json(indent=2).encode()
+        else:
+            raise ConfigError(f"{path}: name a file that ends in .html, .pdf or .json")
+        try:
+            # Reasons of single people may stand in it, and names of own columns do.
+            write_atomically(path, content, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not there, of all sections, each with what makes it."""
+        return [line for section in self.sections for line in section.missing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,31 +150,35 @@ class Sources:
     """Why there are none."""
     outdated: Collection[str] = ()
     """"report" or "card", where the one on file is of an earlier model of the name: left out."""
-    made: str = field(default="")
+    made: str = ""
+    simulated: bool = False
+    """All parties were simulated in one process: nobody signed, and nothing is served."""
 
     @property
     def card(self) -> ModelCard:
         """The model's card."""
         return self.file.card
 
+    def missing(self, what: str, of: str) -> str:
+        """The line that ``what`` is missing, and what makes it: advice ``of`` this kind."""
+        return f"{what}: {(_IN_PYTHON if self.simulated else _BY_COMMAND)[of]}"
+
 
 def dossier_of(sources: Sources) -> Dossier:
     """The dossier, with what ``sources`` have."""
-    sections = (
-        _purpose(sources),
-        _data(sources),
-        _design(sources),
-        _performance(sources),
-        _groups(sources),
-        _explained(sources),
-        _disclosed(sources),
-        _monitoring(sources),
-        _software(sources),
-        _sign_offs(sources),
-        _proofs(sources),
-        _activations(sources),
-        _for_the_provider(),
-    )
+    parts = [
+        _purpose,
+        _data,
+        _design,
+        _performance,
+        _groups,
+        _explained,
+        _disclosed,
+        *([] if sources.simulated else [_monitoring, _sign_offs, _proofs, _activations]),
+        _software,
+        _for_the_provider,
+    ]
+    sections = tuple(part(sources) for part in parts)
     return Dossier(
         model=sources.card.model, party=sources.party, made=sources.made, sections=sections
     )
@@ -155,7 +190,30 @@ _GOVERNANCE = "SR 26-2 VI, Governance and Controls"
 _VENDORS = "SR 26-2 VII, Vendor and Other Third-Party Products"
 """Its parts under their own headings."""
 
-_EVALUATE = "fedmq evaluate PARTY MODEL --output report"
+_BY_COMMAND: Mapping[str, str] = {
+    "purpose": "give --purpose TEXT",
+    "table": "see: fedmq data check",
+    "evaluation": "fedmq evaluate PARTY MODEL --output report",
+    "cross-validation": "fedmq cv JOB",
+    "worth": "fallback = true in the job, or fedmq models card PARTY MODEL --worth",
+    "groups": "fedmq evaluate PARTY MODEL --group COLUMN --output report, before a new dossier",
+    "time": "a job whose split is { newest = COLUMN } holds out the newest rows; scores online "
+    "tell drift",
+    "attacks": 'write recordings = "FOLDER" into a party\'s file before it; the output of fedmq '
+    "audit RECORDING --json is for --audit",
+}
+_IN_PYTHON: Mapping[str, str] = {
+    "purpose": 'give purpose="..."',
+    "table": "they are the caller's",
+    "evaluation": "model.evaluate(...), whose report is for dossier(report=...)",
+    "cross-validation": "fedmq.cv of the same parameters",
+    "worth": "a simulation without it, on the same rows",
+    "groups": "of a federation, fedmq evaluate has it",
+    "time": "model.evaluate(...) of later rows",
+    "attacks": "fedmq.simulate(record=FOLDER), then fedmq.audit, whose report is for "
+    "dossier(audits=...)",
+}
+"""What makes that which is missing, for a model of daemons and for a simulated one."""
 
 
 def _table(name: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> ReportTable:
@@ -174,10 +232,11 @@ def _purpose(sources: Sources) -> Section:
             "federation": card.federation,
             "parties": f"{card.parties[0]} (holds the label), {', '.join(card.parties[1:])}",
             **({"purpose": sources.purpose} if sources.purpose else {}),
+            **({"made": "in one process, which had all tables"} if sources.simulated else {}),
         },
         missing=()
         if sources.purpose
-        else ("what the scores decide, and about whom: give --purpose TEXT",),
+        else (sources.missing("what the scores decide, and about whom", "purpose"),),
     )
 
 
@@ -194,7 +253,7 @@ def _data(sources: Sources) -> Section:
         }
     tables = []
     if sources.columns is None:
-        missing.append("the own columns: the table cannot be read now; see: fedmq data check")
+        missing.append(sources.missing("the own columns: the table cannot be read now", "table"))
     else:
         tables.append(
             _table(
@@ -287,14 +346,17 @@ def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
         yield f"left out by {party}, as of today", ", ".join(sources.ignored)
     if sources.signs:
         yield f"monotone by [data] of {party}, as of today", ", ".join(_signs(sources.signs))
-    for other in sources.card.parties[1:]:
+    for other in () if sources.simulated else sources.card.parties[1:]:
         known = sources.named.get(other)
         yield (
             f"columns of {other}",
             f"those that its owner's [policy] features and [data] let in; {party} is told "
             + ("nothing of them" if known is None else f"that it split by {', '.join(known)}"),
         )
-    if not sources.screens:
+    if sources.simulated:
+        for other, columns in sources.named.items():
+            yield f"columns of {other}", f"{len(columns):,}: {', '.join(columns)}"
+    elif not sources.screens:
         yield "screens", f"{party} keeps none on these people from before the training"
 
 
@@ -332,13 +394,12 @@ def _performance(sources: Sources) -> Section:
         tables.append(_table("After the last tree of the training", ("metric", "value"), rows))
     report = sources.report
     if report is None:
-        missing.append(f"an evaluation{_earlier(sources, 'report')}: {_EVALUATE}")
+        again = _earlier(sources, "report")
+        missing.append(sources.missing(f"an evaluation{again}", "evaluation"))
     else:
         if report.facts.get(ROWS_FROM, HELD_OUT) != HELD_OUT:
-            missing.append(
-                "an evaluation on rows that the training held out, for this one is on other rows: "
-                f"{_EVALUATE}"
-            )
+            what = "an evaluation on rows that the training held out, for this one is on other rows"
+            missing.append(sources.missing(what, "evaluation"))
         rows_of = [
             (name, found.value, found.low, found.high) for name, found in report.metrics.items()
         ]
@@ -346,17 +407,14 @@ def _performance(sources: Sources) -> Section:
         tables += [table for table in report.tables if "roup" not in table.name]
     charts = tuple(learning_curves(sources.history)) if report is None else report.charts
     if sources.cross_validated is None:
-        missing.append("a cross-validation of the same job: fedmq cv JOB")
+        missing.append(sources.missing("a cross-validation of the same job", "cross-validation"))
     else:
         tables.append(_cross_validation(sources, sources.cross_validated))
     worth = {**card.worth, **sources.worth}
     if worth:
         tables.append(_worth(worth))
     else:
-        missing.append(
-            "what each partner is worth: fallback = true in the job, or fedmq models card PARTY "
-            "MODEL --worth"
-        )
+        missing.append(sources.missing("what each partner is worth", "worth"))
     return Section(
         title="How good it is",
         answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
@@ -418,10 +476,7 @@ def _groups(sources: Sources) -> Section:
     report, facts, missing = sources.report, {}, []
     tables = [] if report is None else [of for of in report.tables if "roup" in of.name]
     if not tables:
-        missing.append(
-            "by group, before a new dossier: fedmq evaluate PARTY MODEL --group COLUMN --output "
-            "report"
-        )
+        missing.append(sources.missing("by group", "groups"))
     if sources.newest:
         facts["held out"] = (
             f"the newest rows by {sources.newest}: figures on them are of later ones"
@@ -435,10 +490,7 @@ def _groups(sources: Sources) -> Section:
         said = ", ".join(sources.drifting) or "none says so"
         facts["other parties whose columns drift"] = said
     if not sources.newest and (drift is None or not drift.found):
-        missing.append(
-            "over time: a job whose split is { newest = COLUMN } holds out the newest rows; scores "
-            "online tell drift"
-        )
+        missing.append(sources.missing("over time", "time"))
     return Section(
         title="Whether it is as good for everybody, and stays so",
         answers=f"Annex IV 2 (g), 3 in part; {_VALIDATION}",
@@ -494,7 +546,7 @@ def _disclosed(sources: Sources) -> Section:
         answers=f"Annex IV 2 (h) in part; {_GOVERNANCE}; {_VENDORS}",
         facts=facts,
         tables=tuple(_audit(file, found) for file, found in sources.audits),
-        missing=() if sources.audits else (_audit_it(sources.recording),),
+        missing=() if sources.audits else (_audit_it(sources),),
     )
 
 
@@ -511,22 +563,19 @@ def _audit(file: str, found: Mapping[str, Any]) -> ReportTable:
             )
             for of in found["findings"]
         ),
-        about=f"Scored by the truth, which no single party holds: {file}.",
+        about=f"Scored by the truth, which no single party holds{f': {file}' * bool(file)}.",
     )
 
 
-def _audit_it(recording: str) -> str:
+def _audit_it(sources: Sources) -> str:
     """What makes the figures of attacks: they take minutes, and the truth of other parties."""
-    begin = "figures of attacks on this very training"
-    if recording:
+    what = "figures of attacks on this very training, on trial data"
+    if sources.recording:
         return (
-            f"{begin}, on trial data: fedmq audit {recording} --features PARTNER=FILE --json; its "
-            "output is for --audit"
+            f"{what}: fedmq audit {sources.recording} --features PARTNER=FILE --json; its output "
+            "is for --audit"
         )
-    return (
-        f'{begin}, on trial data: write recordings = "FOLDER" into a party\'s file before it; the '
-        "output of fedmq audit RECORDING --json is for --audit"
-    )
+    return sources.missing(what, "attacks")
 
 
 def _monitoring(sources: Sources) -> Section:
@@ -646,7 +695,7 @@ _OF_THE_PROVIDER = (
 """Points of Annex IV that no file of a party answers, or not in full."""
 
 
-def _for_the_provider() -> Section:
+def _for_the_provider(_: Sources) -> Section:
     return Section(
         title="What the provider must add",
         answers=f"Annex IV 1 to 9, as each line says; {_GOVERNANCE}",

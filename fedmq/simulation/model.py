@@ -47,6 +47,9 @@ from fedmq.simulation.tables import ACTIVE, active_table, by_index
 if TYPE_CHECKING:
     import xgboost
 
+    from fedmq.evaluation.dossier import Dossier
+    from fedmq.leakage.audit import AuditReport
+
 __all__ = ["ModelFile", "Sent", "SimulatedModel", "scored"]
 
 _Figure = Annotated[int, Field(ge=0)]
@@ -221,7 +224,7 @@ class SimulatedModel:
         if given is not None:
             first = first_margins(given, len(values[0]), share.params.outputs, ACTIVE)
         if pred_leaf or pred_interactions:
-            booster = self._booster(share)
+            booster = _booster(share, self._tables())
             rows = import_xgboost().DMatrix(
                 joined_values(self._tables(), values),
                 base_margin=first,
@@ -284,6 +287,23 @@ class SimulatedModel:
             samples,
             targets=tuple(map(str, getattr(label, "columns", ()))),
         )
+
+    def dossier(
+        self,
+        purpose: str = "",
+        *,
+        report: Report | None = None,
+        audits: Sequence[AuditReport] = (),
+        label: Sequence[str] = ("label",),
+    ) -> Dossier:
+        """What a validator asks for, as far as a simulation has it; ``write`` makes a file of it.
+
+        ``report``: of `evaluate`; ``audits``: of `fedmq.audit` on recordings of this training;
+        ``label``: what is learned. What is not there is named.
+        """
+        from fedmq.simulation.dossier import simulated_dossier
+
+        return simulated_dossier(self, purpose, report, audits, label)
 
     def refreshed(
         self,
@@ -400,10 +420,7 @@ class SimulatedModel:
         Raises:
             ConfigError: xgboost is not installed.
         """
-        return self._booster(self.share)
-
-    def _booster(self, share: ActiveShare) -> xgboost.Booster:
-        return joint_booster(share, [OwnerSplits.of(table) for table in self._tables()])
+        return _booster(self.share, self._tables())
 
     def joined_values(self, *, active: Any, passive: Mapping[str, Any]) -> NDArray[np.float32]:
         """The columns of `to_xgboost`, float32 (rows, columns), of rows that all parties hold.
@@ -449,6 +466,10 @@ class SimulatedModel:
             epsilon_spent=self.epsilon_spent,
             traffic=ModelFile.counted(self._traffic),
         )
+
+
+def _booster(share: ActiveShare, tables: Sequence[LookupTable]) -> xgboost.Booster:
+    return joint_booster(share, [OwnerSplits.of(table) for table in tables])
 
 
 def _loaded(text: str | bytes, where: str) -> SimulatedModel:

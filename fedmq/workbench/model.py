@@ -22,12 +22,15 @@ from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.documents import read_column_names
 from fedmq.workbench.asked_model import AskedModel, frame
 from fedmq.workbench.daemon import LocalDaemon
+from fedmq.workbench.dossier import DossierWanted, model_dossier
 from fedmq.workbench.evaluation import Evaluation, Wanted, evaluate_model
 from fedmq.workbench.joint_model import federated_booster
 from fedmq.workbench.own_shares import OwnShares
 
 if TYPE_CHECKING:
     import xgboost
+
+    from fedmq.evaluation.dossier import Dossier
 
 __all__ = [
     "EVALUATED",
@@ -140,6 +143,25 @@ class PartyModel(AskedModel):
         for watcher in EVALUATED:
             watcher(self, found)
         return found
+
+    def dossier(
+        self,
+        purpose: str = "",
+        *,
+        samples: int = 0,
+        audits: Sequence[str | Path] = (),
+        transcripts: Sequence[str | Path] = (),
+    ) -> Dossier:
+        """What a validator asks for, as ``fedmq models dossier`` writes it.
+
+        The options are those of the command, and errors are the same; ``write`` of the result
+        writes the file.
+        """
+        wanted = DossierWanted(
+            purpose, samples, [Path(path) for path in audits], [Path(path) for path in transcripts]
+        )
+        ask = partial(request_daemon, self._shares.state)
+        return model_dossier(self._shares, self._active("has trees"), wanted, ask)
 
     def importance(self, kind: str = "gain", *, names: bool = False, wait: float = _WAIT) -> Any:
         """The importance of each column, or party, as far as this party sees it: a data frame.

@@ -14,6 +14,7 @@ import pytest_asyncio
 from fpdf import FPDF
 
 from fedmq.cli.main import cli
+from fedmq.errors import ConfigError
 from fedmq.evaluation.dossier import Dossier
 from fedmq.evaluation.dossier_page import pdf_of_dossier
 from fedmq.evaluation.report import Report
@@ -21,6 +22,7 @@ from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.audit import AuditReport
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.documents import training_records
+from fedmq.workbench.connection import connect
 from fedmq.workbench.evaluation import kept_reports
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
@@ -200,6 +202,21 @@ async def test_after_an_evaluation_and_a_card_it_has_both(federation: DaemonsInM
     assert "not here: reasons of some scores: none were asked for; give --samples 5" in done.out
     assert "an evaluation:" not in done.out
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+async def test_a_program_beside_the_daemon_has_the_same(federation: DaemonsInMemory) -> None:
+    party = federation.folder / "bank" / "party.toml"
+
+    def made() -> Dossier:
+        return connect(party).models["credit"].dossier("whether a loan is given", samples=2)
+
+    found = await asyncio.to_thread(made)
+    options = ("--purpose", "whether a loan is given", "--samples", "2")
+    _, path = await written(federation, "dossier.json", *options)
+    assert found.model_copy(update={"made": ""}) == read(path).model_copy(update={"made": ""})
+    found.write(federation.folder / "program.html")
+    with pytest.raises(ConfigError, match=r"name a file that ends in .html, .pdf or .json"):
+        found.write(federation.folder / "program.txt")
 
 
 async def test_on_paper_it_is_a_pdf_with_the_same_headings(federation: DaemonsInMemory) -> None:
