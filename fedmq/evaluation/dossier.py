@@ -9,78 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
-from fedmq.errors import ConfigError
+from fedmq.evaluation.dossier_page import Dossier, Section
 from fedmq.evaluation.evaluate import learning_curves
-from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Chart, Report, ReportTable
-from fedmq.party.atomic_file import write_atomically
+from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Report, ReportTable
 from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile, Signature
 from fedmq.party.online.drift import KeptDrift
 
-__all__ = ["Dossier", "Section", "Sources", "dossier_of"]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Section(_Part):
-    """A heading, the points of either text that it ``answers``, and what stands below it.
-
-    ``missing``: what is not there, one line each, with the command that makes it.
-    """
-
-    title: str
-    answers: str
-    facts: dict[str, str] = {}
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[ReportTable, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-class Dossier(_Part):
-    """The dossier of ``model`` by ``party``, made at ``made``."""
-
-    format: Literal["fedmq.dossier"] = "fedmq.dossier"
-    version: Annotated[int, Field(ge=1, le=1)] = 1
-    model: str
-    party: str
-    made: str
-    sections: tuple[Section, ...]
-
-    def write(self, path: Path | str) -> None:
-        """Write it as .html, .pdf or .json, by the end of the name; only its owner reads the file.
-
-        Raises:
-            ConfigError: the name has another end, a package is missing, or the disk refuses.
-        """
-        from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
-
-        path = Path(path)
-        if path.suffix == ".html":
-            content = html_of_dossier(self).encode()
-        elif path.suffix == ".pdf":
-            content = pdf_of_dossier(self)
-        elif path.suffix == ".json":
-            content = self.model_dump_json(indent=2).encode()
-        else:
-            raise ConfigError(f"{path}: name a file that ends in .html, .pdf or .json")
-        try:
-            # Reasons of single people may stand in it, and names of own columns do.
-            write_atomically(path, content, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-
-    @property
-    def missing(self) -> list[str]:
-        """What is not there, of all sections, each with what makes it."""
-        return [line for section in self.sections for line in section.missing]
+__all__ = ["Sources", "dossier_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A dossier as one HTML file that loads nothing from the network, and as PDF."""
+"""A dossier as data, as one HTML file that loads nothing from the network, and as PDF."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import unicodedata
 from collections.abc import Container, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.errors import ConfigError
-from fedmq.evaluation.dossier import Dossier, Section
 from fedmq.evaluation.page import HEIGHT, cell, drawing, page_of
 from fedmq.evaluation.report import Chart, ReportTable
+from fedmq.party.atomic_file import write_atomically
 
-__all__ = ["html_of_dossier", "pdf_of_dossier"]
+__all__ = ["Dossier", "Section", "html_of_dossier", "pdf_of_dossier"]
 
 _MOST_COLUMNS = 9  # of a table on a page of paper; the others are in the HTML
 
@@ -38,6 +40,61 @@ _CHART_HEIGHT = HEIGHT * _MM + 6
 _GRID = (213, 218, 224)
 _COLOURS = ((31, 95, 191), (179, 84, 30), (45, 122, 63), (122, 63, 160))
 _POINT = re.compile(r"(-?[\d.]+),(-?[\d.]+)")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Section(_Part):
+    """A heading, the points of either text that it ``answers``, and what stands below it.
+
+    ``missing``: what is not there, one line each, with the command that makes it.
+    """
+
+    title: str
+    answers: str
+    facts: dict[str, str] = {}
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Dossier(_Part):
+    """The dossier of ``model`` by ``party``, made at ``made``."""
+
+    format: Literal["fedmq.dossier"] = "fedmq.dossier"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    model: str
+    party: str
+    made: str
+    sections: tuple[Section, ...]
+
+    def write(self, path: Path | str) -> None:
+        """Write it as .html, .pdf or .json, by the end of the name; only its owner reads the file.
+
+        Raises:
+            ConfigError: the name has another end, a package is missing, or the disk refuses.
+        """
+        path = Path(path)
+        if path.suffix == ".html":
+            content = html_of_dossier(self).encode()
+        elif path.suffix == ".pdf":
+            content = pdf_of_dossier(self)
+        elif path.suffix == ".json":
+            content = self.model_dump_json(indent=2).encode()
+        else:
+            raise ConfigError(f"{path}: name a file that ends in .html, .pdf or .json")
+        try:
+            # Reasons of single people may stand in it, and names of own columns do.
+            write_atomically(path, content, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not there, of all sections, each with what makes it."""
+        return [line for section in self.sections for line in section.missing]
 
 
 def html_of_dossier(dossier: Dossier) -> str:

@@ -41,13 +41,14 @@ from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
+from fedmq.simulation.dossier import simulated_dossier
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.tables import ACTIVE, active_table, by_index
 
 if TYPE_CHECKING:
     import xgboost
 
-    from fedmq.evaluation.dossier import Dossier
+    from fedmq.evaluation.dossier_page import Dossier
     from fedmq.leakage.audit import AuditReport
 
 __all__ = ["ModelFile", "Sent", "SimulatedModel", "scored"]
@@ -301,9 +302,8 @@ class SimulatedModel:
         ``report``: of `evaluate`; ``audits``: of `fedmq.audit` on recordings of this training;
         ``label``: what is learned. What is not there is named.
         """
-        from fedmq.simulation.dossier import simulated_dossier
-
-        return simulated_dossier(self, purpose, report, audits, label)
+        gains = self.get_score("total_gain")
+        return simulated_dossier(self.share, self.columns, gains, purpose, report, audits, label)
 
     def refreshed(
         self,

@@ -14,7 +14,8 @@ from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.errors import DataError, FedmqError
 from fedmq.evaluation.bill_of_materials import packages_here
 from fedmq.evaluation.card import card_of
-from fedmq.evaluation.dossier import Dossier, Sources, dossier_of
+from fedmq.evaluation.dossier import Sources, dossier_of
+from fedmq.evaluation.dossier_page import Dossier
 from fedmq.party.card.signed_card import CardFile
 from fedmq.party.configuration.job import ByNewest, cross_validation_name
 from fedmq.party.consent.audit_log import AuditLog

@@ -30,7 +30,7 @@ from fedmq.workbench.own_shares import OwnShares
 if TYPE_CHECKING:
     import xgboost
 
-    from fedmq.evaluation.dossier import Dossier
+    from fedmq.evaluation.dossier_page import Dossier
 
 __all__ = [
     "EVALUATED",

@@ -13,8 +13,8 @@ from fpdf.table import Row
 
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.params import TrainParams
-from fedmq.evaluation.dossier import Section, Sources, dossier_of
-from fedmq.evaluation.dossier_page import html_of_dossier, pdf_of_dossier
+from fedmq.evaluation.dossier import Sources, dossier_of
+from fedmq.evaluation.dossier_page import Section, html_of_dossier, pdf_of_dossier
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
 from fedmq.party.card.model_card import ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile

@@ -15,8 +15,7 @@ from fpdf import FPDF
 
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
-from fedmq.evaluation.dossier import Dossier
-from fedmq.evaluation.dossier_page import pdf_of_dossier
+from fedmq.evaluation.dossier_page import Dossier, pdf_of_dossier
 from fedmq.evaluation.report import Report
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.audit import AuditReport
