@@ -28,7 +28,7 @@ from fedmq.party.configuration.online import DriftSection
 from fedmq.party.store.documents import TrainingRecord
 from fedmq.privacy.registry import engine_named
 
-__all__ = ["card_of", "markdown_of"]
+__all__ = ["card_of", "markdown_of", "selection_in_words"]
 
 _FEWEST = 10
 """People of whom a card shows a figure."""
@@ -208,21 +208,26 @@ def _facts(card: ModelCard) -> Iterator[Sequence[str]]:
     yield "rows held out", f"{training.held_out:,}"
     yield "people in common", f"{training.rows + training.held_out:,}"
     yield "alignment", training.alignment or "none: all parties hold the same ids"
-    if (selection := training.selection) is not None:
-        rule = ", ".join(f"{key} = {value:g}" for key, value in selection.rule.items())
-        among = selection.alignment or "no alignment"
-        yield (
-            "columns",
-            ", ".join(
-                f"{few:,} of {of:,} of {party}" for party, (few, of) in selection.columns.items()
-            ),
-        )
-        yield (
-            "selected by",
-            f"{rule}; screen {selection.screen} of {selection.made} looked at "
-            f"{selection.looked_at:,} of {selection.rows:,} people of {among}, held-out ones among "
-            "them where they are the same",
-        )
+    if training.selection is not None:
+        yield from selection_in_words(training.selection)
+
+
+def selection_in_words(selection: CardSelection) -> Iterator[tuple[str, str]]:
+    """How many columns of each party a training was offered, and how they were selected."""
+    rule = ", ".join(f"{key} = {value:g}" for key, value in selection.rule.items())
+    among = selection.alignment or "no alignment"
+    yield (
+        "columns",
+        ", ".join(
+            f"{few:,} of {of:,} of {party}" for party, (few, of) in selection.columns.items()
+        ),
+    )
+    yield (
+        "selected by",
+        f"{rule}; screen {selection.screen} of {selection.made} looked at "
+        f"{selection.looked_at:,} of {selection.rows:,} people of {among}, held-out ones among "
+        "them where they are the same",
+    )
 
 
 def _quality(card: ModelCard) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.evaluation.card import selection_in_words
 from fedmq.evaluation.dossier_page import Dossier, Section
 from fedmq.evaluation.evaluate import learning_curves
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Cell, Report, ReportTable
@@ -278,7 +279,9 @@ def _signs(signs: Mapping[str, int]) -> Iterator[str]:
 
 def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
     """Which columns the training was offered, as far as this party knows it."""
-    party = sources.party
+    party, training = sources.party, sources.card.training
+    if training is not None and training.selection is not None:
+        yield from selection_in_words(training.selection)
     if sources.offered:
         yield f"columns of {party}", f"{len(sources.offered):,}: {', '.join(sources.offered)}"
     if sources.ignored:

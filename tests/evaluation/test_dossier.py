@@ -16,7 +16,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.evaluation.dossier import Sources, dossier_of
 from fedmq.evaluation.dossier_page import Section, html_of_dossier, pdf_of_dossier
 from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
-from fedmq.party.card.model_card import ModelCard, Worth
+from fedmq.party.card.model_card import CardEngine, CardSelection, CardTraining, ModelCard, Worth
 from fedmq.party.card.signed_card import CardFile
 from fedmq.party.online.drift import Drift, KeptDrift
 
@@ -92,6 +92,22 @@ def test_selection_is_what_this_party_knows_of_it() -> None:
     assert facts["columns of telco"].endswith("bank is told that it split by calls")
     assert "keeps none" in facts["screens"]
     assert section("How it was made").facts["columns of telco"].endswith("told nothing of them")
+
+
+def test_columns_that_the_job_selected_stand_as_in_the_card() -> None:
+    selection = CardSelection(
+        screen="look", made="2026-10-01T00:00:00+00:00", alignment="people", rows=90,
+        looked_at=80, rule={"iv": 0.02}, columns={"bank": (2, 5), "telco": (1, 7)},
+    )  # fmt: skip
+    engine = CardEngine(name="plain", exact=True, active_learns="", passive_learns="")
+    training = CardTraining(
+        session="12ab", rows=70, held_out=20, began="", ended="", engine=engine,
+        selection=selection,
+    )  # fmt: skip
+    card = CARD.model_copy(update={"training": training})
+    facts = section("How it was made", replace(KNOWN, file=CardFile(card=card))).facts
+    assert facts["columns"] == "2 of 5 of bank, 1 of 7 of telco"
+    assert facts["selected by"].startswith("iv = 0.02; screen look of 2026-10-01")
 
 
 def test_screens_before_the_training_say_what_they_selected_and_what_of_it_was_offered() -> None:
