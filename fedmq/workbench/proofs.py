@@ -39,19 +39,23 @@ def proofs_of(shares: OwnShares, session: str, shown: Sequence[Path]) -> Proofs:
     Raises:
         ConfigError, DataError: a file is no transcript of this session, or nothing binds it.
     """
+    held, none = None, ""
     try:
         held = _held(shares, session)
     except ConfigError as error:  # the engine's answers cannot be replayed
-        held, none = None, str(error)
-    else:
-        none = "" if held is not None else "no party has signed an answer, or it was long ago"
+        none = str(error)
+    signed = {} if held is None else _signed(shares, held)
+    if not signed and not shares.federation.keys:
+        none = none or "the federation has no keys"
+    elif not signed:
+        none = none or "no party has signed an answer, or it was long ago"
     verdicts = {}
     for path in shown:
         transcript = TranscriptFile.read(path)
         if transcript.session != session:
             raise DataError(f"{path}: a transcript of session {transcript.session}, not {session}")
         verdicts[transcript.party] = _verdict(shares, transcript, held)
-    return Proofs({} if held is None else _signed(shares, held), verdicts, none)
+    return Proofs(signed, verdicts, none)
 
 
 def _held(shares: OwnShares, session: str) -> TranscriptFile | None:

@@ -26,6 +26,8 @@ async def test_signatures_are_counted_and_what_is_shown_is_replayed(
         await demo.train("other", 1)
     shares = OwnShares(tmp_path / "bank" / "party.toml")
     session = training_records(shares.state).read("credit").session
+    unknown = proofs_of(shares, "unknown", ())
+    assert not unknown.signed and "no party has signed an answer" in unknown.none
     proofs = await asyncio.to_thread(proofs_of, shares, session, ())
     assert proofs.signed == {"telco": 2, "retail": 2} and not proofs.verdicts and not proofs.none
 
@@ -63,4 +65,6 @@ async def test_without_transcripts_the_reason_is_said(
     async with DaemonsInMemory(tmp_path, monkeypatch) as demo:
         await demo.train("credit", 1)
     shares = OwnShares(tmp_path / "bank" / "party.toml")
-    assert "no party has signed" in proofs_of(shares, "unknown", ()).none
+    session = training_records(shares.state).read("credit").session
+    for of in (session, "unknown"):
+        assert proofs_of(shares, of, ()).none == "the federation has no keys"
