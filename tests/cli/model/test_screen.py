@@ -36,6 +36,23 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
     found = json.loads((parties.folder / "look" / "screen.json").read_text())
     assert sum(one["people"] for one in found["parties"]["telco"]["columns"][0]["bins"]) == 60
 
+    job.write_text('party = "bank.toml"\nname = "look"\nbins = 99\n')
+    assert "screen.toml: bins" in one_line(parties.fedmq("screen", "screen.toml"), 3)
+    job.write_text('party = "bank.toml"\nname = "look"\nalignment = "none"\n')
+    assert "no alignment 'none'" in one_line(parties.fedmq("screen", "screen.toml"), 6)
+
+
+@pytest.mark.long
+def test_a_training_selects_columns_by_the_last_screen_and_says_so(parties: Parties) -> None:
+    stand(parties, {"bank": range(60), "telco": range(60)})
+    parties.configure("bank", 'path = "bank.csv"')
+    policy = 'screen = "measured"\nsmallest_group = 10'
+    parties.configure("telco", 'path = "telco.csv"', policy)
+    job = parties.folder / "screen.toml"
+    job.write_text('party = "bank.toml"\nname = "look"\nbins = 4\n')
+    parties.run()
+    done = parties.fedmq("screen", "screen.toml")
+    assert done.returncode == 0, done.stderr
     train = parties.folder / "train.toml"
     selecting = 'party = "bank.toml"\nmodel = "few"\nengine = "plain"\nevaluation = 0.3\n'
     train.write_text(f"{selecting}params = {{ num_boost_round = 2 }}\n[select]\niv = 0.0\n")
@@ -54,8 +71,3 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
     assert "at people of the folds, the figures are better than" in done.stdout, done.stderr
     too_many = parties.fedmq("train", "train.toml", "--set", "select.iv=9", "--set", "model=none")
     assert "no column of bank is selected by iv = 9" in one_line(too_many, 3)
-
-    job.write_text('party = "bank.toml"\nname = "look"\nbins = 99\n')
-    assert "screen.toml: bins" in one_line(parties.fedmq("screen", "screen.toml"), 3)
-    job.write_text('party = "bank.toml"\nname = "look"\nalignment = "none"\n')
-    assert "no alignment 'none'" in one_line(parties.fedmq("screen", "screen.toml"), 6)
