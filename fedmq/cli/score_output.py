@@ -21,11 +21,19 @@ from fedmq.party.configuration.data import DataSection, checked_query
 from fedmq.party.data.id_column import joined, parts_of
 from fedmq.party.data.sources.sql import SqlQuery, driver_line, sql_engine
 
-__all__ = ["ScoreRows", "ScoreTable", "check_file", "queried_ids", "write_file"]
+__all__ = [
+    "ScoreRows",
+    "ScoreTable",
+    "check_file",
+    "headers_of_scores",
+    "queried_ids",
+    "write_file",
+]
 
 _SCORES = re.compile(r"[^,]+(,[^,]+)*,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
 """The headers of a file of scores."""
 _PARQUET = ".parquet"
+_LONGEST_LINE = 1_000_000  # bytes of headers: a file of anything else may be one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,15 @@ def check_file(output: Path, data: DataSection) -> None:
         raise ConfigError(f"{output}: exists already and holds no scores; choose another")
 
 
+def headers_of_scores(output: Path, data: DataSection) -> list[str]:
+    """The headers of a file of scores; none of any other file, and of one that cannot be read."""
+    try:
+        headers = _headers(output, data)
+    except (OSError, ConfigError):
+        return []
+    return headers.split(",") if _SCORES.fullmatch(headers) else []
+
+
 def _headers(output: Path, data: DataSection) -> str:
     """The headers of a file, with commas between them; empty if it has none."""
     if output.suffix == _PARQUET:
@@ -104,7 +121,7 @@ def _headers(output: Path, data: DataSection) -> str:
         except (OSError, arrow.ArrowException):
             return ""
     with output.open("rb") as file:
-        first = file.readline()
+        first = file.readline(_LONGEST_LINE)
     return first.decode(data.encoding, "replace").strip().replace(data.separator, ",")
 
 

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DaemonError, DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.loading import read_id_list
 from fedmq.party.data.repeated_ids import people_of
+from fedmq.party.online.answering import ASKED_FILE, hashed_person
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import (
     TEXT,
@@ -28,10 +32,13 @@ from fedmq.party.store.documents import (
     held_out_rows,
     training_records,
 )
+from fedmq.protocol.session_records import hashed_ids
+from fedmq.workbench.under_way import session_with
 
-__all__ = ["Place", "places_of"]
+__all__ = ["Place", "as_removed", "person_of", "places_of"]
 
 _FOLDS = ".folds.csv"
+_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +54,58 @@ class Place:
     why: str = ""
 
 
+def person_of(config: PartyFile, name: str) -> str:
+    """The person of the id ``name``, as the party's files have it; DataError if it is empty."""
+    person = comparable([name], config.data)[0]
+    if not person:
+        raise DataError("id: it is empty")
+    return person
+
+
 def places_of(config: PartyFile, name: str, remove: bool) -> list[Place]:
     """Where the person of the id ``name`` is at the party of ``config``; with ``remove`` taken out.
 
     Raises:
         DataError: the id is empty, or a file is damaged.
+        DaemonError: a session that is under way holds the person; nothing is taken out.
         ConfigError: the disk refuses; what was taken out before stays out.
     """
-    person = comparable([name], config.data)[0]
-    if not person:
-        raise DataError("id: it is empty")
-    found = [
-        *_table(config, person),
+    person = person_of(config, name)
+    if remove and (busy := session_with(config, person)) is not None:
+        raise DaemonError(
+            f"{config.party}: session {busy.session}, {busy.purpose} of {busy.name}, is under way "
+            "and holds this person, or may: let it end, or end it with fedmq cancel PARTY "
+            f"{busy.session}; then ask again. Nothing was removed"
+        )
+    return [
+        *_tables(config, person),
         *_alignments(config, person, remove),
         *_held_out(config, person, remove),
         *_folds(config, person, remove),
         *_recordings(config, person, remove),
         *_transcripts(config, person),
         *_questions(config, person),
+        *_asked(config, person, remove),
+        *_answered(config, person),
     ]
-    if not remove:
-        return found
+
+
+def as_removed(places: Iterable[Place]) -> list[Place]:
+    """``places`` after what is removable in them was taken out."""
     return [
-        replace(place, done="removed") if place.done == "removable" else place for place in found
+        replace(place, done="removed") if place.done == "removable" else place for place in places
     ]
 
 
-def _table(config: PartyFile, person: str) -> Iterator[Place]:
+def _tables(config: PartyFile, person: str) -> Iterator[Place]:
     held = config.data.label is not None
-    if person in set(read_id_list.bind(config.party, config.data, held).run().strings()):
-        yield Place("the party's own table", 1, "stays", f"take it out of {config.data.place}")
+    named = {"own": (config.data, held), "serving": (config.serving, False)}
+    for name, (section, labelled) in named.items():
+        if section is None:
+            continue
+        if person in set(read_id_list.bind(config.party, section, labelled).run().strings()):
+            why = f"take it out of {section.place}"
+            yield Place(f"the party's {name} table", 1, "stays", why)
 
 
 def _alignments(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
@@ -163,6 +192,57 @@ def _questions(config: PartyFile, person: str) -> Iterator[Place]:
             "stays",
             "as keyed hashes; audit_days in [online] says how long",
         )
+
+
+def _asked(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
+    """What limits the questions about a person counts for an hour, and lies there for longer."""
+    path = config.state / ASKED_FILE
+    with closing(_opened(path)) as file:
+        hour = file.execute("SELECT begun, key FROM hour").fetchone() if _has(file, "hour") else ()
+        if not hour:
+            return
+        begun, key = hour
+        row = (hashed_person(person, key),)
+        query = "SELECT count(*) FROM asked WHERE person = ?"
+        (found,) = file.execute(query, row).fetchone()
+        if not found:
+            return
+        over = time.time() - begun > _HOUR
+        if over and remove:
+            with file:
+                file.execute("DELETE FROM asked WHERE person = ?", row)
+    why = "" if over else "as keyed hashes, for the hour that they count: ask again after it"
+    yield Place("counts of online questions", found, "removable" if over else "stays", why)
+
+
+def _answered(config: PartyFile, person: str) -> Iterator[Place]:
+    """What bounds answers about the same people: hashes that tell whoever has the id."""
+    (hashed,) = hashed_ids([person])
+    with closing(_opened(config.state / "fedmq.sqlite")) as file:
+        query = "SELECT sketch FROM answered_rows"
+        sketches = file.execute(query).fetchall() if _has(file, "answered_rows") else []
+    files = (config.state / "group-questions").glob("*/*.people")
+    kept = [sketch for (sketch,) in sketches], [path.read_bytes() for path in files]
+    names = "counts of answered sums", "questions about groups"
+    for what, blobs in zip(names, kept, strict=True):
+        found = sum(bool((np.frombuffer(blob, "<u8") == hashed).any()) for blob in blobs)
+        if found:
+            yield Place(what, found, "stays", "as hashes; without them limits could be passed")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database at ``path``, an empty one if there is none; ConfigError if it is unusable."""
+    try:
+        file = sqlite3.connect(path if path.exists() else ":memory:")
+        _has(file, "")
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return file
+
+
+def _has(file: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return file.execute(query, (name,)).fetchone() is not None
 
 
 def _holding(folder: Path, person: str) -> Iterator[Path]:

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as arrow
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
+from pyarrow import parquet
 
+from fedmq.cli.main import cli
+from fedmq.errors import DaemonError, FedmqError
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.online.answering import ASKED_FILE, AskedPeople
+from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
+from fedmq.party.store.answered_people import GroupQuestions
+from fedmq.party.store.database import Database
 from fedmq.party.store.documents import cross_validations, held_out_rows
+from fedmq.party.store.journal import SessionStore, StoredSession
+from fedmq.protocol.session_records import hashed_ids
 from fedmq.workbench import erasure
-from tests.cli.command import Outcome, fedmq
+from fedmq.workbench.erasure import places_of
+from tests.cli.command import Outcome
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 
@@ -41,9 +55,18 @@ async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             yield demo
 
 
+def forget(file: Path, name: str, *words: str) -> Outcome:
+    """``fedmq forget`` in this process: a process of its own takes seconds to import all."""
+    done = CliRunner().invoke(cli, ["forget", str(file), "--id", name, *words])
+    if isinstance(done.exception, FedmqError):
+        return Outcome(done.exception.exit_code, "", f"fedmq: {done.exception}")
+    assert done.exception is None, done.exception
+    return Outcome(done.exit_code, done.stdout, done.stderr)
+
+
 async def asked(demo: DaemonsInMemory, party: str, name: str, *words: str) -> Outcome:
     file = demo.folder / party / "party.toml"
-    return await asyncio.to_thread(fedmq, "forget", file, "--id", name, *words)
+    return await asyncio.to_thread(forget, file, name, *words)
 
 
 def state(demo: DaemonsInMemory, party: str) -> Path:
@@ -114,3 +137,150 @@ def test_another_person_whose_id_begins_alike_is_not_taken_for_this_one(tmp_path
     (tmp_path / "other.recording").write_bytes(b"\xa6C00071\xa7XC0007")
     (tmp_path / "own.recording").write_bytes(b"\xa5C0007\xa6C00071")
     assert [path.name for path in erasure._holding(tmp_path, "C0007")] == ["own.recording"]
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> PartyFile:
+    """The file of telco, whose daemon does not run, with the people p00 to p39."""
+    with pytest.MonkeyPatch.context() as patch:
+        DaemonsInMemory(tmp_path, patch)
+    return PartyFile.read(tmp_path / "telco" / "party.toml")[0]
+
+
+async def stored(config: PartyFile, *sessions: StoredSession) -> None:
+    database = Database(config.state / "fedmq.sqlite")
+    config.state.mkdir(exist_ok=True)
+    await database.open()
+    for session in sessions:
+        await SessionStore(database).begin(session)
+    await database.close()
+
+
+@pytest.mark.asyncio
+async def test_nobody_is_removed_beside_a_training_that_goes_on_with_the_daemon(
+    alone: PartyFile,
+) -> None:
+    recording = alone.state.parent / "recordings" / "one.recording"
+    recording.parent.mkdir()
+    recording.write_bytes(b"\xa3p07")
+    config = alone.model_copy(update={"recordings": recording.parent})
+    await stored(config, StoredSession("ab12", "credit", 1))
+    with pytest.raises(DaemonError) as refused:
+        places_of(config, "p07", remove=True)
+    assert str(refused.value) == (
+        "telco: session ab12, training of credit, is under way and holds this person, or may: let "
+        "it end, or end it with fedmq cancel PARTY ab12; then ask again. Nothing was removed"
+    )
+    assert recording.exists()
+    assert [place.what for place in places_of(config, "p07", remove=False)] == [
+        "the party's own table",
+        "recording one.recording",
+    ]
+    assert places_of(config, "somebody else", remove=True) == []  # no row of hers is in it
+
+
+@pytest.mark.asyncio
+async def test_the_active_party_asks_the_alignment_of_a_training_whom_it_holds(
+    alone: PartyFile,
+) -> None:
+    job = TrainingJob(model="m", alignment="few").model_dump_json()
+    await stored(alone, StoredSession("ab12", "m", 1, job=job))
+    few = StoredAlignment(
+        name="few",
+        session="cd34",
+        made="2026-11-27",
+        parties=("bank", "telco"),
+        normalise=(),
+        fingerprint="",
+        ids=("p01", None, "p02"),
+    )
+    with pytest.raises(DaemonError, match="session ab12"):  # the list is not kept
+        places_of(alone, "p07", remove=True)
+    AlignmentStore(alone.state).save(few)
+    assert {place.done for place in places_of(alone, "p07", remove=True)} == {"stays"}
+    with pytest.raises(DaemonError, match="session ab12"):
+        places_of(alone, "p02", remove=True)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nobody_is_removed_beside_a_session_that_runs(
+    federation: DaemonsInMemory,
+) -> None:
+    held = asyncio.Event()
+
+    async def hold(sender: str, _: str, __: str) -> bool:
+        if sender == "telco":
+            await held.wait()
+        return False
+
+    async def live() -> list[str]:
+        found = await federation.ask("retail", "sessions")
+        return [of["session"] for of in found if of["ended"] is None]
+
+    before, federation.hold = federation.hold, hold
+    job = AlignmentJob(name="others").model_dump(mode="json")
+    running = asyncio.create_task(federation.ask("bank", "align", job=job))
+    try:
+        (session,) = await federation.until(live)
+        done = await asked(federation, "retail", "p07", "--remove")
+    finally:
+        held.set()
+        await running
+        federation.hold = before
+    assert done.code == DaemonError.exit_code
+    assert f"retail: session {session}, alignment of others, is under way" in done.error
+
+
+def test_score_files_beside_the_party_s_file_lose_the_person(alone: PartyFile) -> None:
+    folder = alone.state.parent
+    (folder / "scores.csv").write_text("id,score\r\np07,0.5\r\np08,0.25\r\n")
+    (folder / "notes.csv").write_text("id,remark\r\np07,asked\r\n")
+    table = arrow.table({"id": ["p07", "p08", "p07"], "score_0": [0.1, 0.2, 0.3]})
+    table = table.append_column("score_1", arrow.array([0.9, 0.8, 0.7]))
+    parquet.write_table(table, folder / "scores.parquet")
+    done = json.loads(forget(folder / "party.toml", "p07", "--remove", "--json").out)
+    found = {of["what"]: (of["count"], of["done"]) for of in done["places"]}
+    assert found["score file scores.csv"] == (1, "removed")
+    assert found["score file scores.parquet"] == (2, "removed")
+    assert (folder / "scores.csv").read_bytes() == b"id,score\r\np08,0.25\r\n"
+    assert parquet.read_table(folder / "scores.parquet").column("id").to_pylist() == ["p08"]
+    assert "p07" in (folder / "notes.csv").read_text()
+    assert f"score files outside of {folder}" in done["not_searched"]
+
+
+@pytest.mark.asyncio
+async def test_what_limits_questions_names_a_person_by_hashes_that_are_found(
+    alone: PartyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_people = AskedPeople(alone.state / ASKED_FILE)
+    asked_people.add("bank", "m", {"p07": (1, 3), "p08": (1, 0)})
+    await asked_people.close()
+    await stored(alone)
+    database = Database(alone.state / "fedmq.sqlite")
+    await database.open()
+    sketch = np.unique(hashed_ids(["p06", "p07"])).astype("<u8").tobytes()
+    await database.write(
+        lambda file: (
+            file.execute("INSERT INTO answered_rows VALUES ('ab12', 2, ?, 0)", (sketch,)) and None
+        )
+    )
+    await database.close()
+    GroupQuestions(alone.state).keep("region", "ab12", hashed_ids(["p07", "p09"]))
+
+    def found(name: str, remove: bool = False) -> dict[str, tuple[int, str]]:
+        places = places_of(alone, name, remove)
+        return {place.what: (place.count, place.done) for place in places[1:]}
+
+    within = {
+        "counts of online questions": (2, "stays"),
+        "counts of answered sums": (1, "stays"),
+        "questions about groups": (1, "stays"),
+    }
+    assert found("p07", remove=True) == within
+    assert found("p30") == {}
+    later = time.time() + 3601
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert found("p07")["counts of online questions"] == (2, "removable")
+    found("p07", remove=True)
+    assert "counts of online questions" not in found("p07")
+    assert found("p08")["counts of online questions"] == (1, "removable")

@@ -56,6 +56,7 @@ from fedmq.protocol.online.passive import AnsweringShare, check_records
 from fedmq.protocol.online.sealed_passive import SealedShare
 
 __all__ = [
+    "ASKED_FILE",
     "Answering",
     "AskedPeople",
     "AskedShare",
@@ -63,10 +64,14 @@ __all__ = [
     "HostedShare",
     "LoadedShare",
     "RateLimits",
+    "hashed_person",
     "load_share",
 ]
 
 log = logging.getLogger(__name__)
+
+ASKED_FILE = "asked.sqlite"
+"""In the state folder: where a passive party keeps what was asked about each person."""
 
 _ANSWERS = (OnlineExits, OnlineBitmaps, OnlineProducts)
 _MOST_LEDGER_BYTES = 32 * 1024 * 1024  # for the remembered batches
@@ -782,7 +787,7 @@ class AskedPeople:
             kept.clear()
 
     def _hashed(self, name: str) -> bytes:
-        return hashlib.blake2b(name.encode(), digest_size=16, key=self._key).digest()
+        return hashed_person(name, self._key)
 
     async def _write_soon(self, path: Path) -> None:
         # One writer at a time, never cancelled.
@@ -806,6 +811,11 @@ class AskedPeople:
                     break
                 self._unwritten |= written
         self._writing = None
+
+
+def hashed_person(name: str, key: bytes) -> bytes:
+    """What stands for the id ``name`` in the file of `AskedPeople` with this ``key``."""
+    return hashlib.blake2b(name.encode(), digest_size=16, key=key).digest()
 
 
 def _write_asked(

@@ -24,7 +24,7 @@ from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.online.answering import Answering, AskedPeople
+from fedmq.party.online.answering import ASKED_FILE, Answering, AskedPeople
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.fallback_scores import FallbackScores
 from fedmq.party.online.model_loader import ModelLoader
@@ -106,7 +106,7 @@ class OnlineLane:
             agree=consent.scoring,
             until_written=consent.until_written,
             drift=self.drift if section.drift.rows else None,
-            asked=AskedPeople(None if self._is_active else config.state / "asked.sqlite"),
+            asked=AskedPeople(None if self._is_active else config.state / ASKED_FILE),
             send=self._sender.send,
             explains=lambda: consent.policy.explain != "none",
         )
