@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, noted, party_argument
+from fedmq.cli.party_daemon import PARTY_HELP, kept_for, noted, party_argument
 from fedmq.cli.scored_people import score_files_with
 from fedmq.party.configuration.party import PartyFile
 from fedmq.workbench.erasure import as_removed, places_of
@@ -46,6 +46,7 @@ def forget(party: Path, name: str, remove: bool, as_json: bool) -> None:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "removed": remove,
         "places": [asdict(place) for place in found],
+        "retention": config.policy.retention.periods,
         "not_searched": _not_searched(config, folder),
     }
     print_result(result, as_json, _in_words)
@@ -68,6 +69,8 @@ def _not_searched(config: PartyFile, folder: Path) -> list[str]:
 
 def _in_words(result: Any) -> Text | str:
     outside = f"not searched: {'; '.join(result['not_searched'])}"
+    if result["retention"]:
+        outside += f"\nkept for at most: {kept_for(result['retention'])}"
     if not result["places"]:
         return joined("nothing of this person is in the party's files", outside)
     rows = [(of["what"], of["count"], of["done"], of["why"]) for of in result["places"]]

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
-from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
+from fedmq.cli.party_daemon import PARTY_HELP, kept_for, party_argument, state_folder
 from fedmq.errors import DaemonError, LinkError
 from fedmq.party.operations.control import request_daemon
 
@@ -143,6 +143,8 @@ def _notes(result: Any) -> list[str]:
             f"answered about the {answered['rows']:,} most queried rows: "
             f"{answered['sums_per_row']:,}{most} sums per row"
         )
+    if periods := result.get("retention"):  # of no daemon of an earlier version
+        lines.append(f"kept for at most: {kept_for(periods)}")
     drift = result["drift"]
     lines += [
         f"{found['column']} of model {found['model']} drifts: its population stability index over "

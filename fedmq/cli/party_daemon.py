@@ -15,6 +15,7 @@ from fedmq.party.operations.control import request_daemon, user_name
 
 __all__ = [
     "PARTY_HELP",
+    "kept_for",
     "name_party",
     "noted",
     "party_argument",
@@ -39,6 +40,11 @@ party_argument = click.argument(
 def state_folder(party: Path) -> Path:
     """The state folder that the file ``party`` names; ConfigError if the file is wrong."""
     return PartyFile.read(name_party(party))[0].state
+
+
+def kept_for(periods: Mapping[str, str]) -> str:
+    """The periods of ``retention`` in words."""
+    return ", ".join(f"{key.replace('_', ' ')} {period}" for key, period in periods.items())
 
 
 def noted(state: Path, did: str, **details: Any) -> None:

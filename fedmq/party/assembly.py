@@ -31,6 +31,7 @@ from fedmq.party.operations.health import FileCheck, Probe, clock_warnings
 from fedmq.party.operations.owner_commands import DataCommands, OwnerCommands, PartyCommands
 from fedmq.party.operations.record_commands import RecordCommands
 from fedmq.party.operations.reload import FileReload
+from fedmq.party.operations.retention import Retention
 from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.inference import InferenceService
@@ -91,6 +92,7 @@ class DaemonParts:
     deployment: DeploymentService
     resumption: Resumption
     expiry: Expiry
+    retention: Retention
     reload: FileReload
     file_check: FileCheck
     control: ControlServer
@@ -227,6 +229,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         deployment=deployment,
         resumption=resumption,
         expiry=expiry,
+        retention=Retention(context),
         reload=reload,
         file_check=file_check,
         control=control,

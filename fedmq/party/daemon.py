@@ -61,6 +61,7 @@ class Daemon:
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
             parts.expiry.start()
+            parts.retention.start()
             parts.context.owner_consent.start()
             if parts.http is not None:
                 await parts.http.start()
@@ -72,6 +73,7 @@ class Daemon:
             self._reloads.cancel()
             parts.resumption.cancel()
             parts.expiry.cancel()
+            parts.retention.cancel()
             parts.context.owner_consent.cancel()
             await closing.aclose()
             await parts.control.close()

@@ -6,6 +6,7 @@ Everything here is of this party alone: no other party is asked, and none is tol
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
 import time
@@ -145,7 +146,8 @@ def _held_out(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
         if remove:
             others = np.flatnonzero(~here).tolist()
             ids, sets = (tuple(of[row] for row in others) for of in (rows.ids, rows.sets))
-            kept.keep(model, replace(rows, ids=ids, sets=sets, label=rows.label[~here]))
+            with _as_old(kept.path(model)):
+                kept.keep(model, replace(rows, ids=ids, sets=sets, label=rows.label[~here]))
         yield Place(f"held-out rows of model {model}", int(here.sum()), "removable")
 
 
@@ -160,8 +162,17 @@ def _folds(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
             continue
         if remove:
             left = [line for line, own in zip(lines, here, strict=True) if not own]
-            kept.keep(name, "\n".join([header, *left]) + "\n")
+            with _as_old(kept.path(name)):
+                kept.keep(name, "\n".join([header, *left]) + "\n")
         yield Place(f"folds of cross-validation {name}", sum(here), "removable")
+
+
+@contextlib.contextmanager
+def _as_old(path: Path) -> Iterator[None]:
+    """Leave to ``path``, which is rewritten within, its time: the policy counts its age."""
+    written = path.stat()
+    yield
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
 
 
 def _recordings(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:

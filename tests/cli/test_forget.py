@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -94,11 +95,16 @@ async def test_a_person_is_found_taken_out_and_not_found_again(
     assert person in held_out_rows(bank).read("m").ids  # it was only asked
 
     before = held_out_rows(bank).read("m")
+    aged = 1_700_000_000
+    for path in (folds, bank / "models" / "m.held-out.csv"):
+        os.utime(path, (aged, aged))
     done = await asked(demo, "bank", person, "--remove", "--json")
     assert {of["done"] for of in json.loads(done.out)["places"]} == {"removed", "stays"}
     left = held_out_rows(bank).read("m")
     assert {*before.ids} - {*left.ids} == {person} and len(left.label) == len(left.ids)
     assert f"{person}," not in folds.read_text()
+    for path in (folds, bank / "models" / "m.held-out.csv"):
+        assert path.stat().st_mtime == aged  # the policy counts from when it was first written
     assert AlignmentStore(bank).names() == []
     assert not [
         path
@@ -284,3 +290,12 @@ async def test_what_limits_questions_names_a_person_by_hashes_that_are_found(
     found("p07", remove=True)
     assert "counts of online questions" not in found("p07")
     assert found("p08")["counts of online questions"] == (1, "removable")
+
+
+def test_the_periods_of_the_policy_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DaemonsInMemory(tmp_path, monkeypatch, 'retention = { held_out = "1y" }\n')
+    file = tmp_path / "telco" / "party.toml"
+    assert json.loads(forget(file, "p07", "--json").out)["retention"] == {"held_out": "1y"}
+    assert "kept for at most: held out 1y" in forget(file, "p07").out

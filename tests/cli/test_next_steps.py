@@ -36,6 +36,7 @@ STATUS: dict[str, Any] = {
     "idle": [],
     "answered": None,
     "drift": {"columns": [], "parties": []},
+    "retention": {},
     "refused": {},
     "asked": 0,
     "dead_letters": 0,

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import LONGEST_CONSENT, PartyName
+from fedmq.party.configuration.retention import RetentionSection
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 
@@ -259,6 +260,9 @@ class PolicySection(Section):
     share. Otherwise its owner signs with ``fedmq models card --sign``."""
     delete_models: bool = False
     """Whether this party's share of a model is deleted when the active party asks for it."""
+    retention: RetentionSection = RetentionSection()
+    """How long files are kept that name people, such as ``{ recordings = "90d" }``; the table below
+    has the keys."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
     allow_leaky_engines: bool | None = None

@@ -111,6 +111,7 @@ class OwnerCommands(Service):
             "warnings": list(self._probe.health().warnings),
             "answered": None if context.is_active else await self._answered(),
             "drift": self._drift.status(),
+            "retention": context.config.policy.retention.periods,
         }
 
     async def _sessions(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
