@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,47 +11,138 @@ from typing import Any
 import click
 from rich.text import Text
 
+from fedmq.accountability.erasure_certificate import ErasedPlace, ErasureCertificate
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, kept_for, noted, party_argument
 from fedmq.cli.scored_people import score_files_with
+from fedmq.errors import ConfigError, DataError, FedmqError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.workbench.erasure import as_removed, places_of
+from fedmq.party.identity.party_files import PartyFiles
+from fedmq.workbench.erasure import Place, as_removed, person_of, places_of
 
 __all__ = ["forget"]
+
+_path = click.Path(path_type=Path)
 
 
 @click.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--id", "name", required=True, help="The person, as PARTY's table has the id.")
+@click.option("--id", "name", help="The person, as PARTY's table has the id.")
 @click.option("--remove", is_flag=True, help="Take the person out of what can do without.")
+@click.option(
+    "--certificate",
+    type=_path,
+    help="With --remove: a new file with what was taken out and what stays, signed by PARTY.",
+)
+@click.option(
+    "--verify",
+    "certificates",
+    multiple=True,
+    type=_path,
+    help="Instead: a certificate, of any party, whose signature is checked; with --id also whether "
+    "it is about this person. May be repeated.",
+)
 @json_option
-def forget(party: Path, name: str, remove: bool, as_json: bool) -> None:
+def forget(
+    party: Path,
+    name: str | None,
+    remove: bool,
+    certificate: Path | None,
+    certificates: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Say where the person of an id is in PARTY's own files; with --remove take the person out.
 
     Alignments and recordings with the person are deleted whole, held-out rows and folds lose the
     person's, as do score files in the folder of PARTY's file. What stays is named with the reason:
     PARTY's table, models that learned from the person, proofs, and hashes; so is what is not
     searched. A session under way that holds the person forbids --remove. Each party does this for
-    itself; nobody else is told.
+    itself, and signs its own certificate; nobody else is told.
     """
-    config, _ = PartyFile.read(party)
+    if certificates:
+        if remove or certificate is not None:
+            raise click.UsageError("--verify goes with --id and --json alone")
+        _verify(party, certificates, name, as_json)
+        return
+    if name is None:
+        raise click.UsageError("name the person with --id, or a certificate with --verify")
+    if certificate is not None and not remove:
+        raise click.UsageError("--certificate says what was removed: it goes with --remove")
+    # Whoever cannot sign learns it before anything is gone.
+    files = None if certificate is None else _signing(party, certificate)
+    config = PartyFile.read(party)[0] if files is None else files.config
     folder = party.absolute().parent
     places = places_of(config, name, remove)
     places += score_files_with(config, folder, name, remove)
-    found = as_removed(places) if remove else places
     if remove:
-        removed = [place.what for place in found if place.done == "removed"]
+        places = as_removed(places)
+        removed = [place.what for place in places if place.done == "removed"]
         noted(config.state, "person forgotten", places=len(removed))
+    if files is not None and certificate is not None:
+        _certified(files, person_of(config, name), places).write(certificate)
     result = {
         "party": config.party,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "removed": remove,
-        "places": [asdict(place) for place in found],
+        "places": [asdict(place) for place in places],
         "retention": config.policy.retention.periods,
         "not_searched": _not_searched(config, folder),
+        "certificate": certificate and str(certificate),
     }
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "audit-log" if remove else "forget", party)
+
+
+def _signing(party: Path, certificate: Path) -> PartyFiles:
+    files = PartyFiles.read(party)
+    if not files.federation.keys:
+        raise ConfigError(
+            "the federation has no keys, so nobody can sign; make them with: fedmq keys new"
+        )
+    if certificate.exists() or not certificate.absolute().parent.is_dir():
+        raise ConfigError(f"{certificate}: name a new file in a folder that exists")
+    return files
+
+
+def _certified(files: PartyFiles, person: str, places: Sequence[Place]) -> ErasureCertificate:
+    # Without the reasons: they name the party's own files, and others read the certificate.
+    erased = [
+        ErasedPlace.model_validate({"what": of.what, "count": of.count, "done": of.done})
+        for of in places
+    ]
+    config, federation = files.config, files.federation.name
+    return ErasureCertificate.of(federation, config.party, person, erased, files.sealer.sign)
+
+
+def _verify(party: Path, paths: Sequence[Path], name: str | None, as_json: bool) -> None:
+    config, federation = PartyFile.read(party)
+    person = None if name is None else person_of(config, name)
+    result = []
+    for path in paths:
+        found = ErasureCertificate.read(path)
+        try:
+            fingerprint = found.check(federation)
+        except FedmqError as error:
+            raise type(error)(f"{path}: {error}") from None
+        if person is not None and not found.is_of(person):
+            raise DataError(f"{path}: {found.party} has signed it about another person")
+        of = found.model_dump(mode="json", include={"party", "made", "places"})
+        result.append({"file": str(path), "key": fingerprint, **of})
+    print_result(result, as_json, _certificates_in_words)
+
+
+def _certificates_in_words(result: Any) -> Text:
+    rows = [
+        (
+            of["party"],
+            of["made"].replace("T", " ")[:19],
+            sum(place["done"] == "removed" for place in of["places"]),
+            ", ".join(place["what"] for place in of["places"] if place["done"] == "stays"),
+            of["key"],
+        )
+        for of in result
+    ]
+    return joined(table(("party", "signed (UTC)", "places removed", "what stays", "key"), rows))
 
 
 def _not_searched(config: PartyFile, folder: Path) -> list[str]:
@@ -68,10 +160,12 @@ def _not_searched(config: PartyFile, folder: Path) -> list[str]:
 
 
 def _in_words(result: Any) -> Text | str:
-    outside = f"not searched: {'; '.join(result['not_searched'])}"
+    notes = [f"not searched: {'; '.join(result['not_searched'])}"]
     if result["retention"]:
-        outside += f"\nkept for at most: {kept_for(result['retention'])}"
+        notes.append(f"kept for at most: {kept_for(result['retention'])}")
+    if result["certificate"]:
+        notes.append(f"signed in {result['certificate']}")
     if not result["places"]:
-        return joined("nothing of this person is in the party's files", outside)
+        return joined("nothing of this person is in the party's files", *notes)
     rows = [(of["what"], of["count"], of["done"], of["why"]) for of in result["places"]]
-    return joined(table(("where", "how often", "", ""), rows), outside)
+    return joined(table(("where", "how often", "", ""), rows), *notes)

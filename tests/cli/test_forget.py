@@ -29,10 +29,11 @@ from fedmq.party.store.database import Database
 from fedmq.party.store.documents import cross_validations, held_out_rows
 from fedmq.party.store.journal import SessionStore, StoredSession
 from fedmq.protocol.session_records import hashed_ids
+from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.workbench import erasure
 from fedmq.workbench.erasure import places_of
 from tests.cli.command import Outcome
-from tests.party.daemons_in_memory import DaemonsInMemory
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -299,3 +300,45 @@ def test_the_periods_of_the_policy_are_shown(
     file = tmp_path / "telco" / "party.toml"
     assert json.loads(forget(file, "p07", "--json").out)["retention"] == {"held_out": "1y"}
     assert "kept for at most: held out 1y" in forget(file, "p07").out
+
+
+@pytest.mark.asyncio
+async def test_each_party_signs_what_it_took_out_and_anyone_of_them_verifies_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {party: PrivateKeys.generate() for party in PARTIES}
+    DaemonsInMemory(tmp_path, monkeypatch, keys=keys)
+    paths = {party: tmp_path / f"{party}.erased.json" for party in ("telco", "retail")}
+    for party, path in paths.items():
+        (tmp_path / party / "scores.csv").write_text("id,score\r\np07,0.5\r\n")
+        words = ("--remove", "--certificate", str(path))
+        done = forget(tmp_path / party / "party.toml", "p07", *words)
+        assert f"signed in {path}" in done.out.replace("\n", "")
+        assert "p07" not in path.read_text() and str(tmp_path) not in path.read_text()
+    bank = tmp_path / "bank" / "party.toml"
+    words = [word for path in paths.values() for word in ("--verify", str(path))]
+    found = json.loads(forget(bank, "p07", *words, "--json").out)
+    assert [of["party"] for of in found] == ["telco", "retail"]
+    assert found[0]["places"] == [
+        {"what": "the party's own table", "count": 1, "done": "stays"},
+        {"what": "score file scores.csv", "count": 1, "done": "removed"},
+    ]
+    assert found[0]["key"] == keys["telco"].public.fingerprint
+
+    other = forget(bank, "p08", "--verify", str(paths["telco"]))
+    assert other.error == f"{paths['telco']}: telco has signed it about another person"
+    for was, then in (('"stays"', '"removed"'), ("telco", "retail")):
+        altered = tmp_path / "altered.json"
+        altered.write_text(paths["telco"].read_text().replace(was, then))
+        refused = forget(bank, "p07", "--verify", str(altered))
+        assert "has not signed it with a key of the federation file" in refused.error
+        assert refused.code == 4
+
+
+def test_who_cannot_sign_removes_nobody(alone: PartyFile) -> None:
+    folder = alone.state.parent
+    (folder / "scores.csv").write_text("id,score\r\np07,0.5\r\n")
+    words = ("--remove", "--certificate", str(folder / "erased.json"))
+    refused = forget(folder / "party.toml", "p07", *words)
+    assert "fedmq keys new" in refused.error
+    assert "p07" in (folder / "scores.csv").read_text()

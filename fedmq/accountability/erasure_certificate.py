@@ -1,0 +1,133 @@
+"""What does a party sign of an erasure, so that the person and the others can hold it to it?"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedmq.boosting.model.share import first_fault
+from fedmq.errors import ConfigError, DataError
+from fedmq.messages.fields import PartyName
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.card.model_card import canonical
+from fedmq.party.configuration.federation import Federation
+
+__all__ = ["ErasedPlace", "ErasureCertificate"]
+
+_SIGNED_PREFIX = b"fedmq erasure 1\n"
+"""Separates these signatures from all others by a party's key."""
+_LARGEST_FILE = 1_000_000  # bytes
+
+
+class ErasedPlace(BaseModel):
+    """Where the person was: ``count`` rows, entries or files of ``what``, removed or not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: str
+    count: int
+    done: Literal["removed", "stays"]
+
+
+class ErasureCertificate(BaseModel):
+    """That ``party`` looked for a person in its files, and what it took out, by its signature.
+
+    The person is the SHA-256 of ``salt`` and the id, so that whoever has the id can tell.
+    ``signature``: Ed25519, hexadecimal.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["fedmq.erasure"] = "fedmq.erasure"
+    version: Literal[1] = 1
+    federation: str
+    party: PartyName
+    made: str
+    salt: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    person: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    places: Annotated[tuple[ErasedPlace, ...], Field(max_length=10_000)]
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+    @classmethod
+    def of(
+        cls,
+        federation: str,
+        party: str,
+        person: str,
+        places: Sequence[ErasedPlace],
+        sign: Callable[[bytes], bytes],
+    ) -> Self:
+        """The certificate of an erasure that was just made; ``sign`` signs for ``party``."""
+        salt = secrets.token_hex(16)
+        plain = cls(
+            federation=federation,
+            party=party,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            salt=salt,
+            person=_hashed(salt, person),
+            places=tuple(places),
+            signature="0" * 128,
+        )
+        return plain.model_copy(update={"signature": sign(plain.signed).hex()})
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The certificate at ``path``; DataError where there is none."""
+        try:
+            if path.stat().st_size > _LARGEST_FILE:
+                raise DataError(f"{path}: is larger than any certificate of an erasure")
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            fault = first_fault(error, "file")
+            raise DataError(f"{path}: no certificate of an erasure: {fault}") from None
+
+    def write(self, path: Path) -> None:
+        """Write the file whole or not at all; ConfigError if the disk refuses."""
+        try:
+            write_atomically(path, self.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @property
+    def signed(self) -> bytes:
+        """The signed bytes."""
+        return _SIGNED_PREFIX + canonical(self.model_copy(update={"signature": ""})).encode()
+
+    def is_of(self, person: str) -> bool:
+        """Whether it is about the person of this id, as the party's file has it."""
+        return _hashed(self.salt, person) == self.person
+
+    def check(self, federation: Federation) -> str:
+        """The fingerprint of the key that signed it.
+
+        Raises:
+            ConfigError: the federation file has no key of the party.
+            DataError: it is of another federation, or none of the party's keys signed it.
+        """
+        if self.federation != federation.name:
+            raise DataError(f"it is of federation {self.federation}, not of {federation.name}")
+        keys = federation.pinned(self.party) if self.party in federation.parties else ()
+        if not keys:
+            raise ConfigError(
+                f"the federation file has no key of {self.party}; give the file of that time"
+            )
+        signature = bytes.fromhex(self.signature)
+        for key in keys:
+            if key.verifies(self.signed, signature):
+                return key.fingerprint
+        raise DataError(
+            f"{self.party} has not signed it with a key of the federation file: it was altered, or "
+            "keys changed since; give the file of that time"
+        )
+
+
+def _hashed(salt: str, person: str) -> str:
+    return hashlib.sha256(bytes.fromhex(salt) + person.encode()).hexdigest()
