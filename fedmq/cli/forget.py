@@ -18,11 +18,15 @@ from fedmq.cli.scored_people import score_files_with
 from fedmq.errors import ConfigError, DataError, FedmqError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.operations.control import request_daemon
+from fedmq.workbench import retraining
 from fedmq.workbench.erasure import Place, as_removed, person_of, places_of
 
 __all__ = ["forget"]
 
 _path = click.Path(path_type=Path)
+_DELETE_SECONDS = 60.0
+"""Within which another party answers."""
 
 
 @click.command(epilog=PARTY_HELP)
@@ -42,6 +46,26 @@ _path = click.Path(path_type=Path)
     help="Instead: a certificate, of any party, whose signature is checked; with --id also whether "
     "it is about this person. May be repeated.",
 )
+@click.option(
+    "--retrain",
+    metavar="MODEL",
+    help="Instead: train MODEL by its own job without the person, who is in no table any more, and "
+    "compare both on rows that both held out. The other parties are asked as for any training.",
+)
+@click.option("--align", type=_path, help="With --retrain: an alignment job that is made first.")
+@click.option(
+    "--as", "called", metavar="NAME", help="With --retrain: the new model's name.  [MODEL-anew]"
+)
+@click.option(
+    "--activate",
+    metavar="NAME",
+    help="With --retrain: serve the new model under NAME if it is equal or better.",
+)
+@click.option(
+    "--delete-old",
+    is_flag=True,
+    help="With --retrain: then delete MODEL at all parties that agree.",
+)
 @json_option
 def forget(
     party: Path,
@@ -49,6 +73,11 @@ def forget(
     remove: bool,
     certificate: Path | None,
     certificates: tuple[Path, ...],
+    retrain: str | None,
+    align: Path | None,
+    called: str | None,
+    activate: str | None,
+    delete_old: bool,
     as_json: bool,
 ) -> None:
     """Say where the person of an id is in PARTY's own files; with --remove take the person out.
@@ -59,6 +88,13 @@ def forget(
     searched. A session under way that holds the person forbids --remove. Each party does this for
     itself, and signs its own certificate; nobody else is told.
     """
+    if retrain is None and (align or called or activate or delete_old):
+        raise click.UsageError("--align, --as, --activate and --delete-old go with --retrain")
+    if retrain is not None:
+        if name is None or remove or certificate is not None or certificates:
+            raise click.UsageError("--retrain goes with --id, and not with --remove or --verify")
+        _retrain(party, retrain, name, align, called, activate, delete_old, as_json)
+        return
     if certificates:
         if remove or certificate is not None:
             raise click.UsageError("--verify goes with --id and --json alone")
@@ -91,6 +127,55 @@ def forget(
     }
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "audit-log" if remove else "forget", party)
+
+
+def _retrain(
+    party: Path,
+    old: str,
+    name: str,
+    align: Path | None,
+    called: str | None,
+    activate: str | None,
+    delete: bool,
+    as_json: bool,
+) -> None:
+    config, _ = PartyFile.read(party)
+    found = retraining.retrain(party, old, name, align, called)
+    noted(config.state, "model trained anew to forget a person", model=found.model, old=old)
+    activated = activate is not None and found.as_good
+    if activated:
+        request = {"do": "activate", "model": found.model, "name": activate, "mode": None}
+        request_daemon(config.state, request)
+    # A model that is worse replaces nothing, unless the owner says so by the commands of the name.
+    keeps = activate is not None and not activated
+    left = {} if keeps or not delete else retraining.delete_old(config, old, _DELETE_SECONDS)
+    result = {
+        "party": config.party,
+        **asdict(found),
+        "as_good": found.as_good,
+        "activated": activate if activated else None,
+        "deleted": delete and not keeps and not left,
+        "left": left,
+    }
+    print_result(result, as_json, _retrained_in_words)
+    if activated:
+        print_next_step(as_json, "serving", party)
+    else:
+        print_next_step(as_json, "activate", party, "--model", found.model)
+
+
+def _retrained_in_words(result: Any) -> Text:
+    old, new = result["old"], result["model"]
+    compared = f"not compared: {result['why']}"
+    if not result["why"]:
+        compared = (
+            f"{result['metric']} on {result['rows']:,} rows that both held out: {old} "
+            f"{result['before']:.6f}, {new} {result['after']:.6f}"
+        )
+    notes = [f"{new} is served as {result['activated']}"] if result["activated"] else []
+    notes += [f"{old} is deleted at all parties"] if result["deleted"] else []
+    notes += [f"{old} is left at {party}: {why}" for party, why in result["left"].items()]
+    return joined(f"trained {new} in place of {old}", compared, *notes)
 
 
 def _signing(party: Path, certificate: Path) -> PartyFiles:

@@ -17,6 +17,7 @@ import pytest_asyncio
 from click.testing import CliRunner
 from pyarrow import parquet
 
+from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
 from fedmq.errors import DaemonError, FedmqError
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
@@ -26,12 +27,13 @@ from fedmq.party.online.answering import ASKED_FILE, AskedPeople
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.party.store.answered_people import GroupQuestions
 from fedmq.party.store.database import Database
-from fedmq.party.store.documents import cross_validations, held_out_rows
+from fedmq.party.store.documents import Deployments, ModelStore, cross_validations, held_out_rows
 from fedmq.party.store.journal import SessionStore, StoredSession
 from fedmq.protocol.session_records import hashed_ids
 from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.workbench import erasure
 from fedmq.workbench.erasure import places_of
+from fedmq.workbench.retraining import Retrained
 from tests.cli.command import Outcome
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
@@ -342,3 +344,53 @@ def test_who_cannot_sign_removes_nobody(alone: PartyFile) -> None:
     refused = forget(folder / "party.toml", "p07", *words)
     assert "fedmq keys new" in refused.error
     assert "p07" in (folder / "scores.csv").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+async def test_a_model_is_trained_anew_without_the_person_and_the_old_one_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DaemonsInMemory(tmp_path, monkeypatch, "delete_models = true\n")
+    bank = tmp_path / "bank"
+    (bank / "align.toml").write_text('name = "people"\n')
+    async with demo:
+        align = AlignmentJob(name="people").model_dump(mode="json")
+        await demo.ask("bank", "align", job=align)
+        params = TrainParams(num_boost_round=2, max_depth=2, min_child_weight=0.1)
+        job = TrainingJob(
+            engine="plain", alignment="people", params=params, model="m", evaluation=0.5
+        )
+        await demo.ask("bank", "train", job=job.model_dump(mode="json"))
+        still = await asked(demo, "bank", "p07", "--retrain", "m")
+        assert "the person is in" in still.error and "still" in still.error
+
+        table = (bank / "data.csv").read_text().splitlines()
+        left = [line for line in table if not line.startswith("p07,")]
+        (bank / "data.csv").write_text("\n".join(left) + "\n")
+        held = await asked(demo, "bank", "p07", "--retrain", "m")
+        assert held.error == "alignment people holds the person; make it anew with --align JOB.toml"
+        misnamed = await asked(demo, "bank", "p07", "--retrain", "m", "--as", "a b")
+        assert misnamed.error.startswith("--as: 'a b' names no model; write")
+        words = ("--align", str(bank / "align.toml"), "--delete-old", "--json")
+        found = (await asked(demo, "bank", "p07", "--retrain", "m", *words)).result
+        assert (found["old"], found["model"]) == ("m", "m-anew")
+        assert (found["deleted"], found["left"], found["activated"]) == (True, {}, None)
+        assert found["rows"] > 0 and found["metric"] == "log loss"
+        assert found["as_good"] == (found["after"] <= found["before"])
+        assert "p07" not in AlignmentStore(bank / "state").load("people").ids
+        for party in PARTIES:
+            assert ModelStore(tmp_path / party / "state").ids() == ["m-anew"]
+
+        # The same rows, the same job: equal is good enough, and what is served stays.
+        words = ("--as", "again", "--activate", "production", "--delete-old", "--json")
+        same = (await asked(demo, "bank", "p07", "--retrain", "m-anew", *words)).result
+        assert same["before"] == same["after"] and same["activated"] == "production"
+        assert Deployments.read(bank / "state").names()["production"].model == "again"
+        assert ModelStore(tmp_path / "telco" / "state").ids() == ["again"]
+
+
+@pytest.mark.parametrize(("before", "after", "good"), [(0.5, 0.5, True), (0.5, 0.51, False)])
+def test_a_worse_model_is_not_as_good(before: float, after: float, good: bool) -> None:
+    assert Retrained("m", "n", 5, "log loss", before, after).as_good is good
+    assert not Retrained("m", "n", why="no row was held out by both trainings").as_good
