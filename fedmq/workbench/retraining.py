@@ -122,8 +122,8 @@ def _job(config: PartyFile, job: TrainingJob, old: str, called: str | None) -> T
     name = called or old[: _LONGEST_NAME - len(_SUFFIX)] + _SUFFIX
     if re.fullmatch(NAME_OF_MODEL, name) is None:
         raise ConfigError(
-            f"--as: {name!r} names no model; write a letter or digit, and up to 63 letters, digits, "
-            "dots, _ or -"
+            f"--as: {name!r} names no model; write a letter or digit, and up to 63 letters, "
+            "digits, dots, _ or -"
         )
     if name in ModelStore(config.state).ids():
         raise ConfigError(f"model {name} exists already; choose another name with --as")
