@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.configuration.retention import RetentionSection
+from fedmq.party.configuration.policy import PolicySection, RetentionSection
 from fedmq.party.configuration.toml_file import parse_toml
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.expired import delete_expired
