@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import log_loss, root_mean_squared_error
 
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import ScoredRows, kind_of
@@ -70,10 +70,12 @@ def retrain(
     ``align``: a job by which the alignment is made anew first. ``called``: the new model's name.
 
     Raises:
-        ConfigError: this is not the active party, or a name is taken.
+        ConfigError: this is not the active party, a name is taken, or scikit-learn is missing.
         DataError: the person is in the table or the alignment still, or the job is not known.
         DaemonError: no daemon runs, or the training fails.
     """
+    if find_spec("sklearn") is None:  # before hours of training
+        raise ConfigError("scikit-learn is not installed; run: pip install 'fedmq[report]'")
     config, federation = PartyFile.read(party)
     if config.party != federation.active:
         raise ConfigError(f"{party}: only {federation.active}, which has the label, trains")
@@ -155,6 +157,8 @@ def _check_alignment(config: PartyFile, job: TrainingJob, person: str) -> None:
 
 def _compared(config: PartyFile, old: str, new: str, ask: Callable[[Any], Any]) -> Retrained:
     """Both losses on the rows that neither training has learned from."""
+    from sklearn.metrics import log_loss, root_mean_squared_error
+
     share = ModelStore(config.state).active(new)
     found = [held_out_rows(config.state).find(model) for model in (old, new)]
     before, after = found
