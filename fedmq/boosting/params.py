@@ -100,7 +100,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[tuple[str | bool, ...], str]] = {
     "nthread": ((), ""),
     "process_type": (
         ("default",),
-        "fedmq grows new trees; SimulatedModel.refreshed updates leaves",
+        'a job with refresh = "MODEL" updates leaves, and in Python SimulatedModel.refreshed',
     ),
     "sampling_method": (("uniform",), "of several ways to draw rows fedmq has subsample and goss"),
     "tree_method": (("auto", "hist"), "fedmq grows the trees of tree_method = 'hist'"),

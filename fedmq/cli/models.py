@@ -13,7 +13,12 @@ import click
 from rich.text import Text
 
 from fedmq.boosting.model.fallbacks import fallback_name
-from fedmq.boosting.model.share import ActiveShare, PassiveShare, departures_in_words
+from fedmq.boosting.model.share import (
+    ActiveShare,
+    PassiveShare,
+    departures_in_words,
+    refreshed_in_words,
+)
 from fedmq.boosting.model.shown_model import (
     ImportanceKind,
     differences,
@@ -416,6 +421,7 @@ def _model_in_words(model: Any) -> Text:
     facts = [
         ("objective", model["objective"]),
         ("trees", f"{len(trees)}, {leaves} leaves, depth {depth}"),
+        *([("refreshes", refreshed_in_words(old))] if (old := model["refreshes"]) else []),
         ("as XGBoost", departures_in_words(model["departures"])),
         *((f"{party}'s splits", count) for party, count in model["splits"].items()),
         *((name, f"{value:.5f}") for name, value in model["metrics"].items()),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.share import ActiveShare, refreshed_in_words
 from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.evaluation.report import Figure, Report
 from fedmq.party.card.model_card import (
@@ -65,6 +65,7 @@ def card_of(
         objective=share.params.objective,
         params=params,
         trees=len(share.used_trees),
+        refreshes=share.refreshes,
         departures=share.departures,
         withheld=dict(share.withheld),
         training=None if record is None else _training(record, share.parties[0]),
@@ -192,6 +193,8 @@ def _facts(card: ModelCard) -> Iterator[Sequence[str]]:
     yield "parties", f"{card.parties[0]} (holds the label), {', '.join(card.parties[1:])}"
     yield "objective", card.objective
     yield "trees", f"{card.trees:,}"
+    if card.refreshes:
+        yield "refreshes", refreshed_in_words(card.refreshes)
     yield "as XGBoost", "; ".join(card.departures) or "yes, node by node"
     if card.drift is not None:
         yield (

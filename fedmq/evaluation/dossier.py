@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.model.share import refreshed_in_words
 from fedmq.evaluation.card import selection_in_words
 from fedmq.evaluation.dossier_page import Dossier, Section
 from fedmq.evaluation.evaluate import learning_curves
@@ -258,6 +259,7 @@ def _design(sources: Sources) -> Section:
         facts={
             "method": "gradient boosted trees over several parties (SecureBoost)",
             "trees": f"{card.trees:,}",
+            **({"refreshes": refreshed_in_words(card.refreshes)} if card.refreshes else {}),
             "as XGBoost": "; ".join(card.departures) or "yes, node by node",
             **dict(_selection(sources)),
         },

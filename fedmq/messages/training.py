@@ -136,7 +136,8 @@ class TrainingOpen(Body):
     engine: Name
     public: Payload
     """The engine's public parameters."""
-    trees: Annotated[int, Field(ge=1, lt=2**32)]
+    trees: Annotated[int, Field(ge=0, lt=2**32)]
+    """0: none grows, but the leaves of ``earlier_model`` are weighed anew by the active party."""
     active_only_trees: Count
     """So many first trees are the active party's alone; those of all classes of its rounds."""
     max_depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)]

@@ -44,6 +44,7 @@ class JobKeys(TypedDict, total=False):
     engine: str
     engine_options: Mapping[str, Any]
     continue_from: str
+    refresh: str
     parties: Sequence[str]
     evaluation: float | Mapping[str, float]
     obj: str

@@ -537,3 +537,31 @@ def test_without_a_daemon_every_command_says_so(tmp_path: Path, demo: ExampleFed
         assert outcome.code == 7
         assert outcome.error == f"no daemon runs at {tmp_path}; start it with: fedmq run {config}"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_a_model_is_refreshed_over_the_broker(demo: ExampleFederation, trained: str) -> None:
+    job = demo.job(f'model = "fresh"\nrefresh = "{trained}"\n{WEAK}[params]\neta = 0.7\n')
+    result = command("train", job, "--json").result
+    assert (result["model"], result["trees"]) == ("fresh", 4)
+    before = ModelStore(demo.state(ACTIVE)).active(trained)
+    old, learning = in_process(demo, before, 0.2), ~held_out(demo, before.params, 0.2)
+    params = before.params.model_copy(update={"eta": 0.7})
+    share = old.share.model_copy(update={"params": params})
+    expected = fedmq.SimulatedModel(share, list(old.passive_shares.values()), old.traffic)
+    expected = expected.refreshed(
+        active=features(demo, ACTIVE)[learning],
+        label=table(demo, ACTIVE)["label"][learning],
+        passive={party: features(demo, party)[learning] for party in PASSIVE},
+    )
+    found = ModelStore(demo.state(ACTIVE)).active("fresh")
+    for ours, theirs in zip(found.trees, expected.share.trees, strict=True):
+        assert ours.model_dump_json() == theirs.model_dump_json()
+    for party in PASSIVE:
+        shares = [ModelStore(demo.state(party)).passive(name) for name in (trained, "fresh")]
+        tables = [share.lookup_table.model_dump_json() for share in shares]
+        assert tables[0] == tables[1]
+    shown = command("models", "show", demo.config(ACTIVE), "fresh", "--json").result
+    assert shown["refreshes"] == trained
+    assert shown["departures"] == []
+    assert command("activate", demo.config(ACTIVE), "fresh", "--json").code == 0

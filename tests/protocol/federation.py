@@ -64,6 +64,8 @@ class Federation:
     """Whose owners are asked, and have so many seconds to answer."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """Each party's share of a model that is continued."""
+    refreshes: bool = False
+    """Whether it is refreshed instead."""
 
     @classmethod
     def dealt(
@@ -112,6 +114,7 @@ class Federation:
                 self.engine,
                 parallelism=2,
                 earlier=self.earlier.get(ACTIVE),
+                refreshes=self.refreshes,
             )
         }
         for number, peer in enumerate(self.peers):

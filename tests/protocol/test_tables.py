@@ -231,6 +231,7 @@ def federations() -> Iterator[Federation]:
     yield small(num_boost_round=9, early_stopping_rounds=1)
     yield small(counts=(1, 2, 2)).having(smallest_node={"telco": 30, "shop": 1000})
     yield continuing(small(counts=(1, 2, 2)))
+    yield continuing(small(counts=(1, 2, 2))).having(refreshes=True)
 
 
 def continuing(federation: Federation) -> Federation:

@@ -13,6 +13,7 @@ from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import depth
 from fedmq.computation import Given
 from fedmq.messages import training
+from fedmq.messages.body import Acknowledge
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
@@ -406,6 +407,28 @@ def test_continuing_shows_no_secret_and_where_no_other_rows_go() -> None:
             assert envelope.body.earlier_trees == len(first.results[ACTIVE].trees)
             assert len(envelope.body.earlier_places) == 32
     assert len(simulation.results[ACTIVE].trees) == 2 * len(first.results[ACTIVE].trees)
+
+
+def test_refreshing_asks_for_directions_and_sends_no_gradient() -> None:
+    made = federation().having(engine=PAILLIER)
+    _, _, first = trained(made)
+    envelopes: list[Envelope] = []
+    again = made.having(earlier=first.results, refreshes=True, label=1 - made.label)
+    simulation = ran(again.training(), tap=envelopes.append)
+    about = (training.TrainingOpen, training.SessionAccept, training.EngineSetup, Acknowledge)
+    assert {type(envelope.body) for envelope in envelopes} - {*about} == {
+        InferenceHop,
+        HopReply,
+        training.SessionFinished,
+    }
+    was, now = first.results[ACTIVE], simulation.results[ACTIVE]
+    assert now.refreshes == was.model_id
+    assert all(
+        np.array_equal(old.record, new.record) and not np.array_equal(old.weight, new.weight)
+        for old, new in zip(was.trees, now.trees, strict=True)
+    )
+    for peer in made.peers:
+        assert simulation.results[peer].dumps() == first.results[peer].dumps()
 
 
 def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:

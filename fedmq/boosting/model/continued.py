@@ -1,4 +1,7 @@
-"""How do the shares of a model and of the trees that continue it become one?"""
+"""How do the shares of a model and of the trees that continue it become one?
+
+Or, where no tree follows, those of a model whose leaves are weighed anew?
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import LEAF, Tree
+from fedmq.boosting.model.tree import ACTIVE_PARTY, LEAF, LookupTable, Tree
 from fedmq.boosting.splits import ROOT, children
 
-__all__ = ["continued_active", "continued_passive", "places_digest", "places_of"]
+__all__ = [
+    "continued_active",
+    "continued_passive",
+    "places_digest",
+    "places_of",
+    "refreshed_active",
+    "refreshed_passive",
+]
 
 Place = tuple[int, int]
 """A tree and a node of it, by its number as in a heap."""
@@ -68,6 +78,40 @@ def continued_passive(earlier: PassiveShare, share: PassiveShare, trees: int) ->
     )
 
 
+def refreshed_active(
+    earlier: ActiveShare, share: ActiveShare, model: str, parties: tuple[str, ...]
+) -> ActiveShare:
+    """``share``, ``earlier`` with other leaves, as ``model`` of ``parties`` in this order."""
+    owners = np.array([parties.index(party) for party in earlier.parties])
+    kept = [tree.record[tree.owner == ACTIVE_PARTY] for tree in share.trees]
+    return share.model_copy(
+        update={
+            "model_id": model,
+            "parties": parties,
+            "trees": tuple(_renamed(tree, owners) for tree in share.trees),
+            "lookup_table": _first(earlier.lookup_table, sum(map(len, kept))),
+            "earlier_departures": earlier.departures,
+            "earlier_trees": 0,
+            "refreshes": earlier.model_id,
+            "fallback_of": "",
+            "shift": 0.0,
+            "training": "",
+        }
+    )
+
+
+def refreshed_passive(earlier: PassiveShare, model: str, trees: int) -> PassiveShare:
+    """The share of a ``model`` that has the first ``trees`` of ``earlier``."""
+    places = tuple(place for place in earlier.places if place[0] < trees)
+    return PassiveShare(
+        model_id=model,
+        party=earlier.party,
+        lookup_table=_first(earlier.lookup_table, len(places)),
+        places=places,
+        withheld=earlier.withheld,
+    )
+
+
 def places_of(share: ActiveShare, party: str) -> tuple[Place, ...]:
     """Where the records of ``party`` stand in the trees of ``share``, in the order of records."""
     owner, found = share.parties.index(party), {}
@@ -94,6 +138,19 @@ def _records(earlier: ActiveShare, party: str) -> int:
         return 0
     owner = earlier.parties.index(party)
     return sum(int(np.count_nonzero(tree.owner == owner)) for tree in earlier.trees)
+
+
+def _first(table: LookupTable, records: int) -> LookupTable:
+    """The ``table`` up to so many ``records``: those of the first trees."""
+    sets = table.category_sets[:records]
+    return table.model_copy(
+        update={
+            "feature": table.feature[:records],
+            "threshold": table.threshold[:records],
+            "default_left": table.default_left[:records],
+            "category_sets": sets if any(sets) else (),
+        }
+    )
 
 
 def _renamed(tree: Tree, owners: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tree:

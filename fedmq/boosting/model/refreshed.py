@@ -7,7 +7,8 @@ scores; no sum and no gradient leaves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,40 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import leaf_weights
 from fedmq.errors import ConfigError
 
-__all__ = ["refreshed"]
+__all__ = ["check_refreshable", "refreshed", "refreshing_params"]
+
+LEAF_PARAMETERS: Final = ("eta", "reg_lambda", "reg_alpha", "max_delta_step", "min_child_weight")
+"""What weighs leaves, and so may differ from what the splits were found with."""
+
+_OF_NO_MODEL: Final = ("eval_metric", "early_stopping_rounds")
+
+
+def refreshing_params(share: ActiveShare, given: Mapping[str, Any]) -> TrainParams:
+    """The parameters with which ``share`` is refreshed: its own, but for what is ``given``.
+
+    Raises:
+        ConfigError: what is given would be of other splits, or of another objective.
+    """
+    params = share.params
+    for name, value in given.items():
+        before = getattr(params, name)
+        if name not in (*LEAF_PARAMETERS, *_OF_NO_MODEL) and value not in (before, None):
+            raise ConfigError(
+                f"refresh: {name} = {value!r}, model {share.model_id!r} has {before!r}, and keeps "
+                f"it; leave it out, what may change is {', '.join(LEAF_PARAMETERS)}"
+            )
+    if given.get("early_stopping_rounds") is not None:
+        raise ConfigError("refresh: early_stopping_rounds: all trees are refreshed; leave it out")
+    changed = {name: given[name] for name in LEAF_PARAMETERS if name in given}
+    if given.get("eval_metric"):
+        changed["eval_metric"] = given["eval_metric"]
+    return params.model_copy(update={**changed, "early_stopping_rounds": None})
 
 
 def refreshed(
@@ -31,19 +60,26 @@ def refreshed(
     base_margin: NDArray[np.float32] | None = None,
     *,
     refresh_leaf: bool = True,
+    learning: NDArray[np.bool_] | None = None,
+    objective: Objective | None = None,
+    after_round: Callable[[NDArray[np.float32]], None] = lambda _: None,
 ) -> ActiveShare:
     """``share`` with gains and covers of new rows, and their leaf weights with ``refresh_leaf``.
 
     ``leaves``: by tree of `ActiveShare.grown_trees`, int32 (rows,), the node at which each row
     ends. ``labels`` and ``weight`` float32 (rows,); ``base_margin`` float32 (rows,) or (rows,
     outputs). Each round's gradients are those at the margins of the refreshed trees before it.
+    ``learning`` bool (rows,): the rows from which leaves are learned, all where it is left out.
+    ``objective``: a caller's own, in place of the one that the parameters name. ``after_round``
+    takes the margins of all rows, float32 (rows,) or (rows, outputs), after each round.
 
     Raises:
         ConfigError: the model is of a kind that is not refreshed.
     """
     params = share.params
-    _check(params)
-    objective = objective_of(params)
+    check_refreshable(share)
+    objective = objective or objective_of(params)
+    rows = np.ones(len(labels), np.bool_) if learning is None else learning
     margins = np.empty((len(labels), params.outputs), np.float32)
     margins[:] = objective.first_margin(share.base_score)
     if base_margin is not None:
@@ -51,19 +87,24 @@ def refreshed(
     trees: list[Tree] = []
     for number, (tree, ends) in enumerate(zip(share.grown_trees, leaves, strict=True)):
         if number % params.trees_per_round == 0:  # all trees of a round have the same margins
-            seen = margins[:, 0] if params.outputs == 1 else margins
-            gradients = objective.gradients(seen.copy(), labels, weight)
+            seen = margins[rows, 0] if params.outputs == 1 else margins[rows]
+            weights = None if weight is None else weight[rows]
+            gradients = objective.gradients(seen, labels[rows], weights)
         output = params.output_of(number)
         pairs = gradients if gradients.ndim == 2 else gradients[:, output]
-        new = _refreshed_tree(tree, ends, pairs, params, refresh_leaf)
+        new = _refreshed_tree(tree, ends[rows], pairs, params, refresh_leaf)
         margins[:, output] += new.weight[ends]
         trees.append(new)
+        if len(trees) % params.trees_per_round == 0:
+            after_round((margins[:, 0] if params.outputs == 1 else margins).copy())
     return share.model_copy(
         update={"trees": tuple(trees), "best_iteration": None, "history": {}},
     )
 
 
-def _check(params: TrainParams) -> None:
+def check_refreshable(share: ActiveShare) -> None:
+    """Raise ConfigError if ``share`` is of a kind that is not refreshed."""
+    params = share.params
     refused = {
         "booster = 'dart'": params.booster == "dart",
         "multi_strategy = 'multi_output_tree'": params.vector_outputs > 1,

@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from fedmq.boosting.model.tree import ACTIVE_PARTY, LookupTable, Tree
 from fedmq.boosting.params import StoredParams
@@ -24,6 +32,7 @@ __all__ = [
     "departures_in_words",
     "first_fault",
     "read_document",
+    "refreshed_in_words",
 ]
 
 
@@ -65,6 +74,11 @@ def departures_in_words(departures: Sequence[str]) -> str:
     if not departures:
         return "yes, node by node"
     return f"no: {', '.join(departures)}"
+
+
+def refreshed_in_words(model: str) -> str:
+    """What a model is that refreshes another ``model``."""
+    return f"model {model}: its splits, with leaves weighed anew on other rows"
 
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -172,6 +186,7 @@ class ActiveShare(_Share):
     was trained on each party lacks. The default directions of that party's splits are learned from
     them; without them the directions say nothing of people whom the party lacks. ``shift``: what a
     fallback model adds to the margin of a person whom just the parties lack that it does without.
+    ``refreshes``: the model whose splits these are, with leaves weighed anew on other rows.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -187,6 +202,15 @@ class ActiveShare(_Share):
     tree_weights: tuple[float, ...] = ()
     lacked_at: dict[str, Annotated[int, Field(ge=1)]] = {}
     shift: float = 0.0
+    refreshes: str = ""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Models that refresh no other keep the format of earlier versions."""
+        document: dict[str, Any] = handler(self)
+        if not document.get("refreshes"):
+            document.pop("refreshes", None)
+        return document
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -150,6 +150,7 @@ def shown(
         "objective": share.params.objective,
         "params": _given(share),
         "metrics": share.metrics,
+        "refreshes": share.refreshes or None,
         "departures": list(share.departures),
         "trees": [
             {"nodes": len(tree), "leaves": int(tree.is_leaf.sum()), "depth": _depth(tree)}

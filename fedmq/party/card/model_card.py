@@ -146,6 +146,8 @@ class ModelCard(_Part):
     objective: str
     params: dict[str, Any]
     trees: int
+    refreshes: ModelId | Literal[""] = ""
+    """The model whose splits these are, with leaves weighed anew on the rows of the training."""
     departures: tuple[str, ...]
     withheld: dict[PartyName, Withheld]
     training: CardTraining | None = None

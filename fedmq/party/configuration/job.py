@@ -15,10 +15,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
+    field_serializer,
     model_validator,
 )
 
 from fedmq.boosting.model.fallbacks import fallback_names
+from fedmq.boosting.model.refreshed import refreshing_params
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
@@ -62,6 +66,8 @@ class ByNewest(_ByColumn):
     newest: _Column
     """The column with the dates, as in 2026-11-22, or with numbers."""
 
+
+_REFRESHING = {"process_type": "update", "updater": "refresh", "refresh_leaf": True}
 
 Split = Literal["random", "stratified"] | ByGroup | ByNewest
 
@@ -173,6 +179,10 @@ class TrainingJob(Section):
     that can hide sums, they are shown unless ``sums = "hidden"`` is among them."""
     continue_from: ModelId | None = None
     """A model whose trees come first: the new ones continue it, under a name of their own."""
+    refresh: ModelId | None = None
+    """A model whose leaves are weighed anew on the rows of this job, under a name of its own; its
+    splits stay. It keeps its parameters, but for those of leaves that ``params`` names: ``eta``,
+    ``reg_lambda``, ``reg_alpha``, ``max_delta_step`` and ``min_child_weight``."""
     parties: tuple[PartyName, ...] | None = None
     """The passive parties that take part, such as ``["telco"]``; all when left out."""
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
@@ -224,6 +234,36 @@ class TrainingJob(Section):
             "engine_options": {"sums": "hidden", **options},
         }
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_xgboost_says_it(cls, values: Any) -> Any:
+        """XGBoost's own words for a refresh may stand in its parameters, and say nothing more."""
+        if not isinstance(values, dict) or not isinstance(values.get("params"), dict):
+            return values
+        if values.get("refresh") is None:
+            return values
+        said = values["params"]
+        kept = {key: value for key, value in said.items() if said[key] != _REFRESHING.get(key)}
+        return {**values, "params": kept}
+
+    @field_serializer("params", mode="wrap")
+    def _as_given(self, params: TrainParams, handler: SerializerFunctionWrapHandler) -> Any:
+        """Where a model is refreshed, what the job leaves out is the model's."""
+        found: dict[str, Any] = handler(params)
+        if self.refresh is None:
+            return found
+        return {name: value for name, value in found.items() if name in params.model_fields_set}
+
+    @model_validator(mode="after")
+    def _refreshes_one_model(self) -> Self:
+        if self.refresh is None:
+            return self
+        if self.continue_from is not None:
+            raise ValueError("refresh: a job refreshes a model or continues one; leave one out")
+        if self.fallback:
+            raise ValueError("refresh: a refreshed model has no fallback models")
+        return self
+
     @model_validator(mode="after")
     def _begins_with_fallbacks(self) -> Self:
         if self.fallback and self.continue_from is not None:
@@ -243,6 +283,20 @@ class TrainingJob(Section):
         values = json.loads(text)
         kind = FallbackJob if "fallback_of" in values else TrainingJob
         return kind.model_validate({**values, "params": as_stored(values.get("params", {}))})
+
+    def of_refreshed(self, share: ActiveShare) -> Self:
+        """The job with the parameters and parties of ``share``, the model that it refreshes.
+
+        Raises:
+            ConfigError: it names parameters that refreshed models keep, or folds.
+        """
+        if self.nfold is not None:
+            raise ConfigError("refresh: a cross-validation refreshes no model; see: fedmq train")
+        given = {name: getattr(self.params, name) for name in self.params.model_fields_set}
+        params = refreshing_params(share, given)
+        whole = TrainParams.model_validate(params.model_dump())  # all are said from now on
+        parties = share.parties[1:] if self.parties is None else self.parties
+        return self.model_copy(update={"params": whole, "parties": parties})
 
     def of_labels(self, labels: Sequence[str]) -> Self:
         """The job at a party that holds these label columns; ConfigError if it cannot learn them.

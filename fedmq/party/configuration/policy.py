@@ -28,6 +28,7 @@ __all__ = [
 
 Particular = Literal[
     "continues a model",
+    "refreshes a model",
     "cross-validation",
     "monotone constraints",
     "interaction constraints",

@@ -183,7 +183,7 @@ class RequestedTerms:
 
 def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
     if opening.earlier_model:
-        yield "continues a model"
+        yield "continues a model" if opening.trees else "refreshes a model"
     if opening.folds > 1:
         yield "cross-validation"
     if opening.signs:
@@ -224,10 +224,14 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
     if request["kind"] == "activation":
         who = Person(**terms["asked_by"]) if "asked_by" in terms else request["peer"]
         return f"{who} asks to serve model {request['name']} as {terms['name']}"
-    what = f"train model {request['name']}"
+    what = f"train model {request['name']}" if terms["trees"] else _refresh_in_words(request)
     if terms["folds"] > 1:
         what = "cross-validate a model"
     return f"{request['peer']} asks to {what} on {_rows(terms['rows'])}"
+
+
+def _refresh_in_words(request: Mapping[str, Any]) -> str:
+    return f"weigh the leaves of model {request['terms']['continues']} anew, as {request['name']},"
 
 
 def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -345,7 +349,9 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
     )
     folds = f" in {terms['folds']} folds together" if terms["folds"] > 1 else ""
     leaves = f", at most {most:,} leaves" if (most := terms["max_leaves"]) else ""
-    yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{leaves}{alone}"
+    if terms["trees"]:
+        size = f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{leaves}{alone}"
+        yield "trees", size
     if fallbacks := terms.get("fallbacks"):
         times = "once" if len(fallbacks) == 1 else f"{len(fallbacks):,} times"
         yield (
@@ -360,8 +366,9 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
     yield "gradients", f"{terms['gradient_bits']} bits{each}"
     if terms["continues"]:
         trees = f", {earlier:,} trees" if (earlier := terms.get("earlier_trees")) else ""
-        yield "continues", f"model {terms['continues']}{trees}"
-    others = [found for found in terms["particulars"] if found != "continues a model"]
+        yield ("continues" if terms["trees"] else "refreshes"), f"model {terms['continues']}{trees}"
+    said = ("continues a model", "refreshes a model")
+    others = [found for found in terms["particulars"] if found not in said]
     if others:
         yield "with", ", ".join(others)
     if selected := terms.get("selected"):

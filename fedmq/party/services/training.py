@@ -250,7 +250,10 @@ class TrainingService(Service):
 
     async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("train")
-        job = TrainingJob.model_validate(request["job"]).of_labels(self.context.config.data.labels)
+        job = TrainingJob.model_validate(request["job"])
+        if job.refresh is not None:
+            job = job.of_refreshed(self.context.model_store.active(job.refresh))
+        job = job.of_labels(self.context.config.data.labels)
         self.context.federation.partners(job.parties)
         if job.fallback and job.nfold is not None:
             raise ConfigError(
@@ -494,7 +497,7 @@ class TrainingService(Service):
         table: ActiveTable,
         progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
-        earlier, main = job.continue_from, None
+        earlier, main = job.refresh or job.continue_from, None
         if isinstance(job, FallbackJob):
             passive = self.context.model_store.active(job.fallback_of).parties[1:]
             main = MainModel(job.fallback_of, job.main, passive)
@@ -514,6 +517,7 @@ class TrainingService(Service):
             decoys=job.decoys,
             fallbacks=job.fallback,
             fallback_of=main,
+            refreshes=job.refresh is not None,
         )
 
     # The owner's commands
@@ -660,6 +664,8 @@ def result_of(
             **by_screen,
         }
     broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
+    if share.refreshes:
+        broadcast = 0  # no gradient left the party
     return {
         "model": session.model,
         "trees": len(share.trees),

@@ -5,7 +5,8 @@ machine has the handlers of some states. In the order of a session:
 
     READY, KEYING, OPENING   Opening       makes keys, sends the terms, takes each peer's setup
     OPENING                  PeerConsents  the owners of peers may have to agree first
-    WALKING                  EarlierTrees  rows walk down the trees of a model that is continued
+    WALKING                  EarlierTrees  rows walk down the trees of a model that is continued,
+                                           or whose leaves are weighed anew
     DERIVING, PAUSED         Rounds        gradients; a tree begins when the last is on all disks
     GROWING, SPLITTING       ActiveGrowth  a tree: see `active_growth`
 """
@@ -21,10 +22,15 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.model.continued import continued_active, places_digest, places_of
+from fedmq.boosting.model.continued import (
+    continued_active,
+    places_digest,
+    places_of,
+    refreshed_active,
+)
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import Forest
+from fedmq.boosting.model.tree import Forest, Tree
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import computation
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
@@ -48,7 +54,7 @@ from fedmq.protocol.training.active_growth import ActiveGrowth, DecoyGrowth, che
 from fedmq.protocol.training.candidates import OwnColumns
 from fedmq.protocol.training.comparisons import Comparisons, check_handed_on
 from fedmq.protocol.training.folds import FoldModels
-from fedmq.protocol.training.model import ModelBuilder
+from fedmq.protocol.training.model import ModelBuilder, refresh_leaves
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     ALL_READY,
@@ -58,6 +64,7 @@ from fedmq.protocol.training.states import (
     KEYS,
     MODEL_COMPLETE,
     PEER_SETUP,
+    REFRESHED,
     RESTS,
     TREE_BEGINS,
     TREE_COMPLETE,
@@ -73,6 +80,7 @@ from fedmq.protocol.training.terms import (
     category_places,
     columns_by_sets,
     continuing,
+    refreshing,
 )
 from fedmq.protocol.training.transcripts import Transcripts
 from fedmq.protocol.tree_walk import Hop, Walked, walk_on
@@ -132,7 +140,7 @@ class Opening(Part):
         return opening.model_copy(
             update={
                 "earlier_model": named,
-                "earlier_trees": len(share.trees),
+                "earlier_trees": len(self._training.walked_trees(share)),
                 "earlier_places": places_digest(known),
             }
         )
@@ -184,8 +192,9 @@ def add_leaves(
 class EarlierTrees(Part):
     """Walks all rows down the trees of an earlier model, like an inference.
 
-    The first new round begins with the resulting margins (XGBoost's ``xgb_model``). Every attempt
-    walks: a checkpoint may be of any tree, or of none.
+    The first new round begins with the resulting margins (XGBoost's ``xgb_model``). Where no round
+    follows, leaves are weighed anew on these rows (XGBoost's ``process_type = "update"``). Every
+    attempt walks: a checkpoint may be of any tree, or of none.
     """
 
     def __init__(self, machine: ActiveTraining) -> None:
@@ -196,7 +205,7 @@ class EarlierTrees(Part):
     def walk(self, share: ActiveShare) -> None:
         """Walk all rows down the trees of ``share``, from the roots."""
         self._share = share
-        self._forest = Forest.of(share.trees, share.params)
+        self._forest = Forest.of(self._training.walked_trees(share), share.params)
         rows = len(self._table.label)
         self._nodes = np.tile(self._forest.roots, rows)
         self._hops: dict[tuple[str, int], Hop] = {}
@@ -218,7 +227,15 @@ class EarlierTrees(Part):
             self._hops[peer, self._hops_sent] = hop
             self._send(peer, hop.body(self._hops_sent))
         if not self._walking and not self._hops:
-            leaves = self._nodes.reshape(len(self._table.label), -1)
+            self._end()
+
+    def _end(self) -> None:
+        leaves = self._nodes.reshape(len(self._table.label), -1)
+        if self._training.terms.refreshes:
+            within = leaves - self._forest.roots.astype(leaves.dtype)
+            weighing = refresh_leaves.bind(self._share, within, self._table)
+            self._run(REFRESHED, single(weighing), self._with_refreshed)
+        else:
             adding = add_leaves.bind(self._forest, leaves, self._training.single_model.first_margin)
             self._run(EARLIER_MARGINS, single(adding), self._with_margins)
 
@@ -229,6 +246,10 @@ class EarlierTrees(Part):
             raise ProtocolError(f"unrequested directions for hop {body.hop}")
         del self._hops[peer, body.hop]
         self._walk_on(hop.pairs, body.left.numpy())
+
+    def _with_refreshed(self, made: tuple[ActiveShare, NDArray[np.float32]]) -> None:
+        del self._forest, self._nodes
+        self._training.end_refreshed(*made)
 
     def _with_margins(self, margins: NDArray[np.float32]) -> None:
         del self._forest, self._nodes
@@ -329,7 +350,8 @@ class ActiveTraining(Machine):
     decides ties between parties, as if their columns stood side by side in this order. ``saved``:
     the trees of earlier attempts at the session; with ``paused`` no new tree begins yet. With
     ``signing`` it keeps the signatures of peers, and signs too. ``callbacks`` may end it between
-    rounds. Its trees continue those of ``earlier``, if given. ``category_sets``: whether
+    rounds. Its trees continue those of ``earlier``, if given; with ``refreshes`` none grows, but
+    the leaves of ``earlier`` are weighed anew by ``params``. ``category_sets``: whether
     ``max_cat_to_onehot`` holds for columns of peers that agree, too. With ``decoys`` counting
     messages does not disclose whose columns split. ``fallbacks``: whether trainings without each of
     the peers follow; ``fallback_of``: the model of which this is such a training.
@@ -362,9 +384,13 @@ class ActiveTraining(Machine):
         decoys: bool = False,
         fallbacks: bool = False,
         fallback_of: MainModel | None = None,
+        refreshes: bool = False,
     ) -> None:
         super().__init__(State.READY, peers)
-        if earlier is not None:
+        if earlier is not None and refreshes:
+            earlier = earlier.model_copy(update={"params": params})
+            params = refreshing(earlier, (party, *peers), table)
+        elif earlier is not None:
             params = continuing(earlier, params, (party, *peers), table)
         if decoys:
             check_decoys(engine)
@@ -379,6 +405,7 @@ class ActiveTraining(Machine):
             decoys=decoys,
             fallbacks=fallbacks,
             fallback_of=fallback_of,
+            refreshes=refreshes,
         )
         if signing is not None:
             self.witness = Transcripts(self, party, peers, signing, active=party)
@@ -456,6 +483,21 @@ class ActiveTraining(Machine):
     def end_refused(self, peer: str, body: SessionRefuse) -> None:
         """End: ``peer`` takes no part."""
         self._refused(peer, body)
+
+    def walked_trees(self, earlier: ActiveShare) -> tuple[Tree, ...]:
+        """The trees of ``earlier`` that rows walk down: of those beyond its best iteration, new
+        ones continue, and leaves stay as they are."""
+        return earlier.grown_trees if self.terms.refreshes else earlier.trees
+
+    def end_refreshed(self, made: ActiveShare, margins: NDArray[np.float32]) -> None:
+        """End with the earlier model, whose leaves are now those of ``made``."""
+        assert self._earlier is not None
+        self.single_model.first_margin = margins
+        self.single_model.rewind(0)
+        for peer in self.terms.peers:
+            self._send(peer, training.SessionFinished(trees=0))
+        named = self.terms.model, self.terms.parties
+        self._emit(Finish(refreshed_active(self._earlier, made, *named)))
 
     def end_complete(self) -> None:
         """End with the model."""

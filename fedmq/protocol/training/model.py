@@ -14,6 +14,7 @@ from fedmq.boosting.callbacks import Callbacks, EarlyStopping
 from fedmq.boosting.dart import Dart
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics import metric_of, watched_maximizes
+from fedmq.boosting.model.refreshed import refreshed
 from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.objectives.objective import BaseScore, quantile
@@ -37,6 +38,7 @@ __all__ = [
     "dart_margins",
     "derive_gradients",
     "estimate_base_score",
+    "refresh_leaves",
 ]
 
 
@@ -429,15 +431,14 @@ def derive_gradients(
         _check_spread(params, margins, table, training)
     if tree % params.trees_per_round:
         return gradients, {}  # the round is not complete
-    return gradients, _metrics(params, evaluated, table, training)
+    return gradients, _metrics(params, evaluated, table)
 
 
 def _metrics(
-    params: TrainParams,
-    margins: NDArray[np.float32],
-    table: ActiveTable,
-    training: NDArray[np.bool_],
+    params: TrainParams, margins: NDArray[np.float32], table: ActiveTable
 ) -> dict[str, float]:
+    """The metrics of the model with these ``margins`` of all rows, keyed as XGBoost prints them."""
+    training = ~table.evaluation
     evaluated = objective_of(params).evaluated(margins)
     # As in XGBoost: a caller's metric takes margins if the objective is a caller's as well.
     shown = evaluated if table.objective is None else margins
@@ -500,3 +501,34 @@ class Residuals:
         columns = zip(self.values[rows].T, self.quantiles, strict=True)
         found = np.array([quantile(off, alpha, weight) for off, alpha in columns]) * eta
         return found if len(found) > 1 else found[0]
+
+
+@computation("RefreshLeaves")
+def refresh_leaves(
+    share: ActiveShare, leaves: NDArray[np.int32], table: ActiveTable
+) -> tuple[ActiveShare, NDArray[np.float32]]:
+    """``share`` with leaves weighed anew on ``table``, and the margins of all its rows.
+
+    ``leaves``: the node of its tree at which each row ends, int32 (rows, trees). The curves are
+    those of the refreshed trees, round after round.
+    """
+    history: dict[str, list[float]] = {}
+    margins: list[NDArray[np.float32]] = []
+
+    def after_round(seen: NDArray[np.float32]) -> None:
+        margins[:] = [seen]
+        for name, value in _metrics(share.params, seen, table).items():
+            history.setdefault(name, []).append(value)
+
+    made = refreshed(
+        share,
+        list(leaves.T),
+        table.label,
+        table.weight,
+        table.base_margin,
+        learning=~table.evaluation,
+        objective=table.objective,
+        after_round=after_round,
+    )
+    curves = {name: tuple(values) for name, values in history.items()}
+    return made.model_copy(update={"history": curves}), margins[0]

@@ -8,7 +8,8 @@ of a session:
 
     READY, ASKING    OwnConsent         the owner of this party may have to agree first
     PREPARING        PassiveTraining    reads the terms and its own table, accepts or refuses
-    BETWEEN_TREES    EarlierDirections  where rows go in the trees of a model that is continued
+    BETWEEN_TREES    EarlierDirections  where rows go in the trees of a model that is continued,
+                                        or refreshed: then no tree follows
     RECEIVING        PassiveGrowth      takes the gradients of a tree
     GROWING          PassiveGrowth      answers sums, and splits nodes that it wins;
                      PassiveComparisons compares candidates whose sums are hidden
@@ -23,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.continued import continued_passive, places_digest
+from fedmq.boosting.model.continued import continued_passive, places_digest, refreshed_passive
 from fedmq.boosting.model.share import PassiveShare, Withheld
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, OldState, ProtocolError, Refused, SourceAway
@@ -115,6 +116,8 @@ class EarlierDirections(Part):
     def find(self, party: str, table: PassiveTable, terms: TrainingOpen) -> Plan[None]:
         """Find the share of ``party`` in the model that the terms name; Refused without it."""
         model = terms.earlier_model
+        if not model and not terms.trees:
+            raise Refused("no tree is to grow, and no model is named whose leaves are weighed anew")
         if not model:
             return
         if self._find_share is None:
@@ -159,6 +162,11 @@ class EarlierDirections(Part):
     def end(self) -> None:
         """End: the first tree of this attempt begins, so no more directions are due."""
         self._ended = True
+
+    def refreshed(self, terms: TrainingOpen) -> PassiveShare:
+        """The share of the earlier model under its new name."""
+        assert self._earlier is not None
+        return refreshed_passive(self._earlier[0], terms.model, terms.earlier_trees)
 
     def continued(self, share: PassiveShare, trees: int) -> PassiveShare:
         """The ``share`` of the new trees, with the records of the ``trees`` before them."""
@@ -480,6 +488,9 @@ class PassiveTraining(Machine):
         asked = self._terms.asked
         if asked.folds > 1:
             self._emit(Finish(None))
+            return
+        if not asked.trees:
+            self._emit(Finish(self._earlier.refreshed(asked)))
             return
         records, places = self._splits.table, self._splits.places
         complete = len(places) == len(records)  # an old checkpoint may lack some

@@ -19,7 +19,7 @@ class ActiveTrainingState(Enum):
     READY = "not begun"
     KEYING = "the engine makes its keys"
     OPENING = "the passive parties are asked to take part"
-    WALKING = "rows walk down the trees of an earlier model, which the new ones continue"
+    WALKING = "rows walk down the trees of an earlier model, to be continued or refreshed"
     DERIVING = "gradients and metrics are computed from the margins"
     GROWING = "gradients are broadcast, a level of nodes is summed and scored"
     SPLITTING = "owners of winning candidates are asked who goes left"
@@ -51,6 +51,7 @@ ALL_READY = When("every party is ready")
 CONTINUES = When("every party is ready, and trees of an earlier model come first")
 WALK = Done("walk down earlier trees")
 EARLIER_MARGINS = Done("margins of an earlier model")
+REFRESHED = Done("leaves of an earlier model weighed anew")
 GRADIENTS = Done("gradients")
 TREE_BEGINS = When("the tree before is on every disk")
 RESTS = When("its owner wants it to rest")
@@ -92,6 +93,7 @@ ACTIVE_TRAINING = session_table(
             WALK: _A.WALKING,
             HopReply: _A.WALKING,
             EARLIER_MARGINS: _A.DERIVING,
+            REFRESHED: _A.FINISHED,
             Pause: _A.WALKING,
             Resume: _A.WALKING,
         },

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.fallbacks import fallback_name
+from fedmq.boosting.model.refreshed import check_refreshable
 from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, Withheld
 from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.objective import Objective
@@ -67,6 +68,7 @@ __all__ = [
     "continuing",
     "kept_constraints",
     "opening_of_main",
+    "refreshing",
     "terms_digest",
 ]
 
@@ -550,6 +552,8 @@ class TrainingTerms:
     """Whether trainings without each of the peers follow."""
     fallback_of: MainModel | None = None
     """The model that lacks some of these peers, if this is one of those trainings."""
+    refreshes: bool = False
+    """Whether no tree grows: leaves of an earlier model are weighed anew."""
 
     @classmethod
     def of(
@@ -565,6 +569,7 @@ class TrainingTerms:
         decoys: bool,
         fallbacks: bool = False,
         fallback_of: MainModel | None = None,
+        refreshes: bool = False,
     ) -> Self:
         """The terms of ``model``. Raises `ConfigError` if they do not fit together."""
         engine.check(params)
@@ -580,7 +585,7 @@ class TrainingTerms:
             ColumnConstraints(party, peers, table, params, engine),
             parties,
             {name: number for number, name in enumerate(parties)},
-            params.total_trees * table.fold_count,
+            0 if refreshes else params.total_trees * table.fold_count,
             params.trees_alone * table.fold_count,
             engine.traits.hides_rows,
             engine.hides_sums,
@@ -590,6 +595,7 @@ class TrainingTerms:
             decoys,
             fallbacks,
             fallback_of,
+            refreshes,
         )
 
     @property
@@ -805,6 +811,27 @@ def opening_of_main(terms: TrainingOpen) -> TrainingOpen:
     )
 
 
+def _check_walked(
+    key: str, earlier: ActiveShare, parties: Sequence[str], table: ActiveTable
+) -> None:
+    """Raise ConfigError, which begins with ``key``, unless rows can walk down ``earlier``."""
+    model = earlier.model_id
+    if table.person is not None:
+        raise ConfigError(
+            f"{key}: rows of one person would be asked about on several ways through a tree; "
+            "train anew"
+        )
+    if table.folds:
+        raise ConfigError(f"{key}: a cross-validation continues no model, as xgb.cv")
+    away = [party for party in earlier.parties if party not in parties]
+    if away:
+        raise ConfigError(
+            f"{key}: {', '.join(away)} holds a share of model {model!r}, and takes no part"
+        )
+    if earlier.lookup_table.feature_names != table.features:
+        raise ConfigError(f"{key}: model {model!r} was trained on other columns of {parties[0]}")
+
+
 def continuing(
     earlier: ActiveShare, params: TrainParams, parties: Sequence[str], table: ActiveTable
 ) -> TrainParams:
@@ -814,13 +841,7 @@ def continuing(
         ConfigError: the trees of both cannot make one model.
     """
     model = earlier.model_id
-    if table.person is not None:
-        raise ConfigError(
-            "continue_from: rows of one person would be asked about on several ways through a "
-            "tree; train anew"
-        )
-    if table.folds:
-        raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
+    _check_walked("continue_from", earlier, parties, table)
     if "dart" in (earlier.params.booster, params.booster):
         raise ConfigError(
             "continue_from: dart weighs trees anew, so no model of dart can be continued"
@@ -840,18 +861,45 @@ def continuing(
         raise ConfigError(
             "continue_from: active_only_trees are the first trees of a model; leave it out"
         )
-    away = [party for party in earlier.parties if party not in parties]
-    if away:
-        raise ConfigError(
-            f"continue_from: {', '.join(away)} holds a share of model {model!r}, and takes no part"
-        )
-    if earlier.lookup_table.feature_names != table.features:
-        raise ConfigError(
-            f"continue_from: model {model!r} was trained on other columns of {parties[0]}"
-        )
     begun = {
         "base_score": earlier.base_score,
         # All trees of a model follow the arithmetic of one XGBoost, as its share says.
         "xgboost_arithmetic": earlier.params.xgboost_arithmetic,
     }
     return params.model_copy(update=begun)
+
+
+_OF_SPLITS = (
+    "monotone_constraints",
+    "interaction_constraints",
+    "max_cat_to_onehot",
+    "subsample",
+    "colsample_bytree",
+    "colsample_bylevel",
+    "colsample_bynode",
+    "goss",
+    "gradient_bits",
+    "active_only_trees",
+    "early_stopping_rounds",
+)
+"""What peers need not hear of, and what draws no rows: no node is split."""
+
+
+def refreshing(earlier: ActiveShare, parties: Sequence[str], table: ActiveTable) -> TrainParams:
+    """The parameters on which ``parties`` open a training that refreshes ``earlier`` on ``table``.
+
+    Raises:
+        ConfigError: the model is not refreshed, or not by these parties and rows.
+    """
+    _check_walked("refresh", earlier, parties, table)
+    check_refreshable(earlier)
+    strangers = [party for party in parties if party not in earlier.parties]
+    if strangers:
+        raise ConfigError(
+            f"refresh: {', '.join(strangers)} holds no share of model {earlier.model_id!r}; "
+            f"parties are {', '.join(earlier.parties[1:])}, as when it is left out"
+        )
+    if not (~table.evaluation).any():
+        raise ConfigError("refresh: all rows are held out for evaluation, none is left to learn of")
+    defaults = TrainParams()
+    return earlier.params.model_copy(update={name: getattr(defaults, name) for name in _OF_SPLITS})

@@ -96,6 +96,7 @@ LABELS = {
     "ReadShares",
     "ReadTable",
     "ReadTextColumn",
+    "RefreshLeaves",
     "ScoreAnswer",
     "ScoreCandidates",
     "ScoreOwnCandidates",
