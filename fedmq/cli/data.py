@@ -213,14 +213,24 @@ def _check_in_words(found: Any) -> Text:
     help="Only count the people whom all parties share, as the owners' policies allow: nobody "
     "learns which, and nothing is stored.",
 )
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="The other party, a single one, blinds its ids once and keeps the key, if its policy "
+    "allows it; later alignments with --prepare cost the ids of JOB's party and what is new.",
+)
 @json_option
-def align(job: Path, count: bool, as_json: bool) -> None:
+def align(job: Path, count: bool, prepare: bool, as_json: bool) -> None:
     """Find the ids that all parties share, as described in JOB, without showing other ids.
 
     Every party stores the result under its name; trainings refer to it. The alignment belongs to
     the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).
     """
     description = AlignmentJob.read(job)
+    if count and prepare:
+        raise ConfigError("--count keeps no key: leave out either --count or --prepare")
+    if prepare:
+        description = description.model_copy(update={"prepare": True})
     what = "overlap" if count else "align"
     request = {"do": what, "job": description.model_dump(mode="json")}
     with ProgressBar("counting, ids" if count else "aligning, ids", "id", quiet=as_json) as bar:
@@ -255,6 +265,11 @@ def _alignment_in_words(result: Any) -> Text:
         f"alignment {result['alignment']}: {result['rows']} ids {what} "
         f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
         f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent",
+        *(
+            [f"{result['reused']} ids of {result['parties'][1]} were blinded before"]
+            if result.get("reused")
+            else ()
+        ),
         *([f"these are rows of {result['people']} people"] if several else ()),
         *(f"{party} lacks {lacked} of them" for party, lacked in result["lacked_at"].items()),
         StoredChoices.model_validate(result["choices"]).in_words(),

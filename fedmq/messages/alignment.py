@@ -55,6 +55,11 @@ class AlignmentOpen(Body):
     known_to: Annotated[tuple[Owner, ...], Field(strict=False)] | None = None
     """The passive parties that must hold a person of the active party. All of them if left out; the
     others may lack some people, whose columns are then missing."""
+    keeps: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] | None = None
+    """If not left out: the passive party may blind its list with a key that it keeps, and this is
+    the name of the list that the active party keeps, empty if none."""
+    kept: Count = 0
+    """How many points of that list the active party keeps."""
 
 
 class AlignmentAccept(Body):
@@ -66,6 +71,10 @@ class AlignmentAccept(Body):
     """How many ids this party holds."""
     fewest: Count
     """This party refuses an alignment with fewer common rows."""
+    keeps: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""
+    """The name of the list that is blinded with a key that this party keeps; empty: a fresh key."""
+    kept: Count = 0
+    """How many points of that list the active party keeps already: the others will be sent."""
 
 
 class AlignmentBegin(Body):
@@ -75,7 +84,10 @@ class AlignmentBegin(Body):
 
 
 class BlindedIds(Body):
-    """To the next party: a piece of ``owner``'s list, blinded with the sender's key as well."""
+    """To the next party: a piece of ``owner``'s list, blinded with the sender's key as well.
+
+    Of a list whose blinding is kept, only the part that the recipient lacks.
+    """
 
     kind: ClassVar[str] = "blinded ids"
 

@@ -429,9 +429,15 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         parties=st.lists(names, min_size=2, max_size=4).map(tuple),
         normalise=st.lists(text, max_size=3).map(tuple),
         known_to=st.none() | st.lists(names, max_size=3).map(tuple),
+        keeps=st.none() | st.sampled_from(["", "0123456789abcdef"]),
+        kept=naturals,
     ),
     alignment.AlignmentAccept: st.builds(
-        alignment.AlignmentAccept, rows=st.integers(1, 2**28 - 1), fewest=naturals
+        alignment.AlignmentAccept,
+        rows=st.integers(1, 2**28 - 1),
+        fewest=naturals,
+        keeps=st.sampled_from(["", "0123456789abcdef"]),
+        kept=naturals,
     ),
     alignment.AlignmentBegin: st.builds(alignment.AlignmentBegin),
     alignment.BlindedIds: st.builds(
@@ -539,6 +545,8 @@ _FIELDS: dict[str, Any] = {
     "parties": ("bank", "telco"),
     "normalise": ("trim",),
     "known_to": None,
+    "keeps": "",
+    "kept": 0,
     "fewest": 1,
     "exact": True,
     "most_rows": 10,

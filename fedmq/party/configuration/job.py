@@ -425,6 +425,10 @@ class AlignmentJob(Section):
     at_least: tuple[PartyName, ...] = ()
     """With ``join = "left"``: the passive parties that must hold a person all the same."""
 
+    prepare: bool = False
+    """Whether the passive party, a single one, blinds its ids once for all such alignments, which
+    then cost the active party's list only; its policy says for how long (kept_blinding_days)."""
+
     @model_validator(mode="after")
     def _left_alone(self) -> AlignmentJob:
         if self.at_least and self.join != "left":

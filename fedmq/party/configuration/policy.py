@@ -229,6 +229,10 @@ class PolicySection(Section):
     """Ids of the longest list that this party aligns with."""
     most_alignments_per_day: Annotated[int, Field(ge=0)] = 50
     """Alignments and counts of shared people within any day, each attempt counted."""
+    kept_blinding_days: Annotated[int, Field(ge=0)] = 0
+    """For how many days this party keeps one key for alignments that ask for it (`fedmq align
+    --prepare`): it then blinds its ids once, and values of two such alignments can be linked. 0:
+    each alignment has a fresh key."""
     overlap: Literal["exact", "rounded", "refuse"] = "refuse"
     """Whether the active party may have the people counted whom all parties share, without a list
     for anybody: it reads the number (``exact``), or one with noise, rounded to tens (``rounded``).

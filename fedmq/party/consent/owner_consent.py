@@ -378,6 +378,8 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
             and (standing.sums == "shown" or not terms["measured"])
         )
     if asked.kind != "training":
+        if terms.get("keeps_key"):
+            return False
         known_to = None if standing.known_to is None else list(standing.known_to)
         named = (standing.alignment, list(standing.parties), list(standing.normalise), known_to)
         return named == (asked.name, terms["parties"], terms["normalise"], terms.get("known_to"))
@@ -413,6 +415,10 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             most_rows=terms["rows"],
             least_training_rows=terms["looked_at"],
             most_bins=terms["bins"],
+        )
+    if terms.get("keeps_key"):
+        raise DaemonError(
+            "each alignment with a kept key is asked about: approve it without --alike"
         )
     if asked.kind != "training":
         return StandingConsent(

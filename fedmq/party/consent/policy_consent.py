@@ -192,9 +192,14 @@ class PolicyConsent:
         left = {} if terms.known_to is None else {"known_to": list(terms.known_to)}
         await self._ask(header, name=terms.name, parties=list(terms.parties), **left)
         self._check_peer(header, "alignment")
+        if terms.keeps is not None and not self._policy.kept_blinding_days:
+            raise self._refusal(
+                "keep a key for alignments; kept_blinding_days = 30 in its [policy] would allow it"
+            )
         await self._remember_days()
         self._alignments.take()
-        await self.audit.record("agreed", header, name=terms.name)
+        keeps = {} if terms.keeps is None else {"keeps_key": True}
+        await self.audit.record("agreed", header, name=terms.name, **keeps)
 
     async def overlap(self, header: Header, terms: OverlapOpen) -> None:
         """Raise Refused if this party does not help to count shared people.

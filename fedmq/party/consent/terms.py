@@ -52,9 +52,13 @@ class RequestedTerms:
     @classmethod
     def of_alignment(cls, peer: str, opening: AlignmentOpen) -> RequestedTerms:
         """The terms of an alignment that ``peer`` opens."""
+        keeps = {} if opening.keeps is None else {"keeps_key": True}
+        if keeps:  # what the active party has kept so far is no term
+            opening = opening.model_copy(update={"keeps": "", "kept": 0})
         digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
         known = {} if opening.known_to is None else {"known_to": list(opening.known_to)}
-        details = {"parties": list(opening.parties), "normalise": list(opening.normalise), **known}
+        agreed = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
+        details = {**agreed, **known, **keeps}
         return cls(peer, "alignment", opening.name, digest, details)
 
     @classmethod
@@ -250,6 +254,12 @@ def _of_alignment(
     yield "alignment", request["name"]
     yield "parties", ", ".join(terms["parties"])
     yield "ids", ", ".join(terms["normalise"]) or "unchanged, as in the table"
+    if terms.get("keeps_key"):
+        yield (
+            "kept key",
+            f"{request['peer']} keeps your blinded ids and can link alignments for as long as "
+            "kept_blinding_days of your policy says",
+        )
     if (known_to := terms.get("known_to")) is not None:
         whom = f", if {' and '.join(known_to)} hold them" if known_to else ""
         yield (

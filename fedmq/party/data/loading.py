@@ -44,7 +44,9 @@ from fedmq.party.data.table import (
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
 from fedmq.party.store.screens import ColumnSelection, OwnChoice
-from fedmq.privacy.set_intersection import LACKED, IdList
+from fedmq.party.store.kept_blindings import KeptPoints, OwnBlinding
+from fedmq.privacy.kept_blinding import Blinding, intersect_kept, require_distinct
+from fedmq.privacy.set_intersection import LACKED, Common, IdList, Points
 from fedmq.protocol.alignment.active import PeopleFound
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.session_records import NOBODY, RowSet, hashed_ids
@@ -56,6 +58,8 @@ __all__ = [
     "AlignmentIds",
     "AlignmentTerms",
     "LoadActiveTable",
+    "OthersKeptList",
+    "find_kept",
     "keep_alignment",
     "load_active_rows",
     "load_passive_rows",
@@ -91,20 +95,26 @@ class AlignmentTerms:
 
 @computation("ReadIds")
 def read_ids(
-    party: str, data: DataSection, labelled: bool, terms: AlignmentTerms, store: AlignmentStore
+    party: str,
+    data: DataSection,
+    labelled: bool,
+    terms: AlignmentTerms,
+    store: AlignmentStore,
+    blinding: OwnBlinding | None = None,
 ) -> AlignmentIds:
     """Read the ids of ``party`` and its whole table, to refuse unusable data now.
 
-    ``labelled``: whether the table has a label column. Raises DataError like ``read_table``.
+    ``labelled``: whether the table has a label column. ``blinding``: what is kept of it, where a
+    key is kept. Raises DataError like ``read_table``.
     """
     if not labelled:
         refuse_several(party, data)
     check = raw_label if labelled else None
     table = read_table(party, data, check)
     people, rows = rows_of_people(data, table.ids)
-    return AlignmentIds(
-        IdList.of(people), table.fingerprint(), data.normalise, terms, store, rows_of=rows
-    )
+    ids = IdList.of(people)
+    blinded = None if blinding is None else blinding.of(ids)
+    return AlignmentIds(ids, table.fingerprint(), data.normalise, terms, store, rows, blinded)
 
 
 @computation("ReadIdList")
@@ -139,6 +149,7 @@ class AlignmentIds:
     terms: AlignmentTerms
     store: AlignmentStore
     rows_of: NDArray[np.uint32] | None = None
+    blinding: Blinding | None = None
 
     def keep(
         self,
@@ -152,6 +163,49 @@ class AlignmentIds:
         how many rows each person has at the active party; None: one each.
         """
         return keep_alignment.bind(self, rows, found, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class OthersKeptList:
+    """The other party's list that this party keeps: its ``name`` and how many points."""
+
+    points: KeptPoints
+    name: str
+    kept: int
+
+    def find(
+        self,
+        own: Sequence[Points],
+        name: str,
+        kept: int,
+        fresh: Sequence[Points],
+        required: Sequence[int] | None,
+    ) -> Computation:
+        """As :class:`~fedmq.protocol.alignment.active.KeptList` says."""
+        return find_kept.bind(self.points, own, name, kept, fresh, required)
+
+
+@computation("FindKept")
+def find_kept(
+    points: KeptPoints,
+    own: Sequence[Points],
+    name: str,
+    kept: int,
+    fresh: Sequence[Points],
+    required: Sequence[int] | None,
+) -> Common:
+    """Keep the ``fresh`` points behind the first ``kept`` of the list, and intersect with ``own``.
+
+    Raises:
+        DataError: the kept points are gone, or a point stands twice in the list.
+        ConfigError: the disk refuses.
+    """
+    held = [points.load(name, kept)] if kept else []
+    theirs = np.concatenate([*held, *fresh]) if fresh else held[0]
+    if fresh:
+        require_distinct(theirs)
+        points.keep(name, theirs)
+    return intersect_kept(own, theirs, required)
 
 
 @computation("KeepAlignment")

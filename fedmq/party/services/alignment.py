@@ -15,11 +15,18 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.data.loading import AlignmentIds, AlignmentTerms, read_ids, require_same_steps
+from fedmq.party.data.loading import (
+    AlignmentIds,
+    AlignmentTerms,
+    OthersKeptList,
+    read_ids,
+    require_same_steps,
+)
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.kept_blindings import KeptPoints, OwnBlinding
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
 
@@ -51,11 +58,10 @@ class AlignmentService(Service):
     ) -> AlignmentTerms:
         return AlignmentTerms(name, f"{session}/{attempt}", parties)
 
-    def _read(self, terms: AlignmentTerms) -> Computation:
-        store = AlignmentStore(self.context.config.state)
-        return read_ids.bind(
-            self.context.party, self.context.config.data, self.context.is_active, terms, store
-        )
+    def _read(self, terms: AlignmentTerms, blinding: OwnBlinding | None = None) -> Computation:
+        context, store = self.context, AlignmentStore(self.context.config.state)
+        data = context.config.data
+        return read_ids.bind(context.party, data, context.is_active, terms, store, blinding)
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, opening = envelope.header, envelope.body
@@ -65,10 +71,16 @@ class AlignmentService(Service):
         federation, parties = self.context.federation, opening.parties
         if not federation.are_members(parties) or self.context.party not in parties:
             parties = federation.parties
+        terms = self._terms(opening.name, header.session, header.attempt, parties)
+        blinding = None
+        if opening.keeps is not None:
+            blinding = OwnBlinding(
+                self.context.config.state, policy.kept_blinding_days, opening.keeps, opening.kept
+            )
         machine = PassiveAlignment(
             self.context.party,
             parties,
-            self._read(self._terms(opening.name, header.session, header.attempt, parties)),
+            self._read(terms, blinding),
             lambda _: agreed.result(),
             secrets.token_bytes(_KEY_BYTES),
             policy.smallest_alignment,
@@ -103,6 +115,11 @@ class AlignmentService(Service):
         parties = (federation.active, *federation.partners(job.parties))
         if absent := [party for party in job.at_least if party not in parties[1:]]:
             raise ConfigError(f"at_least: {absent[0]} is no passive party of the alignment")
+        if job.prepare and len(parties) > 2:
+            raise ConfigError(
+                "prepare: a key is kept for alignments of two parties; name the other one in "
+                "`parties` of the job"
+            )
         known_to = None if job.join == "inner" else job.at_least
         if name in self._making:
             raise ConfigError(f"alignment {name!r} is being made already; see: fedmq status")
@@ -117,7 +134,13 @@ class AlignmentService(Service):
             self._making.discard(name)
             raise
 
+        made: list[ActiveAlignment] = []
+
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            kept_list = None
+            if job.prepare:
+                points = KeptPoints(self.context.config.state, parties[1])
+                kept_list = OthersKeptList(points, *await asyncio.to_thread(points.head))
             machine = ActiveAlignment(
                 name,
                 parties,
@@ -128,7 +151,9 @@ class AlignmentService(Service):
                 self.context.config.policy.smallest_alignment,
                 known_to,
                 own.rows_of,
+                kept_list,
             )
+            made.append(machine)
             return self.context.sessions.open(
                 session, number, "alignment", name, machine, on_change=on_change
             )
@@ -146,6 +171,7 @@ class AlignmentService(Service):
             "lacked_at": stored["lacked_at"],
             "choices": stored["choices"],
             "own_ids": len(own.ids),
+            "reused": made[-1].reused if job.prepare else None,
             "parties": list(parties),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": attempts.bytes_sent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.kept_blinding import inverse_key
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import LACKED, Common, IdList, Points, intersect
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -28,10 +30,36 @@ from fedmq.protocol.alignment.states import (
 )
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import PeerConsents, on, on_message
+from fedmq.protocol.travelling_list import POINTS, Pieces
 
-__all__ = ["ActiveAlignment", "PeopleFound"]
+__all__ = ["ActiveAlignment", "KeptList", "PeopleFound"]
 
 State = ActiveAlignmentState
+
+
+class KeptList(Protocol):
+    """The points of the other party's list that this party keeps, under that party's key."""
+
+    @property
+    def name(self) -> str:
+        """The list's name; empty if none is kept."""
+
+    @property
+    def kept(self) -> int:
+        """How many points they are."""
+
+    def find(
+        self,
+        own: Sequence[Points],
+        name: str,
+        kept: int,
+        fresh: Sequence[Points],
+        required: Sequence[int] | None,
+    ) -> Computation:
+        """What keeps ``fresh`` points behind the first ``kept`` ones, and then intersects.
+
+        ``name``: of the list from now on; ``own``: this party's list under the other party's key.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +89,7 @@ class ActiveAlignment(Alignment):
     parties that must hold a person, None: all. If a party holds fewer than ``fewest`` of the
     alignment's people, the alignment fails. ``rows_of`` uint32 (ids,): how many rows each person
     has here, if some have several; other parties hear of those whom they share.
+    ``kept_list``: the other party, of two, may keep its blinding; None: all keys are fresh.
     """
 
     TABLE = ACTIVE_ALIGNMENT
@@ -79,6 +108,7 @@ class ActiveAlignment(Alignment):
         fewest: int = 1,
         known_to: Sequence[str] | None = None,
         rows_of: NDArray[np.uint32] | None = None,
+        kept_list: KeptList | None = None,
     ) -> None:
         super().__init__(State.READY, parties[0], parties, key)
         self._name = name
@@ -88,12 +118,20 @@ class ActiveAlignment(Alignment):
         self._rows_of = rows_of
         self._fewest = {self._party: fewest}
         self._known_to = None if known_to is None else tuple(known_to)
+        self._kept_list = kept_list
+        self._kept_name, self._kept, self._fresh = "", 0, 0
+        self._inverse = b"" if kept_list is None else inverse_key(key)
         self._found_people: PeopleFound
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
         self._storing = set(self.peers)
         self._consents = PeerConsents(self)
         self._attach(self._consents)
+
+    @property
+    def reused(self) -> int:
+        """How many points of the other party's list were kept from an earlier alignment."""
+        return self._kept
 
     @property
     def awaits_consent(self) -> bool:
@@ -106,6 +144,8 @@ class ActiveAlignment(Alignment):
             parties=self._parties,
             normalise=self._normalise,
             known_to=self._known_to,
+            keeps=None if self._kept_list is None else self._kept_list.name,
+            kept=0 if self._kept_list is None else self._kept_list.kept,
         )
         for peer in self.peers:
             self._send(peer, opening)
@@ -116,12 +156,39 @@ class ActiveAlignment(Alignment):
             raise ProtocolError("the alignment was accepted twice")
         self._consents.answered(peer)
         self._fewest[peer] = body.fewest
-        self._total += body.rows
+        if self._kept_list is None:
+            self._total += body.rows
+        else:
+            self._take_blinding(peer, self._kept_list, body)
         if len(self._fewest) == len(self._parties):
             self._move(ALL_AGREED)
             for peer in self.peers:
                 self._send(peer, alignment.AlignmentBegin())
             self._blind_own(self._ids)
+
+    def _take_blinding(
+        self, peer: str, kept_list: KeptList, body: alignment.AlignmentAccept
+    ) -> None:
+        if not body.keeps:
+            raise ProtocolError("it was to keep its blinding, and does not say which it is")
+        same = body.keeps == kept_list.name and body.kept == kept_list.kept
+        if body.kept > body.rows or not (same or body.kept == 0):
+            raise ProtocolError(f"it counts on {body.kept} kept points, which are not here")
+        self._kept_name, self._kept = body.keeps, body.kept
+        self._fresh = body.rows - body.kept
+        self._total += len(self._ids)  # the other party's key stays on: only the own is taken off
+        if not self._fresh:  # nothing will arrive
+            self._lists[peer] = Pieces(0, POINTS)
+
+    def _announced(self, owner: str, rows: int) -> bool:
+        if self._kept_list is not None and owner != self._party and rows != self._fresh:
+            raise ProtocolError(f"{rows} points arrive of a list that lacks {self._fresh}")
+        return True
+
+    def _factor(self, owner: str) -> bytes | None:
+        if self._kept_list is None:
+            return super()._factor(owner)
+        return self._inverse if owner == self._party else None
 
     @on_message(SessionRefuse)
     def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
@@ -137,6 +204,13 @@ class ActiveAlignment(Alignment):
         ):
             points_of = [pieces.in_order() for pieces in lists]
             required = self._required()
+            if self._kept_list is not None:
+                own, fresh = points_of
+                finding = self._kept_list.find(
+                    own, self._kept_name, self._kept, fresh, self._required()
+                )
+                self._run(COMMON, single(finding), self._with_common)
+                return
             finding = (
                 intersect.bind(points_of)
                 if required is None

@@ -58,6 +58,8 @@ class Alignment(Machine, ABC):
         """The lists under this party's key, by owner."""
         self._arriving: dict[str, Pieces] = {}
         self._places: dict[str, Pieces] = {}
+        self._keeps_order = False
+        """Whether its own list has an order already, which is not sorted."""
         self._done = 0
         self._total = 0
 
@@ -74,7 +76,10 @@ class Alignment(Machine, ABC):
         own = self._lists[self._party]
         own.add(start, points)
         self._worked(len(points))
-        if own.complete:
+        if own.complete and self._keeps_order:
+            del self._lists[self._party]
+            self._pass_on(self._party, np.concatenate(own.in_order()))
+        elif own.complete:
             # A sorted list does not disclose the order in which its owner holds the ids.
             self._run(OWN_SORTED, single(sort_points.bind(own.in_order())), self._send_own)
 
@@ -100,11 +105,16 @@ class Alignment(Machine, ABC):
         if arriving.rows != body.rows:
             raise ProtocolError(f"{owner}'s list had {arriving.rows} rows, now {body.rows}")
         arriving.add(body.start, np.empty((len(points), 0)))  # note the arrival, not the content
-        if owner == self._party:
+        key = self._factor(owner)
+        if key is None:
             self._with_points(owner, body.start, points)
         else:
-            computation = blind.bind(self._key, points)
+            computation = blind.bind(key, points)
             self._run(BLINDED, single(computation), partial(self._with_product, owner, body.start))
+
+    def _factor(self, owner: str) -> bytes | None:
+        """The key by which an arriving list is multiplied; None: it is complete."""
+        return None if owner == self._party else self._key
 
     def _announced(self, owner: str, rows: int) -> bool:
         """Take the length of an arriving list; False if it ends the session."""

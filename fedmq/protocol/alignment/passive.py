@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
+from fedmq.privacy.kept_blinding import Blinding
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import LACKED, IdList, Points, Sorted, sort_points
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -40,6 +41,10 @@ class OwnIds(Protocol):
     @property
     def ids(self) -> IdList:
         """The ids, normalised, each once."""
+
+    @property
+    def blinding(self) -> Blinding | None:
+        """How they are blinded with a key that is kept; None: with a fresh one."""
 
     def keep(
         self, rows: NDArray[np.uint32], *, counts: NDArray[np.uint32] | None = None
@@ -102,6 +107,10 @@ class PassiveAlignment(Alignment):
         try:
             if terms.parties != self._parties:
                 raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
+            if terms.keeps is not None and len(terms.parties) > 2:
+                raise Refused(
+                    "a key is kept for alignments of two parties; name one in `parties` of the job"
+                )
             if unknown := set(terms.known_to or ()) - set(terms.parties[1:]):
                 raise Refused(f"no passive party of the alignment is called {min(unknown)}")
             self._agree(terms)
@@ -116,7 +125,14 @@ class PassiveAlignment(Alignment):
 
     def _with_ids(self, own: OwnIds) -> None:
         self._own = own
-        accept = alignment.AlignmentAccept(rows=len(own.ids), fewest=self._fewest)
+        keeps, kept = "", 0
+        if own.blinding is not None:
+            self._key, self._keeps_order = own.blinding.key, True
+            self._sent_order = own.blinding.order
+            keeps, kept = own.blinding.name, own.blinding.kept
+        accept = alignment.AlignmentAccept(
+            rows=len(own.ids), fewest=self._fewest, keeps=keeps, kept=kept
+        )
         self._send(self._active, accept)
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
@@ -135,7 +151,8 @@ class PassiveAlignment(Alignment):
     def _on_begin(self, _: str, __: alignment.AlignmentBegin) -> None:
         # A disclosed list cannot be withdrawn: another run needs another consent.
         self._emit(Save(ConsentUsed()))
-        self._blind_own(self._own.ids)
+        blinding = self._own.blinding
+        self._blind_own(self._own.ids if blinding is None else blinding.fresh)
 
     # Lists pass
 

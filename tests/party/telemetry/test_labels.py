@@ -64,6 +64,7 @@ LABELS = {
     "Intersect",
     "JoinCopies",
     "JoinHints",
+    "FindKept",
     "KeepAlignment",
     "ListModels",
     "LoadActiveRows",

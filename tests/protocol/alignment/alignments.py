@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Given
 from fedmq.messages import alignment
+from fedmq.privacy.kept_blinding import Blinding
 from fedmq.privacy.set_intersection import LACKED, IdList
-from fedmq.protocol.alignment.active import ActiveAlignment, PeopleFound
+from fedmq.protocol.alignment.active import ActiveAlignment, KeptList, PeopleFound
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.machine import Machine
 
@@ -29,6 +30,7 @@ class Own:
     stored: list[str] = field(default_factory=list)
     """The people of the alignment; "" for a person whom it lacks."""
     found: PeopleFound | None = None
+    blinding: Blinding | None = None
 
     @property
     def ids(self) -> IdList:
@@ -64,6 +66,7 @@ def machines(
     seed: int = 0,
     asked: Mapping[str, int] | None = None,
     known_to: Sequence[str] | None = None,
+    kept_list: KeptList | None = None,
 ) -> dict[str, Machine]:
     parties = tuple(owners)
     least = fewest or {}
@@ -80,6 +83,7 @@ def machines(
             least.get(parties[0], 1),
             known_to,
             active.rows_of,
+            kept_list,
         )
     }
     for number, party in enumerate(parties[1:], start=1):
