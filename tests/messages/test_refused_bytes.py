@@ -154,7 +154,17 @@ _LISTS = (
     "taken",
 )
 """Fields that may be empty."""
-_NONE = ("rising", "falling", "columns", "known_to", "sealed", "fallback_of", "people", "selected")
+_NONE = (
+    "rising",
+    "falling",
+    "columns",
+    "known_to",
+    "keeps",
+    "sealed",
+    "fallback_of",
+    "people",
+    "selected",
+)
 """Fields that may be left out."""
 _FLAGS = (
     *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),

@@ -43,8 +43,8 @@ from fedmq.party.data.table import (
 )
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment, StoredChoices
 from fedmq.party.store.documents import ModelStore
-from fedmq.party.store.screens import ColumnSelection, OwnChoice
 from fedmq.party.store.kept_blindings import KeptPoints, OwnBlinding
+from fedmq.party.store.screens import ColumnSelection, OwnChoice
 from fedmq.privacy.kept_blinding import Blinding, intersect_kept, require_distinct
 from fedmq.privacy.set_intersection import LACKED, Common, IdList, Points
 from fedmq.protocol.alignment.active import PeopleFound
