@@ -10,7 +10,7 @@ from typing import Any
 
 from fedmq.cli.score_output import headers_of_scores
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import csv_for_people, write_atomically
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable, joined
@@ -56,10 +56,8 @@ def _of_csv(path: Path, data: DataSection, person: str, ids: int, remove: bool) 
     own = _rows_of(names, data, person)
     own[0] = False  # the headers
     if remove and any(own):
-        kept = io.StringIO(newline="")
-        writer = csv.writer(kept, delimiter=data.separator)
-        writer.writerows(row for row, is_own in zip(rows, own, strict=True) if not is_own)
-        _rewrite(path, kept.getvalue().encode(data.encoding))
+        others = (row for row, is_own in zip(rows, own, strict=True) if not is_own)
+        _rewrite(path, csv_for_people(others, data.separator).encode(data.encoding))
     return sum(own)
 
 

@@ -119,7 +119,9 @@ TOLD_OF_ALIGNMENTS: dict[str, Any] = {
     "parties": ("bank", "telco", "retail"),
     "normalise": ("lower", "strip"),
     "known_to": ("telco",),  # a left join: who is missing at the others is told
+    "keeps": "0123456789abcdef",  # a key that is kept links alignments
 }
+FREE_OF_ALIGNMENTS = {"kept": 5}  # what the active party has of a list already
 
 COUNTED = {name: ALIGNED[name] for name in ("name", "parties", "normalise")}
 TOLD_OF_COUNTS: dict[str, Any] = {name: TOLD_OF_ALIGNMENTS[name] for name in COUNTED}
@@ -200,7 +202,9 @@ def test_every_field_of_every_opening_is_told_free_or_refused() -> None:
     assert openings() == asked_about | set(BY_POLICY)
     assert TOLD.keys() | FREE.keys() == TrainingOpen.model_fields.keys()
     assert not TOLD.keys() & FREE.keys()
-    assert TOLD_OF_ALIGNMENTS.keys() == AlignmentOpen.model_fields.keys()
+    assert (
+        TOLD_OF_ALIGNMENTS.keys() | FREE_OF_ALIGNMENTS.keys() == AlignmentOpen.model_fields.keys()
+    )
     assert TOLD_OF_COUNTS.keys() == OverlapOpen.model_fields.keys()
     assert TOLD_OF_SCREENS.keys() | FREE_OF_SCREENS.keys() == ScreenOpen.model_fields.keys()
     assert not TOLD_OF_SCREENS.keys() & FREE_OF_SCREENS.keys()
@@ -242,6 +246,16 @@ def test_a_yes_to_an_alignment_covers_no_other(field: str) -> None:
     agreed = standing_consent(aligned())
     assert covers(agreed, aligned())
     assert not covers(agreed, aligned(**{field: TOLD_OF_ALIGNMENTS[field]}))
+
+
+@pytest.mark.parametrize("kept", FREE_OF_ALIGNMENTS.values())
+def test_a_yes_to_an_alignment_covers_another_number_of_kept_points(kept: int) -> None:
+    assert covers(standing_consent(aligned()), aligned(kept=kept))
+
+
+def test_an_alignment_with_a_kept_key_has_no_standing_yes() -> None:
+    with pytest.raises(DaemonError, match=r"each alignment with a kept key is asked about"):
+        standing_consent(aligned(keeps=""))
 
 
 @pytest.mark.parametrize("field", TOLD_OF_COUNTS)
