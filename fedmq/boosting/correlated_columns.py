@@ -7,6 +7,7 @@ missing: the diagonal of the inverse of their correlation matrix (Belsley, Kuh a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -14,11 +15,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_COLUMNS", "CorrelatedColumns"]
+__all__ = ["MOST_COLUMNS", "CorrelatedColumns", "rounded_inflation"]
 
 MOST_COLUMNS = 500
 """Of more columns of numbers, the first so many are compared."""
 
+_HUNDREDTH = 0.01  # by which a coefficient of two digits is off, at most
+_PART = 0.01  # of a column: less of it in a direction is what rounding turns others into
 _NOTHING = 1e-10  # an eigenvalue of columns that follow from one another, and a variance of none
 
 
@@ -65,9 +68,30 @@ def _inflation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     spread = whole.std(axis=0)
     varying = np.flatnonzero(spread > 1e-6 * np.abs(whole).max(axis=0))
     standard = (whole[:, varying] - whole[:, varying].mean(axis=0)) / spread[varying]
-    eigenvalues, vectors = np.linalg.eigh(standard.T @ standard / len(whole))
-    dependent = eigenvalues < _NOTHING * max(1, len(varying))
-    parts = vectors**2
-    found[varying] = (parts[:, ~dependent] / eigenvalues[~dependent]).sum(axis=1)
-    found[varying[(parts[:, dependent] > _NOTHING).any(axis=1)]] = np.inf
+    coefficients = standard.T @ standard / len(whole)
+    found[varying] = _of_matrix(coefficients, _NOTHING * max(1, len(varying)), _NOTHING)
     return found
+
+
+def rounded_inflation(coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inflation (columns,) by ``coefficients`` (columns, columns) of two digits.
+
+    What rounding can make of a matrix is taken for nothing: infinite, where others leave so little
+    of a column that two digits do not tell it from none.
+    """
+    return _of_matrix(coefficients, _HUNDREDTH * math.sqrt(len(coefficients)), _PART)
+
+
+def _of_matrix(
+    coefficients: NDArray[np.float64], nothing: float, part: float
+) -> NDArray[np.float64]:
+    """The diagonal of the pseudo-inverse without eigenvalues below ``nothing``.
+
+    It is infinite for columns of which more than a ``part`` lies in their directions.
+    """
+    eigenvalues, vectors = np.linalg.eigh(coefficients)
+    dependent = eigenvalues < nothing
+    parts = vectors**2
+    found = (parts[:, ~dependent] / eigenvalues[~dependent]).sum(axis=1)
+    found[(parts[:, dependent] > part).any(axis=1)] = np.inf
+    return np.asarray(found, np.float64)

@@ -16,9 +16,12 @@ from fedmq.cli.output import joined, json_option, print_next_step, print_result,
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.screening import alike_columns, own_page
+from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
+from fedmq.party.data.screening import own_correlation
 from fedmq.party.data.table import numbered_columns, read_table
 from fedmq.party.data.validation import validate_source
 from fedmq.party.operations.control import request_daemon
@@ -108,6 +111,51 @@ def features(party: Path, numbers: tuple[int, ...], as_json: bool) -> None:
         lambda found: f"features = {json.dumps(found['features'], ensure_ascii=False)}",
     )
     print_next_step(as_json, "data check", party)
+
+
+@data.command(epilog=PARTY_HELP)
+@party_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write a page with a map of the correlations into.",
+)
+@json_option
+def correlation(party: Path, output: Path | None, as_json: bool) -> None:
+    """Show how much PARTY's own columns of numbers are alike: correlation, variance inflation.
+
+    The command sends nothing, and needs no daemon.
+    """
+    config, _ = PartyFile.read(party)
+    table_read = read_table(config.party, config.data)
+    found = own_correlation(config.party, table_read, config.policy.features)
+    if output is not None:
+        page = own_page(found)
+        try:
+            write_atomically(output, page.encode(), 0o600)
+        except OSError as error:
+            raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
+    print_result(found, as_json, _correlation_in_words)
+    print_next_step(as_json, "data check", party)
+
+
+def _correlation_in_words(found: Any) -> Text:
+    [told] = found["parties"].values()
+    columns = [
+        (
+            column["column"],
+            column["name"],
+            f"{factor:.4f}" if isinstance(factor := column["vif"], float) else factor or "",
+        )
+        for column in told["columns"]
+    ]
+    alike = [(one, other, f"{value:+.4f}") for one, other, value in alike_columns(found)]
+    return joined(
+        f"{found['party']}: {found['rows']:,} rows",
+        table(("number", "column", "vif"), columns) if columns else "no columns of numbers",
+        *([table(("column", "column", "correlation"), alike)] if alike else ()),
+    )
 
 
 @data.command(epilog=PARTY_HELP)

@@ -13,8 +13,7 @@ from rich.text import Text
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import state_folder
 from fedmq.errors import ConfigError
-from fedmq.evaluation.page import html_of
-from fedmq.evaluation.screening import columns_of, screen_report, title_of
+from fedmq.evaluation.screening import columns_of, screen_page, title_of
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.job import ScreenJob
 from fedmq.party.operations.control import request_daemon
@@ -36,7 +35,8 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
 
     Each party says what its columns are like, as far as its policy lets it, and, where it agrees,
     how many people with either label stand in the bins of each: so IV, KS and AUC of each column
-    alone. Labels leave encrypted.
+    alone. With correlation = true in JOB, also how columns of numbers are correlated. Labels and
+    columns leave encrypted.
     """
     description = ScreenJob.read(job)
     if output is not None and output.exists() and not output.is_dir():
@@ -53,7 +53,7 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
 
 
 def _write(folder: Path, found: Mapping[str, Any]) -> None:
-    page = html_of(screen_report(found))
+    page = screen_page(found)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "screen.json", json.dumps(found, indent=1).encode(), 0o600)
@@ -79,7 +79,12 @@ def _in_words(found: Any) -> Text:
         for column in columns_of(found)
     ]
     columns = ("party", "column", "type", "missing", "distinct", "iv", "ks", "auc", "selected")
-    refused = [f"{told['refused']}" for told in found["parties"].values() if "refused" in told]
+    refused = [
+        told[why]
+        for told in found["parties"].values()
+        for why in ("refused", "uncorrelated")
+        if why in told
+    ]
     head = (
         f"{found['looked_at']:,} of {found['rows']:,} people, {found['ones']:,} with label 1; "
         f"{found['seconds']:.1f} s, {found['bytes_sent'] / 1e6:.1f} MB sent"

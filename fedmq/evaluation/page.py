@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from fedmq.errors import ConfigError
-from fedmq.evaluation.report import Cell, Chart, Figure, Line, Report
+from fedmq.evaluation.report import Cell, Chart, Figure, Line, Map, Report
 
 __all__ = ["HEIGHT", "WIDTH", "Drawing", "cell", "drawing", "html_of", "page_of"]
 
@@ -20,13 +20,13 @@ WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44
 
 
-def html_of(report: Report) -> str:
-    """The page of ``report``.
+def html_of(report: Report, maps: Sequence[Map] = ()) -> str:
+    """The page of ``report``, with ``maps`` after its charts.
 
     Raises:
         ConfigError: Jinja2 is not installed.
     """
-    return page_of("report.html.jinja", report=report, charts=_drawn(report.charts))
+    return page_of("report.html.jinja", report=report, charts=_drawn(report.charts), maps=maps)
 
 
 def page_of(template: str, **of: Any) -> str:

@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["HELD_OUT", "ROWS_FROM", "Cell", "Chart", "Figure", "Line", "Report", "ReportTable"]
+__all__ = [
+    "HELD_OUT",
+    "ROWS_FROM",
+    "Cell",
+    "Chart",
+    "Figure",
+    "Line",
+    "Map",
+    "Report",
+    "ReportTable",
+]
 
 Cell = str | int | float | None
 
@@ -45,6 +55,15 @@ class Chart(_Part):
     y: str
     lines: tuple[Line, ...]
     kind: Literal["lines", "bars"] = "lines"
+    about: str = ""
+
+
+class Map(_Part):
+    """Numbers from -1 to 1 of each two of ``names`` as coloured fields; None is left blank."""
+
+    name: str
+    names: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
     about: str = ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,13 +10,22 @@ from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.evaluation.page import html_of
-from fedmq.evaluation.report import Cell, Report, ReportTable
+from fedmq.evaluation.report import Cell, Map, Report, ReportTable
 
-__all__ = ["Screen", "columns_of", "screen_report", "title_of"]
+__all__ = [
+    "Screen",
+    "alike_columns",
+    "columns_of",
+    "own_page",
+    "screen_page",
+    "screen_report",
+    "title_of",
+]
 
 _HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc", "vif", "selected")
 _SHOWN = 20  # columns of each party whose bins the page has, and pairs that are alike
-_ALIKE = 0.5
+_MAPPED = 40  # columns of the map of correlations
+_ALIKE = 0.5  # beyond it two columns are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,10 @@ class Screen:
 
     @property
     def correlation(self) -> Any:
-        """Pearson's coefficients of the active party's columns of numbers, as a pandas data frame.
+        """Pearson's coefficients of the columns of numbers that are known, as a pandas data frame.
+
+        Those of other parties begin with the party's name; NaN is what nobody told, such as that of
+        columns of two of them.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -67,9 +79,9 @@ class Screen:
             import pandas
         except ImportError:
             raise ConfigError("pandas is not installed; run: pip install pandas") from None
-        _, told = next(iter(self.found["parties"].items()))
-        names = _names(told)
-        found = told.get("correlation", {"coefficients": []})["coefficients"]
+        active = next(iter(self.found["parties"]))
+        named, found = _matrix(self.found)
+        names = [title if party == active else f"{party}: {title}" for party, title in named]
         return pandas.DataFrame(found, index=names, columns=names, dtype=float)
 
     def write_html(self, path: str | Path) -> None:
@@ -78,7 +90,7 @@ class Screen:
         Raises:
             ConfigError: Jinja2 is not installed.
         """
-        Path(path).write_text(html_of(screen_report(self.found)), encoding="utf-8")
+        Path(path).write_text(screen_page(self.found), encoding="utf-8")
 
 
 def title_of(column: Mapping[str, Any]) -> str:
@@ -101,6 +113,54 @@ def columns_of(screen: Mapping[str, Any]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda column: -column.get("iv", -1.0))
 
 
+def screen_page(screen: Mapping[str, Any]) -> str:
+    """The page of a ``screen`` as HTML.
+
+    Raises:
+        ConfigError: Jinja2 is not installed.
+    """
+    return html_of(screen_report(screen), tuple(_maps(screen)))
+
+
+def own_page(found: Mapping[str, Any]) -> str:
+    """The page that ``fedmq data correlation`` writes of a party's own columns.
+
+    Raises:
+        ConfigError: Jinja2 is not installed.
+    """
+    [told] = found["parties"].values()
+    inflated = ReportTable(
+        name="Columns",
+        headers=("column", "vif"),
+        rows=tuple((title_of(column), column["vif"]) for column in told["columns"]),
+        about="VIF, the variance inflation factor, says how well the other columns tell a column.",
+    )
+    report = Report(
+        model=found["party"],
+        made=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
+        facts={"rows": f"{found['rows']:,}"},
+        metrics={},
+        tables=(inflated, *_alike(found)),
+    )
+    return html_of(report, tuple(_maps(found)))
+
+
+def alike_columns(screen: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Pairs of columns with a coefficient beyond 0.5, those that are most alike first."""
+    return sorted(_pairs(screen), key=lambda pair: -abs(pair[2]))
+
+
+def _alike(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
+    pairs = alike_columns(screen)
+    if pairs:
+        yield ReportTable(
+            name="Columns that are alike",
+            headers=("column", "column", "correlation"),
+            rows=tuple(pairs[:_SHOWN]),
+            about=f"Those with a coefficient beyond {_ALIKE}, as far as it is known.",
+        )
+
+
 def screen_report(screen: Mapping[str, Any]) -> Report:
     """The page of a ``screen``, as plain data describe it."""
     return Report(
@@ -116,6 +176,11 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
                 f"{party} refused": told["refused"]
                 for party, told in screen["parties"].items()
                 if "refused" in told
+            },
+            **{
+                f"{party}, correlations": told["uncorrelated"]
+                for party, told in screen["parties"].items()
+                if "uncorrelated" in told
             },
         },
         metrics={},
@@ -141,16 +206,20 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
         headers=_HEADERS,
         rows=tuple(rows),
         about="IV, KS and AUC are those of a column alone, of its weight of evidence by bin. VIF, "
-        "the variance inflation factor, says how well the active party's other columns tell it.",
+        "the variance inflation factor, says how well other columns tell it: of the active party "
+        "its own, of another party its own and the active party's, by coefficients in hundredths.",
     )
-    pairs = sorted(_pairs(screen), key=lambda pair: -abs(pair[2]))
-    if pairs:
-        yield ReportTable(
-            name="Columns that are alike",
-            headers=("column", "column", "correlation"),
-            rows=tuple(pairs[:_SHOWN]),
-            about=f"Of the active party, those with a coefficient beyond {_ALIKE}.",
-        )
+    for party, told in screen["parties"].items():
+        if "joint" in told:
+            names = _names(next(iter(screen["parties"].values())), told["joint"]["columns"])
+            yield ReportTable(
+                name=f"Own columns beside those of {party}",
+                headers=("column", "vif"),
+                rows=tuple(zip(names, told["joint"]["vif"], strict=True)),
+                about="By coefficients in hundredths: what two digits do not tell from a sum of "
+                "other columns is infinite.",
+            )
+    yield from _alike(screen)
     for column in [column for column in columns if column.get("bins")][:_SHOWN]:
         bins: list[tuple[Cell, ...]] = [
             (number, found["people"], found["ones"], found["ones"] / found["people"], found["woe"])
@@ -166,20 +235,65 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
         )
 
 
-def _names(told: Mapping[str, Any]) -> list[str]:
-    """The names of the columns whose correlations a party told."""
+def _names(told: Mapping[str, Any], numbers: Sequence[int]) -> list[str]:
+    """The names of a party's columns with these ``numbers``."""
     names = {column["column"]: title_of(column) for column in told.get("columns", ())}
-    return [names[number] for number in told.get("correlation", {"columns": []})["columns"]]
+    return [names[number] for number in numbers]
+
+
+def _matrix(screen: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[list[float | None]]]:
+    """Party and title of each column of numbers, and all coefficients: None where nobody knows."""
+    parties = screen["parties"]
+    active = next(iter(parties))
+    columns = [
+        (party, number)
+        for party, told in parties.items()
+        for number in told.get("correlation", {"columns": ()})["columns"]
+    ]
+    known: dict[tuple[tuple[str, int], tuple[str, int]], float | None] = {}
+    for party, told in parties.items():
+        if "correlation" not in told:
+            continue
+        own = [(party, number) for number in told["correlation"]["columns"]]
+        blocks = [(own, own, told["correlation"]["coefficients"])]
+        if "joint" in told:
+            beside = [(active, number) for number in told["joint"]["columns"]]
+            blocks.append((own, beside, told["joint"]["coefficients"]))
+        for down, across, coefficients in blocks:
+            for one, row in zip(down, coefficients, strict=True):
+                for other, coefficient in zip(across, row, strict=True):
+                    known[one, other] = known[other, one] = coefficient
+    named = [(party, *_names(parties[party], [number])) for party, number in columns]
+    return named, [[known.get((one, other)) for other in columns] for one in columns]
 
 
 def _pairs(screen: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    for told in screen["parties"].values():
-        if "correlation" in told:
-            names, found = _names(told), told["correlation"]["coefficients"]
-            for one, row in enumerate(found):
-                for other in range(one):
-                    if row[other] is not None and abs(row[other]) > _ALIKE:
-                        yield names[other], names[one], row[other]
+    named, found = _matrix(screen)
+    active = next(iter(screen["parties"]))
+    names = [title if party == active else f"{party}: {title}" for party, title in named]
+    for one, row in enumerate(found):
+        for other, coefficient in enumerate(row[:one]):
+            if coefficient is not None and abs(coefficient) > _ALIKE:
+                yield names[other], names[one], coefficient
+
+
+def _maps(screen: Mapping[str, Any]) -> Iterator[Map]:
+    """The coefficients as a picture, of the columns that are most like another one."""
+    named, found = _matrix(screen)
+    likest = [
+        max((abs(value or 0.0) for other, value in enumerate(row) if other != one), default=0.0)
+        for one, row in enumerate(found)
+    ]
+    shown = sorted(sorted(range(len(named)), key=lambda one: -likest[one])[:_MAPPED])
+    if len(shown) > 1:
+        most = f" The {_MAPPED} columns that are most like another one." * (len(named) > _MAPPED)
+        yield Map(
+            name="Correlation of columns of numbers",
+            names=tuple(f"{named[one][0]}: {named[one][1]}" for one in shown),
+            values=tuple(tuple(found[one][other] for other in shown) for one in shown),
+            about="Pearson's coefficients: blue above 0, brown below, the stronger the fuller; an "
+            f"empty field is one that nobody told.{most}",
+        )
 
 
 def _figures(column: Mapping[str, Any]) -> tuple[Cell, ...]:

@@ -1,7 +1,7 @@
 """The messages with which the active party looks at one other party's columns before a training.
 
-In the order in which they are sent: an opening, then, if the owner shows how its columns tell the
-label, encrypted labels, and the columns.
+In the order in which they are sent: an opening, then, as far as the owner agrees, encrypted labels
+and encrypted columns of numbers, products of these with own columns, and the columns.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from fedmq.messages.fields import Count, Index, ModelId, Text
 __all__ = [
     "BODIES",
     "MOST_BINS",
+    "MOST_CORRELATED",
     "MOST_ROWS",
+    "PEOPLE_OF_A_COLUMN",
     "DescribedColumn",
     "ScreenColumns",
     "ScreenLabels",
+    "ScreenNumbers",
     "ScreenOpen",
+    "ScreenProducts",
     "ScreenReady",
 ]
 
@@ -29,6 +33,11 @@ MOST_ROWS = 100_000
 """Rows of which labels are encrypted, one ciphertext each."""
 MOST_BINS = 50
 """Bins into which a column of numbers is cut."""
+MOST_CORRELATED = 100
+"""Columns of numbers of a party that are correlated with another party's."""
+PEOPLE_OF_A_COLUMN = 10
+"""So many people are looked at for each column that is correlated, at least: with as many columns
+as people, the coefficients of a column would tell its values."""
 
 
 class ScreenOpen(Body):
@@ -52,12 +61,17 @@ class ScreenOpen(Body):
     """Into so many bins a column of numbers is cut at most."""
     public: Payload
     """The key of the labels, which is of this session alone."""
+    correlated: Annotated[int, Field(ge=0, le=MOST_CORRELATED)] = 0
+    """So many of the active party's columns of numbers are to be correlated with the other's."""
 
 
 class ScreenReady(Body):
-    """Passive to active: agreed, send your encrypted labels."""
+    """Passive to active: agreed, send your encrypted labels, or columns of numbers, or both."""
 
     kind: ClassVar[str] = "screen ready"
+
+    label: bool = True
+    correlates: bool = False
 
 
 class ScreenLabels(Body):
@@ -68,6 +82,32 @@ class ScreenLabels(Body):
     start: Index
     ciphertexts: Array
     """uint8 (rows, bytes)."""
+
+
+class ScreenNumbers(Body):
+    """Active to passive: ciphertexts of my standardised columns, from row ``start`` on."""
+
+    kind: ClassVar[str] = "screen numbers"
+
+    start: Index
+    ciphertexts: Array
+    """uint8 (rows, blocks, bytes): a block holds several columns."""
+
+
+class ScreenProducts(Body):
+    """Passive to active: how my columns of numbers are correlated with yours, and among themselves.
+
+    It comes before the columns.
+    """
+
+    kind: ClassVar[str] = "screen products"
+
+    columns: Uint32s
+    """The numbers of the columns, from 1 on, ascending: those whose variance a group carries."""
+    own: Array
+    """int8 (columns, columns): coefficients in hundredths."""
+    sums: Array
+    """uint8 (columns, blocks, bytes): encrypted inner products, masked."""
 
 
 class DescribedColumn(BaseModel):
@@ -99,4 +139,11 @@ class ScreenColumns(Body):
     described: Annotated[tuple[DescribedColumn, ...], Field(strict=False), FailFast()]
 
 
-BODIES: tuple[type[Body], ...] = (ScreenOpen, ScreenReady, ScreenLabels, ScreenColumns)
+BODIES: tuple[type[Body], ...] = (
+    ScreenOpen,
+    ScreenReady,
+    ScreenLabels,
+    ScreenNumbers,
+    ScreenProducts,
+    ScreenColumns,
+)

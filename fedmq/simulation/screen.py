@@ -22,15 +22,16 @@ from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.data.screening import (
     LabelledColumns,
     binary_label,
+    correlated_numbers,
     own_columns,
     screen_found,
     screen_opening,
-    shown_column,
+    shown_columns,
 )
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
-from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
+from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
@@ -48,6 +49,7 @@ def screen(
     smallest_group: int = 50,
     names: bool = True,
     measured: bool = True,
+    correlation: bool = False,
     most_rows: int = 50_000,
     seed: int = 0,
     select: Mapping[str, float] | None = None,
@@ -66,6 +68,8 @@ def screen(
             it.
         names: whether the passive parties show the names of their columns.
         measured: whether they add up labels by bin; otherwise they only describe their columns.
+        correlation: whether they correlate their columns of numbers with the active party's, which
+            they cannot read, in hundredths.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
         seed: which rows are drawn.
         select: which columns are ``selected``: ``{"iv": 0.02, "top": 100, "missing": 0.95,
@@ -97,9 +101,18 @@ def screen(
     values, names_of, categories = _of_rows(tables[ACTIVE], taken)
     columns = list(screened_columns(values, names_of, categories, bins, 1))
     numbers = [column.name for column in columns if column.kind == "number"]
-    alike = CorrelatedColumns.of(values[:, [names_of.index(name) for name in numbers]], numbers)
-    own = LabelledColumns("", rows, ones, columns, alike)
-    job = ScreenJob(name="screen", bins=bins, most_rows=most_rows, seed=seed, select=rule)
+    of_numbers = values[:, [names_of.index(name) for name in numbers]]
+    alike = CorrelatedColumns.of(of_numbers, numbers)
+    correlated = correlated_numbers(of_numbers, columns, own=True, wanted=correlation)
+    own = LabelledColumns("", rows, ones, columns, alike, correlated)
+    job = ScreenJob(
+        name="screen",
+        bins=bins,
+        most_rows=most_rows,
+        seed=seed,
+        correlation=correlation,
+        select=rule,
+    )
     told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, ones)}
     traffic = Traffic()
     for party in passive:
@@ -108,23 +121,35 @@ def screen(
             continue
         key = make_group_key(SAFE_KEY_BITS)
         opening = screen_opening(job, own, "", key.public)
-        theirs = OwnColumns(
-            [
-                column.for_others(smallest_group, np.random.default_rng())
-                for column in screened_columns(
-                    *_of_rows(tables[party], taken), bins, smallest_group
-                )
-            ]
+        theirs = _shown(*_of_rows(tables[party], taken), bins, smallest_group, correlation)
+        terms = ScreenTerms(
+            names, key.public if measured else None, key.public if correlation else None
         )
-        terms = ScreenTerms(names, key.public if measured else None)
         machines = {
-            ACTIVE: ActiveScreen(party, opening, ones, key),
+            ACTIVE: ActiveScreen(party, opening, ones, key, correlated.standard),
             party: PassiveScreen(ACTIVE, Given(theirs), lambda terms=terms: terms),  # type: ignore[misc]
         }
-        shown: list[ShownColumn]
+        shown: Shown
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
-        told[party] = {"columns": [shown_column(at, found) for at, found in enumerate(shown, 1)]}
+        told[party] = shown_columns(party, shown, own)
     return Screen(screen_found(job, own, told, traffic.total.bytes))
+
+
+def _shown(
+    values: NDArray[np.float32],
+    names: tuple[str, ...],
+    categories: Mapping[str, tuple[str, ...]],
+    bins: int,
+    smallest: int,
+    correlation: bool,
+) -> OwnColumns:
+    """What a passive party with these features shows."""
+    columns = list(screened_columns(values, names, categories, bins, smallest))
+    places = [names.index(column.name) for column in columns if column.kind == "number"]
+    numbers = correlated_numbers(values[:, places], columns, smallest, wanted=correlation)
+    draw = np.random.default_rng()
+    shown = [column.for_others(smallest, draw) for column in columns]
+    return OwnColumns(shown, numbers=numbers if numbers.columns else None)
 
 
 def _of_rows(

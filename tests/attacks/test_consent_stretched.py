@@ -129,12 +129,14 @@ TOLD_OF_COUNTS: dict[str, Any] = {name: TOLD_OF_ALIGNMENTS[name] for name in COU
 SCREENED: dict[str, Any] = {
     **{"name": "look", "alignment": "12ab/1", "alignment_name": "people", "salt": "s"},
     **{"rows": 100, "most_rows": 90, "seed": 0, "bins": 10, "public": {}},
+    "correlated": 3,
 }
 TOLD_OF_SCREENS: dict[str, Any] = {
     "alignment_name": "others",
     "rows": 101,
     "most_rows": 89,  # fewer people are a part of those that were asked about
     "bins": 11,
+    "correlated": 4,
 }
 FREE_OF_SCREENS: dict[str, Any] = {
     "name": "other",
@@ -187,7 +189,7 @@ def counted(**changes: Any) -> RequestedTerms:
 
 def screened(measured: bool = True, **changes: Any) -> RequestedTerms:
     opening = ScreenOpen.model_validate(SCREENED | changes)
-    return RequestedTerms.of_screen("bank", opening, measured)
+    return RequestedTerms.of_screen("bank", opening, measured, opening.correlated > 0)
 
 
 def openings() -> set[type[Body]]:
@@ -276,6 +278,8 @@ def test_a_yes_to_a_screen_covers_none_that_tells_more(field: str) -> None:
 def test_a_yes_to_descriptions_covers_no_counts() -> None:
     assert covers(standing_consent(screened(measured=True)), screened(measured=False))
     assert not covers(standing_consent(screened(measured=False)), screened(measured=True))
+    assert covers(standing_consent(screened()), screened(correlated=0))
+    assert not covers(standing_consent(screened(correlated=0)), screened())
 
 
 @pytest.mark.parametrize("field", FREE_OF_SCREENS)

@@ -221,6 +221,7 @@ STEPS = [
     Step(f"data alignments {BANK}", f"next: fedmq status {BANK}"),
     Step(f"data check {BANK}", f"next: fedmq run {BANK}"),
     Step(f"data bins {TELCO} --max-bin 2", f"next: fedmq estimate train.toml --bins telco={TWOS}"),
+    Step(f"data correlation {TELCO}", f"next: fedmq data check {TELCO}"),
     Step(f"data features {TELCO} 1", f"next: fedmq data check {TELCO}"),
     Step("align bank/align.toml", "next: fedmq train bank/train.toml", {"align": ALIGNED}),
     Step(

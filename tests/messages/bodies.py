@@ -487,8 +487,15 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         seed=naturals,
         bins=st.integers(2, screen.MOST_BINS),
         public=payloads,
+        correlated=st.integers(0, screen.MOST_CORRELATED),
     ),
-    screen.ScreenReady: st.builds(screen.ScreenReady),
+    screen.ScreenReady: st.builds(
+        screen.ScreenReady, label=st.booleans(), correlates=st.booleans()
+    ),
+    screen.ScreenNumbers: st.builds(screen.ScreenNumbers, start=naturals, ciphertexts=points()),
+    screen.ScreenProducts: st.builds(
+        screen.ScreenProducts, columns=uint32s, own=points(), sums=points()
+    ),
     screen.ScreenLabels: st.builds(screen.ScreenLabels, start=naturals, ciphertexts=points()),
     screen.ScreenColumns: st.builds(
         screen.ScreenColumns,
@@ -661,6 +668,10 @@ _FIELDS: dict[str, Any] = {
     "groups": ("f", "m"),
     "sign": -1,
     "held_by": 5,
+    "correlated": 2,
+    "label": False,
+    "correlates": True,
+    "own": Array.of(np.full((1, 1), 100, np.int8)),
     "ciphertexts": Array.of(np.ones((1, 32), np.uint8)),
 }
 
@@ -676,6 +687,8 @@ def example(kind: type[Body]) -> Body:
         fields["seed"] = bytes(32)
     if kind is screen.ScreenOpen:
         fields["salt"] = "salt"
+    if kind is screen.ScreenProducts:
+        fields |= {"columns": _NUMBERS, "sums": Array.of(np.ones((1, 1, 32), np.uint8))}
     if kind is training.SessionAccept:
         fields["candidates"] = 1
     if kind is online.ModelDeploy:

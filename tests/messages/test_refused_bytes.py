@@ -171,6 +171,8 @@ _FLAGS = (
     "exact",
     "reasons",
     "only_asks",
+    "label",
+    "correlates",
 )
 """Fields that are true or false."""
 

@@ -228,6 +228,61 @@ async def test_an_owner_reads_what_is_told_and_measured_before_a_row_is_read(
         assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
 
 
+async def test_columns_are_correlated_where_the_owner_says_so_and_the_audit_log_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch),
+        telco='screen = "described"\ncorrelation = "shown"',
+        retail='screen = "described"',
+    )
+    async with demo:
+        found = await look(demo, correlation=True)
+        assert "joint" not in (await look(demo))["parties"]["telco"]
+    own, held = table(demo, "bank"), table(demo, "telco")
+    joined = np.array([table_[name] for table_ in (own, held) for name in ("x0", "x1")], np.float64)
+    wanted = np.corrcoef(joined)
+    told = found["parties"]["telco"]
+    assert told["joint"]["columns"] == told["correlation"]["columns"] == [1, 2]
+    np.testing.assert_allclose(told["joint"]["coefficients"], wanted[2:, :2], atol=0.0106)
+    np.testing.assert_allclose(told["correlation"]["coefficients"], wanted[2:, 2:], atol=0.0051)
+    expected = np.diag(np.linalg.inv(wanted))
+    vif = [column["vif"] for column in told["columns"]]
+    np.testing.assert_allclose([*told["joint"]["vif"], *vif], expected, rtol=0.1)
+    assert all(column["name"] is None for column in told["columns"])
+    assert 'correlation = "shown" in its [policy]' in found["parties"]["retail"]["uncorrelated"]
+    log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
+    agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
+    assert [entry.get("correlated") for entry in agreed] == [2, None]
+
+
+async def test_people_who_differ_by_few_are_not_correlated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncorrelation = "shown"'
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco=policy)
+    async with demo:
+        told = await look(demo, parties=("telco",), most_rows=39, correlation=True)
+        assert "joint" in told["parties"]["telco"]
+        refused = await look(demo, parties=("telco",), correlation=True)
+    assert "differ by about 1" in refused["parties"]["telco"]["refused"]
+
+
+async def test_an_owner_reads_what_correlations_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncorrelation = "shown"\nconsent = "ask"'
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco=policy)
+    async with demo:
+        looking = asyncio.create_task(look(demo, parties=("telco",), correlation=True))
+        asked = await demo.waiting("telco")
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        assert "correlated with 2 of its own" in words["active party learns besides"]
+        assert "the value of one person" in words["measured of correlations"]
+        await demo.ask("telco", "approve", request=asked["request"], by="olga")
+        assert "joint" in (await looking)["parties"]["telco"]
+
+
 async def test_the_audit_log_says_what_was_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,3 +129,119 @@ def test_of_columns_that_are_alike_the_stronger_one_is_selected() -> None:
     strength = {column["name"]: column["iv"] for column in found.columns}
     left_out = {column["name"] for column in found.columns if not column["selected"]}
     assert left_out == {min(("age", "other"), key=lambda name: strength[name])}
+
+
+# Correlations across parties
+
+
+def wide() -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Two tables with columns of numbers that are alike, some values missing, and marks of few."""
+    random = np.random.default_rng(8)
+    age = BANK["age"]
+    bank = BANK.assign(years=age + random.normal(size=ROWS), constant=1.0)
+    telco = TELCO.assign(
+        income=np.exp(age),
+        usage=age + random.normal(size=ROWS) * 0.5,
+        few=(np.arange(ROWS) < 5).astype(float),
+    )
+    telco.loc[random.random(ROWS) < 0.2, "usage"] = np.nan
+    return bank, telco
+
+
+@pytest.fixture(scope="module")
+def correlated() -> fedmq.Screen:
+    bank, telco = wide()
+    return fedmq.screen(
+        active=bank,
+        label=LABEL,
+        passive={"telco": telco, "retail": telco[["usage"]]},
+        smallest_group=10,
+        correlation=True,
+    )
+
+
+def test_coefficients_across_parties_are_those_of_the_joined_table_to_a_hundredth(
+    correlated: fedmq.Screen,
+) -> None:
+    frame = correlated.correlation
+    assert list(frame.index) == [
+        *("age", "years", "constant"),
+        *("telco: calls", "telco: income", "telco: usage"),  # nothing of a mark of few people
+        "retail: usage",
+    ]
+    bank, telco = wide()
+    joined = pandas.concat([bank, telco.add_prefix("telco: ")], axis=1)
+    joined = joined.select_dtypes("number").drop(columns=["telco: few", "constant"])
+    wanted = joined.fillna(joined.mean()).corr()
+    shown = frame.loc[wanted.index, wanted.index]
+    np.testing.assert_allclose(shown, wanted, atol=0.0106)
+    of_telco = shown.loc[[name for name in wanted.index if name.startswith("telco")]]
+    np.testing.assert_array_equal(of_telco, of_telco.round(2))
+    # Passive parties are not compared with one another, and a constant with nothing.
+    assert np.isnan(frame.loc["telco: usage", "retail: usage"])
+    assert frame["constant"].isna().all()
+
+    # Variance inflation: each column regressed on all others of both tables.
+    expected = dict(zip(wanted.index, np.diag(np.linalg.inv(wanted)), strict=True))
+    told = correlated.found["parties"]["telco"]
+    vif = {f"telco: {column['name']}": column.get("vif") for column in told["columns"]}
+    vif |= dict(zip(("age", "years"), told["joint"]["vif"], strict=True))
+    for name, factor in expected.items():
+        assert vif[name] == pytest.approx(factor, rel=0.12), name
+    assert vif["telco: few"] is None and vif["telco: plan"] is None
+
+
+def test_the_page_has_a_map_of_correlations(correlated: fedmq.Screen, tmp_path: Path) -> None:
+    correlated.write_html(tmp_path / "screen.html")
+    page = (tmp_path / "screen.html").read_text()
+    value = correlated.correlation.loc["age", "telco: usage"]
+    assert f"<title>active: age, telco: usage: {value:.2f}</title>" in page
+    assert "<title>telco: usage, retail: usage: not told</title>" in page
+    assert "Own columns beside those of telco" in page
+    assert "http:" not in page and "https:" not in page
+
+
+def test_a_column_that_another_party_holds_as_well_is_infinitely_inflated() -> None:
+    telco = pandas.DataFrame({"same": -2 * BANK["age"] + 7, "other": TELCO["calls"]})
+    found = fedmq.screen(
+        active=BANK, label=LABEL, passive={"telco": telco}, smallest_group=10, correlation=True
+    )
+    vif = {column["name"]: column.get("vif") for column in found.columns}
+    assert vif["same"] == "infinite" and 1 <= float(vif["other"] or 0) < 1.2
+    assert found.found["parties"]["telco"]["joint"]["vif"] == ["infinite"]
+    assert found.correlation.loc["age", "telco: same"] <= -0.99
+
+
+def test_without_a_wish_nothing_is_correlated_across_parties(found: fedmq.Screen) -> None:
+    assert list(found.correlation.index) == ["age"]
+    assert "uncorrelated" not in found.found["parties"]["telco"]
+
+
+def test_correlations_without_labels_and_names() -> None:
+    bank, telco = wide()
+    found = fedmq.screen(
+        active=bank,
+        label=LABEL,
+        passive={"telco": telco},
+        smallest_group=10,
+        names=False,
+        measured=False,
+        correlation=True,
+    )
+    assert list(found.correlation.index)[3:] == [f"telco: column {at}" for at in (1, 3, 4)]
+    assert all("iv" not in one for one in found.found["parties"]["telco"]["columns"])
+
+
+def test_of_two_columns_of_another_party_that_are_alike_the_stronger_one_is_selected() -> None:
+    telco = TELCO.assign(twice=TELCO["calls"] + RANDOM.normal(size=ROWS) * 0.1)
+    found = fedmq.screen(
+        active=BANK,
+        label=LABEL,
+        passive={"telco": telco},
+        smallest_group=10,
+        correlation=True,
+        select={"iv": 0.0, "correlation": 0.9},
+    )
+    strength = {column["name"]: column["iv"] for column in found.columns}
+    left_out = {column["name"] for column in found.columns if not column["selected"]}
+    assert left_out == {min(("calls", "twice"), key=lambda name: strength[name])}

@@ -134,8 +134,8 @@ class SelectSection(Section):
     missing: Annotated[float, Field(ge=0, le=1)] | None = None
     """Missing share at most."""
     correlation: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of two of the active party's columns that are more alike than this (Pearson's coefficient, of
-    either sign), the weaker one falls away. Nobody knows those of other parties."""
+    """Of two columns of a party that are more alike than this (Pearson's coefficient, of
+    either sign), the weaker one falls away; so of another party that shows correlations."""
 
 
 class TrainingSelection(SelectSection):
@@ -393,6 +393,9 @@ class ScreenJob(Section):
     encrypt."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Which people are drawn."""
+    correlation: bool = False
+    """Whether parties that allow it correlate their columns of numbers with the active party's,
+    which leave encrypted: its first 100, and one for every ten people at most."""
     select: SelectSection | None = None
     """Which columns are selected; when left out, none are."""
 

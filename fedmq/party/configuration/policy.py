@@ -98,6 +98,8 @@ class StandingConsent(Section):
     """Their leaves; as many as the depth allows when left out."""
     most_bins: Annotated[int, Field(ge=0)] = 0
     """Its `max_bin`."""
+    most_correlated: Annotated[int, Field(ge=0)] = 0
+    """Columns of the active party with which a screen correlates this party's."""
     least_columns_drawn: Annotated[float, Field(ge=0, le=1)] = 1.0
     """The share of the columns at least that is drawn for a node."""
     most_gradient_bits: Annotated[int, Field(ge=0)] = 0
@@ -296,6 +298,10 @@ class PolicySection(Section):
     is like (``described``: its type, missing values, how many distinct ones); or how well it tells
     the label as well (``measured``), by how many people with either label stand in each of its
     bins, a sum that is shown whatever ``engine_options`` hide."""
+    correlation: Literal["refuse", "shown"] = "refuse"
+    """Whether the active party may see in a screen how this party's columns of numbers are
+    correlated with its own, which stay encrypted, and with one another: in hundredths, of columns
+    whose variance ``smallest_group`` people carry. ``screen`` must allow the screen."""
     most_screens_per_day: Annotated[int, Field(ge=0)] = 5
     """Such looks within any day."""
     smallest_selection: Annotated[int, Field(ge=1)] = 3

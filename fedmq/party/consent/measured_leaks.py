@@ -11,7 +11,14 @@ from typing import Any
 
 from fedmq.privacy.engine import Engine
 
-__all__ = ["MEASURED_LEAKS", "PAGE", "SCREENED_IN_WORDS", "MeasuredLeak", "measured_leaks"]
+__all__ = [
+    "CORRELATED_IN_WORDS",
+    "MEASURED_LEAKS",
+    "PAGE",
+    "SCREENED_IN_WORDS",
+    "MeasuredLeak",
+    "measured_leaks",
+]
 
 PAGE = "docs/measured/leakage.md"
 
@@ -21,6 +28,12 @@ SCREENED_IN_WORDS = (
     "of its 30,000 people, in every column (docs/explanation/screening.md)"
 )
 """What the bins of a screen tell: no engine takes part in it."""
+
+CORRELATED_IN_WORDS = (
+    "an active party that lies reads, for each column that it sends, the value of one person in "
+    "each of your columns, to 10 bits at most (docs/explanation/screening.md)"
+)
+"""What coefficients tell a liar."""
 
 
 @dataclass(frozen=True, slots=True)

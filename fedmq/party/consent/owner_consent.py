@@ -376,6 +376,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
             and standing.least_training_rows <= terms["looked_at"]
             and standing.most_bins >= terms["bins"]
             and (standing.sums == "shown" or not terms["measured"])
+            and standing.most_correlated >= terms.get("correlated", 0)
         )
     if asked.kind != "training":
         if terms.get("keeps_key"):
@@ -415,6 +416,7 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             most_rows=terms["rows"],
             least_training_rows=terms["looked_at"],
             most_bins=terms["bins"],
+            most_correlated=terms.get("correlated", 0),
         )
     if terms.get("keeps_key"):
         raise DaemonError(

@@ -32,7 +32,7 @@ from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session_records import SumBudget
 from fedmq.protocol.training.terms import ALL_COLUMNS, terms_digest
 
-__all__ = ["DAY", "HOUR", "DailyQuota", "PolicyConsent", "RowQuota"]
+__all__ = ["DAY", "HOUR", "DailyQuota", "PolicyConsent", "RowQuota", "correlates"]
 
 _PARTS_OF_QUOTA = 100
 _ALLOWING = {"column_names": "shared", "joint_models": "ask"}
@@ -228,7 +228,8 @@ class PolicyConsent:
         await self._remember_days()
         self._screens.take()
         shown = self._policy.screen
-        await self.audit.record("agreed", header, screen=terms.name, shown=shown)
+        correlated = {"correlated": terms.correlated} if correlates(self._policy, terms) else {}
+        await self.audit.record("agreed", header, screen=terms.name, shown=shown, **correlated)
         return shown == "measured"
 
     async def inference(
@@ -407,6 +408,11 @@ class PolicyConsent:
                 return
             if entry["event"] == "agreed" and at < self._began:
                 yield at, entry
+
+
+def correlates(policy: PolicySection, terms: ScreenOpen) -> bool:
+    """Whether ``policy`` shows how columns are correlated, if ``terms`` ask for that."""
+    return terms.correlated > 0 and policy.correlation == "shown"
 
 
 class DailyQuota:

@@ -21,7 +21,12 @@ from fedmq.messages.overlap import OverlapOpen
 from fedmq.messages.screen import ScreenOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
-from fedmq.party.consent.measured_leaks import PAGE, SCREENED_IN_WORDS, measured_leaks
+from fedmq.party.consent.measured_leaks import (
+    CORRELATED_IN_WORDS,
+    PAGE,
+    SCREENED_IN_WORDS,
+    measured_leaks,
+)
 from fedmq.party.consent.person import Person
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
@@ -69,14 +74,20 @@ class RequestedTerms:
         return cls(peer, "overlap", opening.name, digest, details)
 
     @classmethod
-    def of_screen(cls, peer: str, opening: ScreenOpen, measured: bool) -> RequestedTerms:
-        """The terms of a screen that ``peer`` opens; ``measured``: labels are added up by bin."""
-        details = {
+    def of_screen(
+        cls, peer: str, opening: ScreenOpen, measured: bool, correlates: bool = False
+    ) -> RequestedTerms:
+        """The terms of a screen that ``peer`` opens; ``measured``: labels are added up by bin.
+
+        ``correlates``: this party tells how its columns are correlated with the peer's.
+        """
+        details: dict[str, Any] = {
             "alignment": opening.alignment_name,
             "rows": opening.rows,
             "looked_at": min(opening.rows, opening.most_rows),
             "bins": opening.bins,
             "measured": measured,
+            **({"correlated": opening.correlated} if correlates else {}),
         }
         # The key and the salt are others in the next session.
         named = f"{opening.name} {opening.seed} {sorted(details.items())}".encode()
@@ -328,6 +339,13 @@ def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator
     yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
     yield "people", f"{_rows(rows)}{drawn}"
     what = "of each column its type, missing values in hundredths, how many values in steps"
+    if terms.get("correlated"):
+        yield (
+            "active party learns besides",
+            f"how your columns of numbers are correlated with {terms['correlated']} of its own, "
+            "which you cannot read, and with one another, in hundredths",
+        )
+        yield "measured of correlations", CORRELATED_IN_WORDS
     if terms["measured"]:
         yield "bins of a column", f"at most {terms['bins']}"
         yield (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.correlated_columns import CorrelatedColumns
+from fedmq.boosting.correlated_columns import CorrelatedColumns, rounded_inflation
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.screened_columns import (
@@ -20,10 +20,11 @@ from fedmq.boosting.screened_columns import (
     chosen_rows,
     screened_columns,
 )
+from fedmq.boosting.standard_columns import carried_by, standardised
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.array import pack_payload
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
 from fedmq.party.data.loading import Aligned
@@ -38,22 +39,24 @@ from fedmq.party.store.screens import (
     ShownScreen,
 )
 from fedmq.privacy.homomorphic.paillier import PublicKey, public_numbers
-from fedmq.protocol.screen.active import ShownColumn
-from fedmq.protocol.screen.passive import OwnColumns
+from fedmq.protocol.screen.active import Shown, ShownColumn, ShownCorrelations
+from fedmq.protocol.screen.passive import CorrelatedNumbers, OwnColumns
 from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
 
 __all__ = [
     "LabelledColumns",
     "binary_label",
+    "correlated_numbers",
     "load_labelled_columns",
     "load_shown_columns",
     "made_screen",
     "own_columns",
+    "own_correlation",
     "screen_found",
     "screen_opening",
     "selected",
     "selection_of",
-    "shown_column",
+    "shown_columns",
 ]
 
 
@@ -62,7 +65,8 @@ class LabelledColumns:
     """The active party's side of a screen: its own columns, and its ``label`` bool (rows,).
 
     ``alignment``: the digest of all ``rows`` in common, of which the columns are of a part.
-    ``numbered``: the columns in their order, each with its features.
+    ``numbers``: what is correlated with other parties' columns, if anything is. ``numbered``: the
+    columns in their order, each with its features.
     """
 
     alignment: str
@@ -70,6 +74,7 @@ class LabelledColumns:
     label: NDArray[np.bool_]
     columns: Sequence[ScreenedColumn]
     alike: CorrelatedColumns
+    numbers: CorrelatedNumbers
     numbered: Numbered = ()
 
 
@@ -89,6 +94,7 @@ def load_labelled_columns(
     bins: int,
     most_rows: int,
     seed: int,
+    correlation: bool,
 ) -> LabelledColumns:
     """The columns and labels of the active ``party``.
 
@@ -111,8 +117,11 @@ def load_labelled_columns(
             f"{party}: {data.place}: all labels are {int(label.all())}; both are needed"
         )
     columns = tuple(_columns(table, bins, 1))
+    values = table.columns(_numbers(columns))
+    alike = CorrelatedColumns.of(values, _numbers(columns))
+    numbers = correlated_numbers(values, columns, own=True, wanted=correlation)
     numbered = tuple(numbered_columns(table))
-    return LabelledColumns(alignment, rows, label, columns, _alike(table, columns), numbered)
+    return LabelledColumns(alignment, rows, label, columns, alike, numbers, numbered)
 
 
 @computation("LoadShownColumns")
@@ -125,6 +134,7 @@ def load_shown_columns(
     permitted: tuple[str, ...] | None,
     smallest: int,
     earlier: EarlierPeople,
+    correlates: bool,
     keep: Callable[[ShownScreen], None] | None = None,
 ) -> OwnColumns:
     """The ``permitted`` columns of ``party`` as ``peer`` may see them, in bins of ``smallest``.
@@ -158,7 +168,11 @@ def load_shown_columns(
         made = datetime.now(UTC).isoformat(timespec="seconds")
         numbered = tuple(numbered_columns(table, permitted))
         keep(ShownScreen(name=opening.name, made=made, numbered=numbered))
-    return OwnColumns(columns, answered)
+    few = held.sum() < PEOPLE_OF_A_COLUMN * opening.correlated
+    numbers = correlated_numbers(
+        table.columns(_numbers(columns)), columns, smallest, wanted=correlates and not few
+    )
+    return OwnColumns(columns, answered, numbers if numbers.columns else None)
 
 
 def _rows(party: str, table: Table, aligned: Aligned | None, salt: str) -> tuple[Table, str]:
@@ -185,9 +199,60 @@ def _columns(
     return list(screened_columns(values, features, categories, bins, smallest))
 
 
-def _alike(table: Table, columns: Sequence[ScreenedColumn]) -> CorrelatedColumns:
-    numbers = [column.name for column in columns if column.kind == "number"]
-    return CorrelatedColumns.of(table.columns(numbers), numbers)
+def _numbers(columns: Sequence[ScreenedColumn]) -> list[str]:
+    return [column.name for column in columns if column.kind == "number"]
+
+
+def own_correlation(
+    party: str, table: Table, permitted: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    """How much a party's own columns of numbers are alike, for its owner alone, as plain data.
+
+    Columns have the numbers that a screen counts.
+    """
+    named = [column for column, _ in numbered_columns(table, permitted)]
+    numbers = [name for name in named if name not in table.category_columns]
+    alike = CorrelatedColumns.of(table.columns(numbers), numbers)
+    inflation = [_number(factor) for factor in alike.inflation.tolist()]
+    found = {
+        "columns": [
+            {"column": named.index(name) + 1, "name": name, "vif": factor}
+            for name, factor in zip(alike.names, inflation, strict=True)
+        ],
+        "correlation": {
+            "columns": [named.index(name) + 1 for name in alike.names],
+            "coefficients": _coefficients(alike),
+        },
+    }
+    return {"party": party, "rows": len(table.ids), "parties": {party: found}}
+
+
+def _coefficients(alike: CorrelatedColumns) -> list[list[float | str | None]]:
+    return [[_number(each) for each in row] for row in alike.coefficients.tolist()]
+
+
+def correlated_numbers(
+    values: NDArray[np.float32],
+    columns: Sequence[ScreenedColumn],
+    smallest: int = 1,
+    *,
+    own: bool = False,
+    wanted: bool = True,
+) -> CorrelatedNumbers:
+    """The first columns of numbers that are correlated with those of another party; none unwanted.
+
+    ``values`` float32 (rows, columns): those of numbers among ``columns``. Of a passive party those
+    whose variance at least ``smallest`` people carry; of the active party (``own``) all that vary,
+    one for every ten people at most.
+    """
+    most = MOST_CORRELATED * wanted
+    if own:
+        most = min(most, len(values) // PEOPLE_OF_A_COLUMN)
+    places = [number for number, column in enumerate(columns, 1) if column.kind == "number"]
+    standard = standardised(values)
+    # A hundredth: of the people of a mark rounding leaves a little less than their number.
+    taken = np.flatnonzero(carried_by(standard) > smallest - 0.01)[:most]
+    return CorrelatedNumbers(tuple(places[place] for place in taken), standard[:, taken])
 
 
 def screen_opening(
@@ -204,6 +269,7 @@ def screen_opening(
         seed=job.seed,
         bins=job.bins,
         public=pack_payload(public_numbers(public)),
+        correlated=len(own.numbers.columns),
     )
 
 
@@ -273,9 +339,7 @@ def own_columns(
         "columns": found,
         "correlation": {
             "columns": [place[name] for name in alike.names],
-            "coefficients": [
-                [_number(each) for each in row] for row in alike.coefficients.tolist()
-            ],
+            "coefficients": _coefficients(alike),
         },
     }
 
@@ -298,7 +362,41 @@ def _own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -
     return described | _strength(column.counts, column.ones(label))
 
 
-def shown_column(number: int, column: ShownColumn) -> dict[str, Any]:
+def shown_columns(party: str, shown: Shown, own: LabelledColumns) -> dict[str, Any]:
+    """What another ``party`` shows, beside the active party's ``own`` columns."""
+    columns = [_shown_column(number, column) for number, column in enumerate(shown.columns, 1)]
+    told: dict[str, Any] = {"columns": columns}
+    if shown.correlations is not None:
+        told |= _correlations(shown.correlations, own.numbers, columns)
+    elif own.numbers.columns:
+        told["uncorrelated"] = (
+            f'{party} tells no correlations: correlation = "shown" in its [policy] would allow '
+            "them, of columns of numbers whose variance a group of people carries"
+        )
+    return told
+
+
+def _correlations(
+    shown: ShownCorrelations, own: CorrelatedNumbers, columns: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """The coefficients of another party's columns, to whose ``columns`` inflation is added."""
+    at_home = own.standard.T @ own.standard / len(own.standard)
+    whole = np.block([[shown.own, shown.joint], [shown.joint.T, at_home]])
+    inflation = [_number(each) for each in rounded_inflation(whole).tolist()]
+    theirs = len(shown.columns)
+    for column, factor in zip(shown.columns, inflation[:theirs], strict=True):
+        columns[column - 1]["vif"] = factor
+    return {
+        "correlation": {"columns": list(shown.columns), "coefficients": shown.own.tolist()},
+        "joint": {
+            "columns": list(own.columns),
+            "coefficients": shown.joint.tolist(),
+            "vif": inflation[theirs:],
+        },
+    }
+
+
+def _shown_column(number: int, column: ShownColumn) -> dict[str, Any]:
     """A column of another party."""
     found = column.described
     described = {

@@ -16,6 +16,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.screen import ScreenOpen
 from fedmq.party.configuration.job import ScreenJob
+from fedmq.party.consent.policy_consent import correlates
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.screening import (
@@ -26,7 +27,7 @@ from fedmq.party.data.screening import (
     own_columns,
     screen_found,
     screen_opening,
-    shown_column,
+    shown_columns,
 )
 from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
@@ -39,7 +40,7 @@ from fedmq.party.store.screens import MadeScreen
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
 from fedmq.privacy.homomorphic.paillier import PrivateKey, public_of
-from fedmq.protocol.screen.active import ActiveScreen, ShownColumn
+from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
 
 __all__ = ["ScreenService"]
@@ -75,6 +76,7 @@ class ScreenService(Service):
                 job.bins,
                 job.most_rows,
                 job.seed,
+                job.correlation,
             )
         )
         bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
@@ -85,7 +87,7 @@ class ScreenService(Service):
             opening = screen_opening(job, own, salt, key.public)
 
             async def attempt(number: int, on_change: OnChange) -> RunningSession:
-                machine = ActiveScreen(party, opening, own.label, key)
+                machine = ActiveScreen(party, opening, own.label, key, own.numbers.standard)
                 return context.sessions.open(
                     session, number, "screen", job.name, machine, on_change=on_change
                 )
@@ -94,11 +96,10 @@ class ScreenService(Service):
             attempts = context.sessions.drive(AttemptLoop(attempt))
             await on_progress({"event": "opened", "session": session, "screen": job.name})
             try:
-                columns: list[ShownColumn] = await attempts.followed(on_progress)
+                shown: Shown = await attempts.followed(on_progress)
             except FedmqError as error:
                 return {"refused": str(error)}, attempts.bytes_sent
-            shown = [shown_column(number, column) for number, column in enumerate(columns, 1)]
-            return {"columns": shown}, attempts.bytes_sent
+            return shown_columns(party, shown, own), attempts.bytes_sent
 
         found = await asyncio.gather(*(looked_at(party) for party in partners))
         parties = {
@@ -156,6 +157,7 @@ class ScreenService(Service):
             context.config.policy.features,
             context.config.policy.smallest_group,
             await store.earlier(people, self._smallest_difference),
+            correlates(context.config.policy, opening),
             partial(keep_shown_screen, context.config.state, header.session),
         )
 
@@ -168,10 +170,16 @@ class ScreenService(Service):
         context, policy = self.context, self.context.config.policy
         measured = await context.consent.screen(header, opening)
         least = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
+        correlating = correlates(policy, opening)
         key = None
-        if measured:  # off the event loop: testing a modulus takes time
+        if measured or correlating:  # off the event loop: testing a modulus takes time
             public = unpack_payload(opening.public)
             key = await asyncio.to_thread(public_of, public, least, header.sender)
-        requested = RequestedTerms.of_screen(header.sender, opening, measured)
+        requested = RequestedTerms.of_screen(header.sender, opening, measured, correlating)
         seconds = await context.owner_consent.seconds_left(header, requested)
-        return ScreenTerms(policy.column_names == "shared", key), seconds
+        terms = ScreenTerms(
+            policy.column_names == "shared",
+            key if measured else None,
+            key if correlating else None,
+        )
+        return terms, seconds

@@ -1,20 +1,23 @@
-"""How does the active party look at another party's columns? Its labels leave encrypted."""
+"""How does the active party look at another party's columns? Labels and columns leave encrypted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import Computation
 from fedmq.errors import ProtocolError
 from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.homomorphic.inner_products import decrypt_products, encrypt_columns
 from fedmq.privacy.homomorphic.label_counts import decrypt_counts, encrypt_labels
 from fedmq.privacy.homomorphic.paillier import PrivateKey
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
 from fedmq.protocol.screen.states import (
@@ -25,7 +28,7 @@ from fedmq.protocol.screen.states import (
     ActiveScreenState,
 )
 
-__all__ = ["ActiveScreen", "ShownColumn"]
+__all__ = ["ActiveScreen", "Shown", "ShownColumn", "ShownCorrelations"]
 
 State = ActiveScreenState
 
@@ -45,11 +48,33 @@ class ShownColumn:
     ones: NDArray[np.int64] | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownCorrelations:
+    """Coefficients in hundredths of another party's ``columns``, by number from 1 on.
+
+    ``own`` float64 (columns, columns): among themselves; ``joint`` float64 (columns, own columns):
+    with the active party's.
+    """
+
+    columns: tuple[int, ...]
+    own: NDArray[np.float64]
+    joint: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """All that another party shows; ``correlations`` is None where it shows none."""
+
+    columns: Sequence[ShownColumn]
+    correlations: ShownCorrelations | None = None
+
+
 class ActiveScreen(Machine):
     """Asks ``peer`` to describe its columns, and to add up ``label`` by their bins.
 
     ``label`` bool (rows,) of the rows that are looked at, under ``key``, which is of this session
-    alone. It finishes with a list of :class:`ShownColumn`.
+    alone. ``standard`` float64 (rows, columns): the standardised columns that are to be correlated
+    with the peer's, as many as the opening says. It finishes with a :class:`Shown`.
     """
 
     TABLE = ACTIVE_SCREEN
@@ -57,13 +82,21 @@ class ActiveScreen(Machine):
     failed_state = State.FAILED
 
     def __init__(
-        self, peer: str, opening: screen.ScreenOpen, label: NDArray[np.bool_], key: PrivateKey
+        self,
+        peer: str,
+        opening: screen.ScreenOpen,
+        label: NDArray[np.bool_],
+        key: PrivateKey,
+        standard: NDArray[np.float64] | None = None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._opening = opening
         self._label = label
         self._key = key
+        self._standard = standard
         self._columns: list[screen.DescribedColumn] = []
+        self._asked: screen.ScreenReady
+        self._products: screen.ScreenProducts | None = None
         self._sent = False
         self._consents = PeerConsents(self)
         self._attach(self._consents)
@@ -81,25 +114,57 @@ class ActiveScreen(Machine):
         self._refused(peer, body, "does not show its columns")
 
     @on_message(screen.ScreenReady)
-    def _on_ready(self, peer: str, _: screen.ScreenReady) -> None:
+    def _on_ready(self, peer: str, body: screen.ScreenReady) -> None:
         self._consents.answered(peer)
-        self._run(ENCRYPTED, self._encrypted(), self._send_labels)
+        if not (body.label or body.correlates) or (
+            body.correlates and not self._opening.correlated
+        ):
+            raise ProtocolError("nothing is wanted, or columns that nobody offered")
+        self._asked = body
+        self._run(ENCRYPTED, self._encrypted(), self._send_encrypted)
 
-    def _encrypted(self) -> Plan[NDArray[np.uint8]]:
-        parts = yield Compute(
-            [
-                encrypt_labels.bind(self._key, self._label[first : first + _ROWS_TOGETHER])
-                for first in range(0, len(self._label), _ROWS_TOGETHER)
+    def _encrypted(self) -> Plan[list[NDArray[np.uint8]]]:
+        rows = len(self._label)
+        parts = [slice(first, first + _ROWS_TOGETHER) for first in range(0, rows, _ROWS_TOGETHER)]
+        wanted: list[Computation] = []
+        if self._asked.label:
+            wanted += [encrypt_labels.bind(self._key, self._label[part]) for part in parts]
+        if self._asked.correlates:
+            assert self._standard is not None
+            wanted += [
+                encrypt_columns.bind(self._key, self._standard[part], rows) for part in parts
             ]
-        )
-        return np.concatenate(parts)
+        found = yield Compute(wanted)
+        return [
+            np.concatenate(found[first : first + len(parts)])
+            for first in range(0, len(found), len(parts))
+        ]
 
-    def _send_labels(self, ciphertexts: NDArray[np.uint8]) -> None:
+    def _send_encrypted(self, encrypted: list[NDArray[np.uint8]]) -> None:
         self._sent = True
-        size = max(1, PIECE_BYTES // ciphertexts.shape[1])
-        for start in range(0, len(ciphertexts), size):
-            piece = Array.of(ciphertexts[start : start + size])
-            self._send(self.peers[0], screen.ScreenLabels(start=start, ciphertexts=piece))
+        kinds = screen.ScreenLabels, screen.ScreenNumbers
+        wanted = self._asked.label, self._asked.correlates
+        sent = [kind for kind, is_wanted in zip(kinds, wanted, strict=True) if is_wanted]
+        for kind, ciphertexts in zip(sent, encrypted, strict=True):
+            size = max(1, PIECE_BYTES // ciphertexts[0].size)
+            for start in range(0, len(ciphertexts), size):
+                piece = Array.of(ciphertexts[start : start + size])
+                self._send(self.peers[0], kind(start=start, ciphertexts=piece))
+
+    @on_message(screen.ScreenProducts)
+    def _on_products(self, _: str, body: screen.ScreenProducts) -> None:
+        if not self._sent or not self._asked.correlates or self._products is not None:
+            raise ProtocolError("coefficients came that were not due")
+        columns, number = body.columns.numpy().astype(np.int64), len(body.columns.numpy())
+        if number > screen.MOST_CORRELATED or (np.diff(columns, prepend=0) < 1).any():
+            raise ProtocolError("columns with coefficients are not in order, or too many")
+        if body.own.dtype != "|i1" or body.own.shape != (number, number):
+            raise ProtocolError("one coefficient for each pair of columns is needed")
+        if (np.abs(body.own.numpy().astype(np.int64)) > 100).any():
+            raise ProtocolError("a coefficient is beyond 1")
+        if body.sums.dtype != "|u1" or len(body.sums.shape) != 3 or body.sums.shape[0] != number:
+            raise ProtocolError("one row of sums for each column is needed")
+        self._products = body
 
     @on_message(screen.ScreenColumns)
     def _on_columns(self, peer: str, body: screen.ScreenColumns) -> None:
@@ -117,13 +182,17 @@ class ActiveScreen(Machine):
             raise ProtocolError(f"{len(self._columns)} columns, not {body.of}")
         if self.state is State.ASKING:
             self._move(DESCRIBED)
-            self._emit(Finish([ShownColumn(column, None) for column in self._columns]))
+            self._emit(Finish(Shown([ShownColumn(column, None) for column in self._columns])))
             return
-        for column in self._columns:
-            self._check(column)
-        sums = [column.ones.numpy() for column in self._columns]
-        counting = decrypt_counts.bind(self._key, sums, len(self._label))
-        self._run(DECRYPTED, single(counting), self._with_ones)
+        if self._asked.label:
+            for column in self._columns:
+                self._check(column)
+        if self._asked.correlates:
+            if self._products is None:
+                raise ProtocolError("coefficients are missing")
+            if self._products.columns.numpy().max(initial=0) > len(self._columns):
+                raise ProtocolError("coefficients of a column that there is not")
+        self._run(DECRYPTED, self._decrypted(), self._with_figures)
 
     def _check(self, column: screen.DescribedColumn) -> None:
         counts, ones = column.counts.numpy(), column.ones
@@ -132,9 +201,32 @@ class ActiveScreen(Machine):
         if int(counts.sum()) != len(self._label):
             raise ProtocolError(f"bins of {int(counts.sum())} rows, not {len(self._label)}")
 
-    def _with_ones(self, ones: Sequence[NDArray[np.int64]]) -> None:
-        for column, found in zip(self._columns, ones, strict=True):
-            if (found > column.counts.numpy()).any():
-                raise ProtocolError("more ones than rows in a bin")
-        shown = zip(self._columns, ones, strict=True)
-        self._emit(Finish([ShownColumn(*column) for column in shown]))
+    def _decrypted(self) -> Plan[list[Any]]:
+        rows, wanted = len(self._label), list[Computation]()
+        if self._asked.label:
+            sums = [column.ones.numpy() for column in self._columns]
+            wanted.append(decrypt_counts.bind(self._key, sums, rows))
+        if self._products is not None:
+            products = self._products.sums.numpy()
+            wanted.append(
+                decrypt_products.bind(self._key, products, rows, self._opening.correlated)
+            )
+        found: list[Any] = yield Compute(wanted)
+        return found
+
+    def _with_figures(self, found: list[Any]) -> None:
+        ones: Sequence[NDArray[np.int64] | None] = [None] * len(self._columns)
+        if self._asked.label:
+            ones = found[0]
+            for column, counted in zip(self._columns, found[0], strict=True):
+                if (counted > column.counts.numpy()).any():
+                    raise ProtocolError("more ones than rows in a bin")
+        correlations = None
+        if self._products is not None:
+            correlations = ShownCorrelations(
+                tuple(self._products.columns.numpy().tolist()),
+                self._products.own.numpy() / 100,
+                found[-1],
+            )
+        shown = [ShownColumn(*column) for column in zip(self._columns, ones, strict=True)]
+        self._emit(Finish(Shown(shown, correlations)))

@@ -1,7 +1,8 @@
-"""How does a party let its columns be looked at? It counts labels that it cannot read, by bin."""
+"""How does a party let its columns be looked at? It adds up what it cannot read, by its columns."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import screen
 from fedmq.messages.array import Array
+from fedmq.privacy.homomorphic.inner_products import add_products
 from fedmq.privacy.homomorphic.label_counts import count_ones
 from fedmq.privacy.homomorphic.paillier import PublicKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
@@ -27,32 +29,58 @@ from fedmq.protocol.screen.states import (
 )
 from fedmq.protocol.session_records import ConsentUsed, PeopleAnswered
 
-__all__ = ["OwnColumns", "PassiveScreen", "ScreenTerms"]
+__all__ = ["CorrelatedNumbers", "OwnColumns", "PassiveScreen", "ScreenTerms"]
 
 State = PassiveScreenState
 
 _COLUMNS_TOGETHER = 16
 """Columns of one computation: it takes some seconds where rows are many."""
+_PRODUCTS_TOGETHER = 4
+"""Columns of one computation of inner products, which takes some seconds where rows are many."""
 _MOST_BYTES = 2**27  # of 100,000 rows under a key of 5,000 bits
+_MOST_BLOCKS = 4  # of columns that are side by side in a ciphertext
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrelatedNumbers:
+    """The columns that others may correlate with theirs: ``standard`` float64 (rows, columns).
+
+    ``columns``: their numbers among all that are shown, from 1 on.
+    """
+
+    columns: tuple[int, ...]
+    standard: NDArray[np.float64]
+
+    @property
+    def own(self) -> NDArray[np.int8]:
+        """Their coefficients among themselves in hundredths, int8 (columns, columns)."""
+        coefficients = self.standard.T @ self.standard / max(1, len(self.standard))
+        return np.rint(100 * np.clip(coefficients, -1.0, 1.0)).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnColumns:
     """The columns of the rows that are looked at, as others may see them.
 
-    ``people``: all whom these are about; None if they are not kept.
+    ``people``: all whom these are about; None if they are not kept. ``numbers``: what may be
+    correlated; None where nothing may.
     """
 
     columns: Sequence[ScreenedColumn]
     people: PeopleAnswered | None = None
+    numbers: CorrelatedNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenTerms:
-    """What an owner shows: names of columns, and, with a ``key``, how they tell the label."""
+    """What an owner shows: names of columns, and, with a ``key``, how they tell the label.
+
+    With ``correlating``, the same key, also how columns of numbers are correlated.
+    """
 
     names: bool
     key: PublicKey | None
+    correlating: PublicKey | None = None
 
 
 class PassiveScreen(Machine):
@@ -79,7 +107,8 @@ class PassiveScreen(Machine):
         self._terms: ScreenTerms
         self._own: OwnColumns
         self._labels: list[NDArray[np.uint8]] = []
-        self._arrived = 0
+        self._numbers: list[NDArray[np.uint8]] = []
+        self._offered = 0
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
         self._attach(self._consent)
 
@@ -88,7 +117,8 @@ class PassiveScreen(Machine):
         return self.state is State.ASKING
 
     @on_message(screen.ScreenOpen)
-    def _on_open(self, peer: str, _: screen.ScreenOpen) -> None:
+    def _on_open(self, peer: str, body: screen.ScreenOpen) -> None:
+        self._offered = body.correlated
         try:
             self._terms = self._agree()
         except Refused as error:
@@ -116,29 +146,93 @@ class PassiveScreen(Machine):
         self._emit(Save(ConsentUsed()))
         if own.people is not None:
             self._emit(Save(own.people))
-        if self._terms.key is None:
+        if self._terms.key is None and self._correlated is None:
             self._move(SHOWS)
-            self._show([np.empty((0, 0), np.uint8)] * len(own.columns))
+            self._show([])
         else:
-            self._send(self.peers[0], screen.ScreenReady())
+            self._send(
+                self.peers[0],
+                screen.ScreenReady(
+                    label=self._terms.key is not None, correlates=self._correlated is not None
+                ),
+            )
 
-    # Labels arrive
+    @property
+    def _correlated(self) -> CorrelatedNumbers | None:
+        return None if self._terms.correlating is None else self._own.numbers
+
+    # Labels and columns arrive
 
     @on_message(screen.ScreenLabels)
     def _on_labels(self, _: str, body: screen.ScreenLabels) -> None:
-        numbers, rows = body.ciphertexts, len(self._own.columns[0].bin_of)
-        if numbers.dtype != "|u1" or len(numbers.shape) != 2 or not numbers.shape[0]:
+        if self._terms.key is None:
+            raise ProtocolError("labels came that nobody wanted")
+        if len(body.ciphertexts.shape) != 2:
             raise ProtocolError("one ciphertext for each row is needed")
-        if body.start != self._arrived or self._arrived + numbers.shape[0] > rows:
-            raise ProtocolError(f"labels begin at {body.start}, not at {self._arrived} of {rows}")
-        if rows * numbers.shape[1] > _MOST_BYTES:
-            raise ProtocolError(f"ciphertexts of more than {_MOST_BYTES:,} bytes together")
-        if self._labels and self._labels[0].shape[1] != numbers.shape[1]:
+        self._add(body, self._labels, "labels", 1)
+
+    @on_message(screen.ScreenNumbers)
+    def _on_numbers(self, _: str, body: screen.ScreenNumbers) -> None:
+        if self._correlated is None:
+            raise ProtocolError("columns came that nobody wanted")
+        if len(body.ciphertexts.shape) != 3:
+            raise ProtocolError("one ciphertext for each row is needed")
+        self._add(body, self._numbers, "columns", _MOST_BLOCKS)
+
+    def _add(
+        self,
+        body: screen.ScreenLabels | screen.ScreenNumbers,
+        before: list[NDArray[np.uint8]],
+        what: str,
+        blocks: int,
+    ) -> None:
+        numbers, rows = body.ciphertexts, self._rows
+        if numbers.dtype != "|u1" or not numbers.shape[0]:
+            raise ProtocolError("one ciphertext for each row is needed")
+        arrived = sum(map(len, before))
+        if body.start != arrived or arrived + numbers.shape[0] > rows:
+            raise ProtocolError(f"{what} begin at {body.start}, not at {arrived} of {rows}")
+        if rows * math.prod(numbers.shape[1:]) > blocks * _MOST_BYTES:
+            raise ProtocolError(f"ciphertexts of more than {blocks * _MOST_BYTES:,} bytes together")
+        if before and before[0].shape[1:] != numbers.shape[1:]:
             raise ProtocolError("ciphertexts of different lengths")
-        self._labels.append(numbers.numpy())
-        self._arrived += numbers.shape[0]
-        if self._arrived == rows:
-            self._run(COUNTED, self._counted(np.concatenate(self._labels)), self._show)
+        before.append(numbers.numpy())
+        wanted = [self._labels] * (self._terms.key is not None)
+        wanted += [self._numbers] * (self._correlated is not None)
+        if all(sum(map(len, each)) == rows for each in wanted):
+            self._run(COUNTED, self._summed(), self._show_sums)
+
+    @property
+    def _rows(self) -> int:
+        return len(self._own.columns[0].bin_of)
+
+    def _summed(
+        self,
+    ) -> Plan[tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]]]:
+        ones = (yield from self._counted(np.concatenate(self._labels))) if self._labels else []
+        products: list[NDArray[np.uint8]] = []
+        if self._correlated is not None:
+            products = yield from self._multiplied(
+                self._correlated.standard, np.concatenate(self._numbers)
+            )
+        return ones, products
+
+    def _multiplied(
+        self, standard: NDArray[np.float64], ciphertexts: NDArray[np.uint8]
+    ) -> Plan[list[NDArray[np.uint8]]]:
+        assert self._terms.correlating is not None
+        found: list[NDArray[np.uint8]] = yield Compute(
+            [
+                add_products.bind(
+                    self._terms.correlating,
+                    ciphertexts,
+                    standard[:, first : first + _PRODUCTS_TOGETHER],
+                    self._offered,
+                )
+                for first in range(0, standard.shape[1], _PRODUCTS_TOGETHER)
+            ]
+        )
+        return found
 
     def _counted(self, ciphertexts: NDArray[np.uint8]) -> Plan[list[NDArray[np.uint8]]]:
         assert self._terms.key is not None
@@ -153,7 +247,19 @@ class PassiveScreen(Machine):
         )
         return [ones for part in found for ones in part]
 
+    def _show_sums(self, sums: tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]]) -> None:
+        ones, products = sums
+        if (numbers := self._correlated) is not None:
+            body = screen.ScreenProducts(
+                columns=Array.of(np.array(numbers.columns, np.uint32)),
+                own=Array.of(numbers.own),
+                sums=Array.of(np.concatenate(products)),
+            )
+            self._send(self.peers[0], body)
+        self._show(ones)
+
     def _show(self, ones: Sequence[NDArray[np.uint8]]) -> None:
+        ones = ones or [np.empty((0, 0), np.uint8)] * len(self._own.columns)
         described = [
             screen.DescribedColumn(
                 name=column.name[:200] if self._terms.names else "",

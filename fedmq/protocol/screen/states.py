@@ -17,7 +17,7 @@ class ActiveScreenState(Enum):
 
     READY = "not begun"
     ASKING = "the party is asked to show its columns"
-    COUNTING = "the party adds up labels that it cannot read"
+    COUNTING = "the party adds up labels, and multiplies columns, that it cannot read"
     FINISHED = "the columns are known"
     FAILED = "the party refused, or gave no answer"
 
@@ -28,16 +28,16 @@ class PassiveScreenState(Enum):
     READY = "not begun"
     ASKING = "its owner is asked whether it takes part"
     PREPARING = "the columns are read"
-    COUNTING = "labels arrive that it cannot read, and are added up by bin"
+    COUNTING = "labels and columns arrive that it cannot read; it adds up and multiplies them"
     FINISHED = "the columns are shown"
     FAILED = "refused, or not asked any more"
 
 
-ENCRYPTED = Done("encrypted labels")
-DECRYPTED = Done("ones of each bin")
+ENCRYPTED = Done("encrypted labels and columns")
+DECRYPTED = Done("ones of each bin, and coefficients")
 DESCRIBED = When("all columns are described, without labels")
 COLUMNS = Done("own columns in bins")
-COUNTED = Done("encrypted ones of each bin")
+COUNTED = Done("encrypted ones of each bin, and inner products")
 SHOWS = When("it shows descriptions alone")
 
 _A = ActiveScreenState
@@ -54,6 +54,7 @@ ACTIVE_SCREEN = session_table(
         },
         _A.COUNTING: {
             ENCRYPTED: _A.COUNTING,
+            screen.ScreenProducts: _A.COUNTING,
             screen.ScreenColumns: _A.COUNTING,
             DECRYPTED: _A.FINISHED,
         },
@@ -78,6 +79,7 @@ PASSIVE_SCREEN = session_table(
         _P.COUNTING: {
             SHOWS: _P.FINISHED,
             screen.ScreenLabels: _P.COUNTING,
+            screen.ScreenNumbers: _P.COUNTING,
             COUNTED: _P.FINISHED,
         },
     },

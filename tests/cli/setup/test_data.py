@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.command import fedmq
@@ -59,6 +60,25 @@ def test_an_owner_names_its_columns_by_the_numbers_of_a_screen(party: Path) -> N
     outcome = fedmq("data", "features", party, "3")
     assert outcome.code == 3
     assert "there is no column 3; those of a screen are 1 to 2" in outcome.err
+
+
+def test_an_owner_sees_how_much_its_own_columns_are_alike(party: Path) -> None:
+    rows = [f"{row},{row % 2},{row},{3 * row},{row * row % 7},Rome,x" for row in range(30)]
+    path = party.with_name("data.csv")
+    path.write_text("\n".join(["id,y,age,thrice,other,city,note", *rows]) + "\n")
+    page = party.with_name("alike.html")
+    outcome = fedmq("data", "correlation", party, "--output", page)
+    assert outcome.out.startswith("bank: 30 rows") and "infinite" in outcome.out
+    assert "+1.0000" in outcome.out
+    assert "<title>bank: age, bank: thrice: 1.00</title>" in page.read_text()
+    found = fedmq("data", "correlation", party, "--json").result["parties"]["bank"]
+    values = np.array([[row, 3 * row, row * row % 7] for row in range(30)], np.float64)
+    np.testing.assert_allclose(
+        found["correlation"]["coefficients"], np.corrcoef(values, rowvar=False), atol=1e-4
+    )
+    assert [column["vif"] for column in found["columns"]][:2] == ["infinite"] * 2
+    outcome = fedmq("data", "correlation", party, "--output", party / "none.html")
+    assert outcome.code == 3 and "cannot be written" in outcome.err
 
 
 def test_what_would_be_refused_is_listed_and_ends_with_the_exit_code_of_data(party: Path) -> None:

@@ -18,6 +18,7 @@ from fedmq.party.telemetry.metrics import Counters
 LABELS = {
     "AddGroups",
     "AddLeaves",
+    "AddProducts",
     "AnswerHop",
     "AnswerQuery",
     "AnswerRows",
@@ -38,6 +39,7 @@ LABELS = {
     "CountLeft",
     "CountOnes",
     "DartMargins",
+    "DecryptProducts",
     "DecryptAnswer",
     "DecryptCounts",
     "DecryptGroupSums",
@@ -46,6 +48,7 @@ LABELS = {
     "Descend",
     "DescribeModel",
     "DescribeTree",
+    "EncryptColumns",
     "EncryptLabels",
     "EncryptNode",
     "EncryptPeople",

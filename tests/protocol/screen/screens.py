@@ -9,13 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.screened_columns import ScreenedColumn, screened_columns
+from fedmq.boosting.standard_columns import standardised
 from fedmq.computation import Given
 from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import ScreenOpen
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate, public_numbers
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen
-from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+from fedmq.protocol.screen.passive import (
+    CorrelatedNumbers,
+    OwnColumns,
+    PassiveScreen,
+    ScreenTerms,
+)
 
 ROWS, SMALLEST = 90, 8
 NAMES = ("telco_secret_calls", "telco_secret_plan=secret_gold", "telco_secret_plan=secret_tin")
@@ -45,7 +51,13 @@ def columns(bins: int = 5, smallest: int = SMALLEST) -> list[ScreenedColumn]:
     return list(screened_columns(values(), NAMES, of_column, bins, smallest))
 
 
-def opening() -> ScreenOpen:
+def numbers() -> NDArray[np.float64]:
+    """Three columns of the bank, standardised."""
+    random = np.random.default_rng(5)
+    return standardised(random.normal(size=(ROWS, 3)) + np.nan_to_num(values()[:, :1]))
+
+
+def opening(correlated: bool = False) -> ScreenOpen:
     return ScreenOpen(
         name="look",
         alignment="the same ids",
@@ -55,21 +67,26 @@ def opening() -> ScreenOpen:
         seed=0,
         bins=5,
         public=pack_payload(public_numbers(key().public)),
+        correlated=3 * correlated,
     )
 
 
 def machines(
     measured: bool = True,
+    correlated: bool = False,
+    shows_correlations: bool = True,
     names: bool = False,
     asked: int = 0,
     agree: Callable[[], None] = lambda: None,
 ) -> dict[str, Machine]:
     def terms() -> ScreenTerms:
         agree()
-        return ScreenTerms(names, key().public if measured else None)
+        correlating = key().public if correlated and shows_correlations else None
+        return ScreenTerms(names, key().public if measured else None, correlating)
 
     shown = [column.for_others(SMALLEST, np.random.default_rng(3)) for column in columns()]
+    own = OwnColumns(shown, numbers=CorrelatedNumbers((1,), standardised(values()[:, :1])))
     return {
-        "bank": ActiveScreen("telco", opening(), label(), key()),
-        "telco": PassiveScreen("bank", Given(OwnColumns(shown)), terms, consent_within=asked),
+        "bank": ActiveScreen("telco", opening(correlated), label(), key(), numbers()),
+        "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked),
     }

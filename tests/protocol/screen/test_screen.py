@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.standard_columns import standardised
 from fedmq.errors import DataError, FedmqError, ProtocolError, Refused
 from fedmq.messages import screen
 from fedmq.messages.array import Array
@@ -24,6 +25,7 @@ from tests.protocol.screen.screens import (
     columns,
     label,
     machines,
+    numbers,
     opening,
     values,
 )
@@ -39,7 +41,7 @@ def ran(made: dict[str, Any], **options: Any) -> Simulation:
 def test_the_active_party_reads_how_many_of_each_label_stand_in_each_bin() -> None:
     simulation = ran(machines())
     assert not simulation.errors
-    for shown, own in zip(simulation.results["bank"], columns(), strict=True):
+    for shown, own in zip(simulation.results["bank"].columns, columns(), strict=True):
         pairs = sorted(zip(own.counts.tolist(), own.ones(label()).tolist(), strict=True))
         counts = shown.described.counts.numpy().tolist()
         assert sorted(zip(counts, shown.ones.tolist(), strict=True)) == pairs
@@ -52,14 +54,14 @@ def test_an_owner_that_only_describes_is_sent_no_label_and_tells_no_count() -> N
     seen: list[str] = []
     simulation = ran(machines(measured=False), tap=lambda sent: seen.append(sent.header.kind))
     assert screen.ScreenLabels.kind not in seen
-    for shown in simulation.results["bank"]:
+    for shown in simulation.results["bank"].columns:
         assert shown.ones is None
         assert shown.described.counts.numpy().size == shown.described.ones.numpy().size == 0
         assert shown.described.distinct in ("2", "11 to 100")
 
 
 def test_names_are_told_where_the_owner_shares_them() -> None:
-    shown = ran(machines(names=True)).results["bank"]
+    shown = ran(machines(names=True)).results["bank"].columns
     assert [one.described.name for one in shown] == ["telco_secret_calls", "telco_secret_plan"]
 
 
@@ -67,8 +69,8 @@ def test_names_are_told_where_the_owner_shares_them() -> None:
 def test_a_link_that_loses_repeats_and_delays_changes_nothing(seed: int) -> None:
     found = ran(machines(), seed=seed, link=Link(drop=0.1, repeat=0.1, delay=3.0))
     assert not found.errors
-    expected = ran(machines()).results["bank"]
-    for one, other in zip(found.results["bank"], expected, strict=True):
+    expected = ran(machines()).results["bank"].columns
+    for one, other in zip(found.results["bank"].columns, expected, strict=True):
         assert one.ones.tolist() == other.ones.tolist()
 
 
@@ -118,6 +120,98 @@ def test_an_owner_that_refuses_says_why_and_a_broken_table_says_nothing() -> Non
     assert "could not be read" in str(errors["bank"])
     assert "secret.csv" not in str(errors["bank"])
     assert "secret.csv" in str(errors["telco"])
+
+
+# Correlations
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_columns_of_both_parties_are_correlated_in_hundredths(measured: bool) -> None:
+    shown = ran(machines(measured=measured, correlated=True)).results["bank"]
+    found = shown.correlations
+    assert found.columns == (1,) and found.own.tolist() == [[1.0]]
+    exact = standardised(values()[:, :1]).T @ numbers() / ROWS
+    np.testing.assert_allclose(found.joint, exact, atol=0.0106)
+    assert (shown.columns[0].ones is not None) == measured
+
+
+def test_an_owner_that_shows_no_correlations_is_sent_no_column() -> None:
+    seen: list[str] = []
+    made = machines(correlated=True, shows_correlations=False)
+    simulation = ran(made, tap=lambda sent: seen.append(sent.header.kind))
+    assert simulation.results["bank"].correlations is None
+    assert not {screen.ScreenNumbers.kind, screen.ScreenProducts.kind} & set(seen)
+    simulation = ran(machines(), tap=lambda sent: seen.append(sent.header.kind))
+    assert simulation.results["bank"].correlations is None
+    assert not {screen.ScreenNumbers.kind, screen.ScreenProducts.kind} & set(seen)
+
+
+def test_no_message_of_a_correlation_tells_a_column_of_either_side() -> None:
+    envelopes: list[Envelope] = []
+    ran(machines(correlated=True), tap=envelopes.append)
+    assert screen.ScreenProducts.kind in {sent.header.kind for sent in envelopes}
+    theirs, own = numbers(), standardised(values()[:, :1])
+    secrets = [
+        Bits("labels", ["bank"], np.arange(ROWS), label()),
+        *(Numbers("the bank's columns", ["bank"], column) for column in theirs.T),
+        *(
+            Codes("the bank's columns", ["bank"], np.rint(column * 2**12).astype(np.int64))
+            for column in theirs.T
+        ),
+        Numbers("values", ["telco"], values()[:, 0]),
+        Numbers("values", ["telco"], own[:, 0]),
+        Codes("values", ["telco"], np.rint(own[:, 0] * 2**10).astype(np.int64)),
+        Texts("names", ["telco"], [*NAMES, "telco_secret_plan", "secret_gold"]),
+    ]
+    assert leaks(envelopes, secrets) == set()
+    # A tap that is shown a column finds it.
+    [sent] = [sent for sent in envelopes if isinstance(sent.body, screen.ScreenProducts)]
+    shown = Array.of(own[:, 0].astype(np.float32))
+    told = Envelope(sent.header, sent.body.model_copy(update={"sums": shown}))
+    assert leaks([told], [Numbers("values", ["telco"], own[:, 0].astype(np.float32))])
+
+
+@each_seed(4)
+def test_correlations_over_a_link_that_loses_repeats_and_delays(seed: int) -> None:
+    link = Link(drop=0.1, repeat=0.1, delay=3.0)
+    found = ran(machines(correlated=True), seed=seed, link=link)
+    assert not found.errors
+    exact = standardised(values()[:, :1]).T @ numbers() / ROWS
+    np.testing.assert_allclose(found.results["bank"].correlations.joint, exact, atol=0.0106)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"columns": np.array([9], np.uint32)}, "a column that there is not"),
+        ({"columns": np.array([0], np.uint32)}, "not in order"),
+        ({"own": np.ones((1, 2), np.int8)}, "one coefficient for each pair"),
+        ({"own": np.full((1, 1), 101, np.int8)}, "beyond 1"),
+        ({"sums": np.ones((2, 1, 128), np.uint8)}, "one row of sums for each column"),
+        ({"sums": np.ones((1, 1, 9), np.uint8)}, "same key"),
+    ],
+)
+def test_coefficients_of_a_wrong_form_are_refused(change: dict[str, Any], why: str) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, screen.ScreenProducts):
+            return body
+        return body.model_copy(update={name: Array.of(of) for name, of in change.items()})
+
+    assert why in str(ran(machines(correlated=True), rewrite=rewrite).errors["bank"])
+
+
+def test_columns_that_nobody_wanted_are_refused() -> None:
+    machine = machines()["telco"]
+    [effect] = machine.handle(Received("bank", opening()))
+    machine.handle(run_inline(effect))
+    body = screen.ScreenNumbers(start=0, ciphertexts=Array.of(np.ones((3, 1, 128), np.uint8)))
+    with pytest.raises(ProtocolError, match="nobody wanted"):
+        machine.handle(Received("bank", body))
+    machine = machines()["bank"]
+    machine.handle(Start())
+    with pytest.raises(ProtocolError, match="that nobody offered"):
+        machine.handle(Received("telco", screen.ScreenReady(correlates=True)))
 
 
 # What is not legal
