@@ -278,7 +278,7 @@ async def test_an_owner_reads_what_correlations_tell(
         asked = await demo.waiting("telco")
         words = dict(terms_in_words({"peer": "bank", **asked}))
         assert "correlated with 2 of its own" in words["active party learns besides"]
-        assert "the value of one person" in words["measured of correlations"]
+        assert "the value of one person" in words["told by correlations"]
         await demo.ask("telco", "approve", request=asked["request"], by="olga")
         assert "joint" in (await looking)["parties"]["telco"]
 

@@ -345,7 +345,7 @@ def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator
             f"how your columns of numbers are correlated with {terms['correlated']} of its own, "
             "which you cannot read, and with one another, in hundredths",
         )
-        yield "measured of correlations", CORRELATED_IN_WORDS
+        yield "told by correlations", CORRELATED_IN_WORDS
     if terms["measured"]:
         yield "bins of a column", f"at most {terms['bins']}"
         yield (
