@@ -18,6 +18,7 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``callbacks``             early stopping, and a caller's own code between the rounds
 ``intercept``             by how much the predictions of some rows miss their labels
 ``model``                 a finished model: trees of records, and the owners' lookup tables
+``standard_columns``      columns of mean 0 and mean square 1, whose products are correlations
 ``correlated_columns``    how much columns of numbers are alike
 ``population_stability``  how far a column is from what it was, by counts of bins
 ``screened_columns``      what columns are like, and how well each alone tells a binary label

@@ -115,6 +115,7 @@ def _model(name: str) -> dict[str, Any]:
         "parties": ["bank", name],
         "params": {name: [name]},
         "departures": [name],
+        "refreshes": name,
         "trees": [{"nodes": 1, "leaves": 1, "depth": 0}],
         "own_splits": {name: 1},
         "curve": {name: [0.5]},
