@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedmq.boosting.model.share import first_fault
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.fields import PartyName
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.card.model_card import canonical
 from fedmq.party.configuration.federation import Federation
 
@@ -91,10 +91,7 @@ class ErasureCertificate(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all; ConfigError if the disk refuses."""
-        try:
-            write_atomically(path, self.model_dump_json(indent=1) + "\n")
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
 
     @property
     def signed(self) -> bytes:

@@ -17,7 +17,7 @@ from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import alike_columns, own_page
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.descriptions import describe_table
@@ -132,10 +132,7 @@ def correlation(party: Path, output: Path | None, as_json: bool) -> None:
     found = own_correlation(config.party, table_read, config.policy.features)
     if output is not None:
         page = own_page(found)
-        try:
-            write_atomically(output, page.encode(), 0o600)
-        except OSError as error:
-            raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
+        write_whole(output, page.encode(), 0o600)
     print_result(found, as_json, _correlation_in_words)
     print_next_step(as_json, "data check", party)
 

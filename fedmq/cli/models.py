@@ -47,7 +47,7 @@ from fedmq.cli.train import watched
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.evaluation.card import card_of, markdown_of
 from fedmq.evaluation.report import Report
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.card.model_card import Worth
 from fedmq.party.card.signed_card import CardFile, Endorsement, Signature, endorse, share_hash
 from fedmq.party.configuration.federation import Federation
@@ -145,10 +145,7 @@ def _export_joint(
         raise ConfigError(f"{file}: exists already; choose another name")
     shares.checked(model)
     booster = federated_booster(shares, model, wait)
-    try:
-        write_atomically(file, bytes(booster.save_raw("json")), 0o600)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+    write_whole(file, bytes(booster.save_raw("json")), 0o600)
     noted(shares.state, "joint model written", model=model)
     result = {
         "model": model,
@@ -721,10 +718,7 @@ def _check_path(path: Path) -> None:
 
 def _write_page(path: Path, text: str) -> None:
     page = path.with_suffix(".md")
-    try:
-        write_atomically(page, text)
-    except OSError as error:
-        raise ConfigError(f"{page}: cannot be written: {error.strerror}") from None
+    write_whole(page, text)
 
 
 def _result(file: CardFile, signatures: list[Signature]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError
 from fedmq.evaluation.bill_of_materials import cyclonedx, installed
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.dossier import DossierWanted, model_dossier
 from fedmq.workbench.own_shares import OwnShares
@@ -90,10 +90,7 @@ def dossier(
     found = model_dossier(shares, share, wanted, ask)
     found.write(output)
     if bom is not None:
-        try:
-            write_atomically(bom, cyclonedx(installed()))
-        except OSError as error:
-            raise ConfigError(f"{bom}: cannot be written: {error.strerror}") from None
+        write_whole(bom, cyclonedx(installed()))
     result = {"model": found.model, "file": str(output), "missing": found.missing}
     print_result(result, as_json, _in_words)
 

@@ -35,7 +35,7 @@ from fedmq.cli.output import (
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, taken_up
 from fedmq.cli.templates import align_toml, compose_file, federation_toml, party_toml, train_toml
 from fedmq.errors import ConfigError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.configuration.federation import Federation, add_party, pin, pinned, remove_party
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.toml_file import read_toml
@@ -696,10 +696,7 @@ def _write_public(path: Path, text: str, *, replace: bool = False) -> None:
     if not replace:
         _new(path, text, 0o644)
         return
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(path, text)
 
 
 def _new(path: Path, text: str, mode: int) -> None:

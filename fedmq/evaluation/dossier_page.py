@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedmq.errors import ConfigError
 from fedmq.evaluation.page import HEIGHT, cell, drawing, page_of
 from fedmq.evaluation.report import Chart, ReportTable
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 
 __all__ = ["Dossier", "Section", "html_of_dossier", "pdf_of_dossier"]
 
@@ -85,11 +85,8 @@ class Dossier(_Part):
             content = self.model_dump_json(indent=2).encode()
         else:
             raise ConfigError(f"{path}: name a file that ends in .html, .pdf or .json")
-        try:
-            # Reasons of single people may stand in it, and names of own columns do.
-            write_atomically(path, content, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        # Reasons of single people may stand in it, and names of own columns do.
+        write_whole(path, content, 0o600)
 
     @property
     def missing(self) -> list[str]:

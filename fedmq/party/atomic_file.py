@@ -10,7 +10,9 @@ import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["csv_for_people", "write_atomically"]
+from fedmq.errors import ConfigError
+
+__all__ = ["csv_for_people", "write_atomically", "write_whole"]
 
 _FORMULA = tuple("=+-@\t\r\n")
 """What a cell begins with that a spreadsheet computes, or takes for empty before one."""
@@ -43,6 +45,14 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> Non
         part.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """As `write_atomically`, but ConfigError, which names the file, if the disk refuses."""
+    try:
+        write_atomically(path, content, mode)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def csv_for_people(rows: Iterable[Sequence[object]], separator: str = ",") -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.party.atomic_file import write_atomically
+from fedmq.errors import ConfigError
+from fedmq.party.atomic_file import write_atomically, write_whole
 from tests.full_disk import room_for
 
 
@@ -125,7 +126,7 @@ def test_an_interruption_leaves_nothing_either(path: Path, monkeypatch: pytest.M
 
 _KILLED = """
 import os, pathlib, signal, sys
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_atomically, write_whole
 
 pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 write_atomically(pathlib.Path(sys.argv[1]), "new")
@@ -142,3 +143,12 @@ def test_a_crash_between_write_and_replace_leaves_the_old_file(path: Path) -> No
     assert [found.name for found in path.parent.glob("*.json")] == ["share.json"]
     write_atomically(path, "newer")
     assert path.read_text() == "newer"
+
+
+def test_a_disk_that_refuses_is_one_line_that_names_the_file(path: Path) -> None:
+    write_whole(path, "old", 0o600)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("old", 0o600)
+    with room_for(5000), pytest.raises(ConfigError) as caught:
+        write_whole(path, bytes(20_000))
+    assert str(caught.value) == f"{path}: cannot be written: File too large"
+    assert path.read_text() == "old"

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedmq.boosting.model.share import ActiveShare, PassiveShare, first_fault
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.fields import PartyName
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.card.model_card import ModelCard, canonical
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.consent.audit_log import AuditLog
@@ -178,10 +178,7 @@ class CardFile(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write the file atomically; ConfigError if the disk refuses."""
-        try:
-            write_atomically(path, self.model_dump_json(indent=1) + "\n")
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
 
     @property
     def content(self) -> str:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import PartyName
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_atomically, write_whole
 from fedmq.party.configuration.toml_file import Section, read_toml
 from fedmq.transport.sealing.keys import PublicKeys
 
@@ -156,10 +156,7 @@ def _write(path: Path, text: str, before: Federation, changed: str) -> None:
         after = None
     if after is None or _others(after, changed) != _others(before, changed):
         raise ConfigError(f"{path}: passive and [keys]: write a line for each, then try again")
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(path, text)
 
 
 def _others(federation: Federation, party: str) -> Any:

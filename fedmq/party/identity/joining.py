@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fedmq.errors import ConfigError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.transport.rabbitmq.certificates import common_name, fits, read_request
 from fedmq.transport.rabbitmq.topology import check_name
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
@@ -198,7 +198,4 @@ def write_signed(path: Path, party: str, certificate: bytes, authority: bytes) -
         "certificate": certificate.decode(),
         "authority": authority.decode(),
     }
-    try:
-        write_atomically(path, json.dumps(document, indent=2) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(path, json.dumps(document, indent=2) + "\n")

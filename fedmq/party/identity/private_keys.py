@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from fedmq.errors import ConfigError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.identity.token_keys import Token
 from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys, PublicKeys
 
@@ -231,10 +231,7 @@ def write(path: Path, ring: KeyRing, passphrase: str | None = None) -> None:
         "keys": {name: str(pair.public) for name, pair in pairs.items()},
         "secret": secret,
     }
-    try:
-        write_atomically(path, json.dumps(document, indent=2) + "\n", mode=0o600)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(path, json.dumps(document, indent=2) + "\n", mode=0o600)
     if token is not None:
         token.keep(ring.party, [pair.public for pair in pairs.values()])
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 from fedmq.party.store.database import Database
 from fedmq.protocol.session_records import PeopleAnswered
 
@@ -351,10 +351,7 @@ class GroupQuestions:
 
     def _write(self, column: str, name: str, data: bytes) -> None:
         path = self._folder(column) / name
-        try:
-            write_atomically(path, data, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        write_whole(path, data, 0o600)
 
     def _folder(self, column: str) -> Path:
         digest = hashlib.blake2b(column.encode(), digest_size=8).hexdigest()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.errors import DataError
+from fedmq.party.atomic_file import write_whole
 from fedmq.privacy.kept_blinding import TAG_BYTES, Blinding, KeptBlinding, blinding_of
 from fedmq.privacy.set_intersection import POINT_BYTES, IdList, Points
 
@@ -100,7 +100,7 @@ class OwnBlinding:
             made=np.float64(kept.made),
             tags=kept.tags,
         )
-        _keep(self.path, file.getvalue())
+        write_whole(self.path, file.getvalue(), 0o600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class KeptPoints:
         """Write the list ``name`` in place of all others of this party."""
         file = io.BytesIO()
         np.save(file, points, allow_pickle=False)
-        _keep(self.path(name), file.getvalue())
+        write_whole(self.path(name), file.getvalue(), 0o600)
         for path in self.path("x").parent.glob(f"{self.party}.*.npy"):
             if path != self.path(name):
                 path.unlink(missing_ok=True)
@@ -153,10 +153,3 @@ def _mapped(path: Path) -> Points:
         raise ValueError(f"no points, but {found.dtype}")
     points: Points = found
     return points
-
-
-def _keep(path: Path, content: bytes) -> None:
-    try:
-        write_atomically(path, content, 0o600)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

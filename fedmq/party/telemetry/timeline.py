@@ -21,7 +21,7 @@ from typing import Any
 
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.envelope import Header
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.atomic_file import write_whole
 
 __all__ = [
     "ACTIVITY_SECONDS",
@@ -168,10 +168,7 @@ def check_writable(path: Path) -> None:
 
 def write_trace(document: Mapping[str, Any], path: Path) -> None:
     """Write a `Timeline.document` to ``path``; `ConfigError` if that fails."""
-    try:
-        write_atomically(path, json.dumps(document))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(path, json.dumps(document))
 
 
 def _label(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
