@@ -245,9 +245,9 @@ def correlated_numbers(
     whose variance at least ``smallest`` people carry; of the active party (``own``) all that vary,
     one for every ten people at most.
     """
-    most = MOST_CORRELATED * wanted
-    if own:
-        most = min(most, len(values) // PEOPLE_OF_A_COLUMN)
+    if not wanted:
+        return CorrelatedNumbers((), np.empty((len(values), 0)))
+    most = min(MOST_CORRELATED, len(values) // PEOPLE_OF_A_COLUMN) if own else MOST_CORRELATED
     places = [number for number, column in enumerate(columns, 1) if column.kind == "number"]
     standard = standardised(values)
     # A hundredth: of the people of a mark rounding leaves a little less than their number.
@@ -380,8 +380,7 @@ def _correlations(
     shown: ShownCorrelations, own: CorrelatedNumbers, columns: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """The coefficients of another party's columns, to whose ``columns`` inflation is added."""
-    at_home = own.standard.T @ own.standard / len(own.standard)
-    whole = np.block([[shown.own, shown.joint], [shown.joint.T, at_home]])
+    whole = np.block([[shown.own, shown.joint], [shown.joint.T, own.coefficients]])
     inflation = [_number(each) for each in rounded_inflation(whole).tolist()]
     theirs = len(shown.columns)
     for column, factor in zip(shown.columns, inflation[:theirs], strict=True):

@@ -260,9 +260,12 @@ class DataCommands(Service):
 
     async def _last_screen(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any] | None:
         """The screen that this party made last; None if there is none."""
+        return await asyncio.to_thread(self._read_last_screen)
+
+    def _read_last_screen(self) -> dict[str, Any] | None:
         screens = made_screens(self.context.config.state)
-        every = await asyncio.to_thread(lambda: [screens.read(name) for name in screens.names()])
-        return max(every, key=lambda screen: screen.made).model_dump() if every else None
+        names = screens.names()
+        return screens.read(names[-1]).model_dump() if names else None
 
     def _read_alignments(self) -> list[dict[str, Any]]:
         store = AlignmentStore(self.context.config.state)

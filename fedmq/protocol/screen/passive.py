@@ -52,10 +52,14 @@ class CorrelatedNumbers:
     standard: NDArray[np.float64]
 
     @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """Those of the columns among themselves, float64 (columns, columns)."""
+        return self.standard.T @ self.standard / max(1, len(self.standard))
+
+    @property
     def own(self) -> NDArray[np.int8]:
-        """Their coefficients among themselves in hundredths, int8 (columns, columns)."""
-        coefficients = self.standard.T @ self.standard / max(1, len(self.standard))
-        return np.rint(100 * np.clip(coefficients, -1.0, 1.0)).astype(np.int8)
+        """The `coefficients` in hundredths, int8."""
+        return np.rint(100 * np.clip(self.coefficients, -1.0, 1.0)).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
