@@ -81,9 +81,7 @@ def space_of(texts: Sequence[str]) -> Space:
         if name in space:
             raise ConfigError(f"{text!r}: {name} is given twice")
         space[name] = _range(text, values) if ":" in values else _choice(text, values)
-    if not space:
-        raise ConfigError("there is nothing to search: name a parameter and its range")
-    return space
+    return _some(space)
 
 
 def _range(text: str, values: str) -> Range:
@@ -110,14 +108,21 @@ def space_named(over: Mapping[str, str | Sequence[str | float | int | bool]]) ->
     Raises:
         ConfigError: a range or a choice cannot be read.
     """
-    texts = {name: f"{name}={values}" for name, values in over.items() if isinstance(values, str)}
-    space = dict(space_of(list(texts.values()))) if texts or not over else {}
+    space: dict[str, Range | Choice] = {}
     for name, values in over.items():
-        if name not in texts:
-            if len(values) < 2:
-                raise ConfigError(f"{name}: a single value is no choice; give it as a parameter")
+        if isinstance(values, str):
+            space |= space_of([f"{name}={values}"])
+        elif len(values) < 2:
+            raise ConfigError(f"{name}: a single value is no choice; give it as a parameter")
+        else:
             space[name] = Choice(tuple(values))
-    return {name: space[name] for name in over}
+    return _some(space)
+
+
+def _some(space: Space) -> Space:
+    if not space:
+        raise ConfigError("there is nothing to search: name a parameter and its range")
+    return space
 
 
 def _value(text: str) -> Any:
