@@ -22,7 +22,6 @@ from fedmq.errors import ConfigError, DaemonError, DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.data.id_column import comparable
-from fedmq.party.data.loading import read_id_list
 from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.online.answering import ASKED_FILE, hashed_person
 from fedmq.party.store.alignments import AlignmentStore
@@ -34,7 +33,7 @@ from fedmq.party.store.documents import (
     training_records,
 )
 from fedmq.protocol.session_records import hashed_ids
-from fedmq.workbench.under_way import session_with
+from fedmq.workbench.under_way import alignment_holds, session_with, table_holds
 
 __all__ = ["Place", "as_removed", "person_of", "places_of"]
 
@@ -104,7 +103,7 @@ def _tables(config: PartyFile, person: str) -> Iterator[Place]:
     for name, (section, labelled) in named.items():
         if section is None:
             continue
-        if person in set(read_id_list.bind(config.party, section, labelled).run().strings()):
+        if table_holds(config.party, section, labelled, person):
             why = f"take it out of {section.place}"
             yield Place(f"the party's {name} table", 1, "stays", why)
 
@@ -118,8 +117,7 @@ def _alignments(config: PartyFile, person: str, remove: bool) -> Iterator[Place]
             why = "the list of whom it learned from is not kept: it may have been this person"
             yield Place(f"model {model}", 1, "stays", why)
     for name in store.names():
-        ids = people_of(config.data, [held for held in store.load(name).ids if held is not None])
-        if person not in ids:
+        if not alignment_holds(config, name, person):
             continue
         for model in records.names():
             record = records.find(model)

@@ -17,8 +17,6 @@ from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.loading import read_id_list
-from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import (
@@ -29,6 +27,7 @@ from fedmq.party.store.documents import (
 )
 from fedmq.workbench.erasure import person_of
 from fedmq.workbench.evaluation import scored_rows
+from fedmq.workbench.under_way import alignment_holds, in_own_table
 
 __all__ = ["Retrained", "delete_old", "retrain"]
 
@@ -133,8 +132,7 @@ def _job(config: PartyFile, job: TrainingJob, old: str, called: str | None) -> T
 
 
 def _check_gone(config: PartyFile, person: str) -> None:
-    held = config.data.label is not None
-    if person in set(read_id_list.bind(config.party, config.data, held).run().strings()):
+    if in_own_table(config, person):
         raise DataError(
             f"{config.party}: the person is in {config.data.place} still, so a model would learn "
             "from the person again; take the person out first"
@@ -144,10 +142,8 @@ def _check_gone(config: PartyFile, person: str) -> None:
 def _check_alignment(config: PartyFile, job: TrainingJob, person: str) -> None:
     if job.alignment is None:
         return
-    store = AlignmentStore(config.state)
-    if job.alignment in store.names():
-        held = [one for one in store.load(job.alignment).ids if one is not None]
-        if person not in people_of(config.data, held):
+    if job.alignment in AlignmentStore(config.state).names():
+        if not alignment_holds(config, job.alignment, person):
             return
         why = "holds the person"
     else:

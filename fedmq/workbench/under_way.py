@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmq.errors import ConfigError, DaemonAway
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import read_id_list
@@ -16,7 +17,7 @@ from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.operations.control import request_daemon
 from fedmq.party.store.alignments import AlignmentStore
 
-__all__ = ["UnderWay", "session_with"]
+__all__ = ["UnderWay", "alignment_holds", "in_own_table", "session_with", "table_holds"]
 
 _TRAINING = "training"
 _ROWLESS = ("deployment",)
@@ -73,23 +74,29 @@ def _stored(config: PartyFile) -> Iterator[UnderWay]:
 
 def _holds(config: PartyFile, found: UnderWay, person: str) -> bool:
     """Whether rows of ``person`` are in it; also where only this party's lists could tell."""
-    store = AlignmentStore(config.state)
+    names = AlignmentStore(config.state).names()
     if found.job:
         alignment = TrainingJob.of_stored(found.job).alignment
         if alignment is None:
-            return _in_table(config, person)
-        return alignment not in store.names() or _in_alignment(config, store, alignment, person)
+            return in_own_table(config, person)
+        return alignment not in names or alignment_holds(config, alignment, person)
     # A passive party does not keep on whose ids its session goes.
-    return _in_table(config, person) or any(
-        _in_alignment(config, store, name, person) for name in store.names()
+    return in_own_table(config, person) or any(
+        alignment_holds(config, name, person) for name in names
     )
 
 
-def _in_table(config: PartyFile, person: str) -> bool:
-    held = config.data.label is not None
-    return person in set(read_id_list.bind(config.party, config.data, held).run().strings())
+def table_holds(party: str, data: DataSection, labelled: bool, person: str) -> bool:
+    """Whether ``person`` has a row in the table of ``data``, which has a label if ``labelled``."""
+    return person in set(read_id_list.bind(party, data, labelled).run().strings())
 
 
-def _in_alignment(config: PartyFile, store: AlignmentStore, name: str, person: str) -> bool:
-    held = [one for one in store.load(name).ids if one is not None]
+def alignment_holds(config: PartyFile, name: str, person: str) -> bool:
+    """Whether ``person`` is in the kept alignment ``name``, under any id of several rows."""
+    held = [one for one in AlignmentStore(config.state).load(name).ids if one is not None]
     return person in people_of(config.data, held)
+
+
+def in_own_table(config: PartyFile, person: str) -> bool:
+    """Whether ``person`` has a row in the table that the party trains with."""
+    return table_holds(config.party, config.data, config.data.label is not None, person)
