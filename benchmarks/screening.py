@@ -27,7 +27,7 @@ from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
 from benchmarks.made_up_table import write_table
 from benchmarks.page import write_page
-from benchmarks.secretflow import ROOT, VERSION, environment, free_ports
+from benchmarks.secretflow import ROOT, VERSION, environment, told_by_alice
 
 BINS = 10
 ROWS, COLUMNS = 100_000, 300
@@ -60,32 +60,6 @@ def fedmq_screen(job: dict[str, Any], broker: str) -> dict[str, Any]:
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def secretflow_binning(job: dict[str, Any], python: Path, schema: str) -> dict[str, Any] | None:
-    """The same of two processes of SecretFlow; None where they fail."""
-    ports = dict(zip(("alice", "bob"), free_ports(2), strict=True))
-    asked = json.dumps(job | {"ports": ports, "schema": schema, "key_bits": 2048})
-    with ExitStack() as stack:
-        alice, bob = (
-            stack.enter_context(
-                subprocess.Popen(
-                    [str(python), "-m", "benchmarks.secretflow_screen_party", party, asked],
-                    cwd=ROOT,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                )
-            )
-            for party in ("alice", "bob")
-        )
-        try:
-            lines = alice.communicate(timeout=1800)[0].splitlines()
-        finally:
-            for process in (alice, bob):
-                process.kill()
-    told = [line for line in lines if line.startswith('{"seconds"')]
-    return json.loads(told[-1]) if told else None
 
 
 def farthest(ours: dict[str, float | None], theirs: dict[str, float]) -> float:
@@ -134,7 +108,8 @@ def main() -> None:
             ours = fedmq_screen(job, broker)
             figures[title] = {"fedmq": ours["seconds"]}
             for schema, cipher in (("ou", "ou"), ("zpaillier", "paillier")):
-                theirs = secretflow_binning(job, python, schema)
+                program = "benchmarks.secretflow_screen_party"
+                theirs = told_by_alice(python, program, job | {"schema": schema})
                 figures[title][f"SecretFlow, {cipher}"] = theirs["seconds"] if theirs else None
                 if theirs:
                     figures[title]["farthest"] = farthest(ours["iv"], theirs["iv"])

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
@@ -86,26 +87,18 @@ def _python310() -> str | None:
     return found.stdout.strip() or None
 
 
-def secretflow_seconds(
-    python: Path, data: Path, table: Table, schema: str, trees: int
-) -> float | None:
-    """Seconds per tree of two processes; None where they fail."""
-    job = {
-        "ports": dict(zip(("alice", "bob"), free_ports(2), strict=True)),
-        "schema": schema,
-        "key_bits": 2048,
-        "depth": table.depth,
-        "bins": 32,
-        "trees": trees,
-        "label": LABELS[table.name],
-        "active table": str(data.absolute() / f"{table.name}_active.csv"),
-        "passive table": str(data.absolute() / f"{table.name}_passive.csv"),
-    }
+def told_by_alice(python: Path, program: str, job: dict[str, Any]) -> dict[str, Any] | None:
+    """What the ``program`` of two processes prints at last as alice, of a ``job``; None: it fails.
+
+    The job gets its addresses here, and keys of 2048 bits.
+    """
+    ports = dict(zip(("alice", "bob"), _free_ports(2), strict=True))
+    asked = json.dumps(job | {"ports": ports, "key_bits": 2048})
     with ExitStack() as stack:
         alice, bob = (
             stack.enter_context(
                 subprocess.Popen(
-                    [str(python), "-m", "benchmarks.secretflow_party", party, json.dumps(job)],
+                    [str(python), "-m", program, party, asked],
                     cwd=ROOT,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -119,11 +112,29 @@ def secretflow_seconds(
         finally:
             for process in (alice, bob):
                 process.kill()
-    seconds: float | None = json.loads(lines[-1])["seconds"] if lines else None
-    return seconds
+    # Its libraries may print lines, too.
+    told = [line for line in lines if line.startswith('{"seconds"')]
+    return json.loads(told[-1]) if told else None
 
 
-def free_ports(count: int) -> list[int]:
+def secretflow_seconds(
+    python: Path, data: Path, table: Table, schema: str, trees: int
+) -> float | None:
+    """Seconds per tree of two processes; None where they fail."""
+    job = {
+        "schema": schema,
+        "depth": table.depth,
+        "bins": 32,
+        "trees": trees,
+        "label": LABELS[table.name],
+        "active table": str(data.absolute() / f"{table.name}_active.csv"),
+        "passive table": str(data.absolute() / f"{table.name}_passive.csv"),
+    }
+    told = told_by_alice(python, "benchmarks.secretflow_party", job)
+    return told["seconds"] if told else None
+
+
+def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         servers = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)

@@ -18,12 +18,9 @@ import time
 from typing import Any
 
 
-def main() -> None:
-    """Train twice, and print what the trees between cost."""
-    party, job = sys.argv[1], json.loads(sys.argv[2])
+def begin(party: str, job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """SecretFlow as ``party``, the devices of alice and bob, and alice's cipher, which bob adds."""
     secretflow: Any = importlib.import_module("secretflow")
-    data: Any = importlib.import_module("secretflow.data")
-    booster: Any = importlib.import_module("secretflow.ml.boost.sgb_v").Sgb
     addresses = {
         name: {"address": f"127.0.0.1:{port}", "listen_addr": f"0.0.0.0:{port}"}
         for name, port in job["ports"].items()
@@ -43,6 +40,21 @@ def main() -> None:
         },
         "FM128",
     )
+    return secretflow, alice, bob, cipher
+
+
+def finish(found: dict[str, Any]) -> None:
+    """Print what was ``found`` as the last line, and end the process."""
+    print(json.dumps(found), flush=True)
+    os._exit(0)  # its own way out waits for minutes
+
+
+def main() -> None:
+    """Train twice, and print what the trees between cost."""
+    party, job = sys.argv[1], json.loads(sys.argv[2])
+    _, alice, bob, cipher = begin(party, job)
+    data: Any = importlib.import_module("secretflow.data")
+    booster: Any = importlib.import_module("secretflow.ml.boost.sgb_v").Sgb
     columns = {alice: alice(_values)(job, "active"), bob: bob(_values)(job, "passive")}
     vertical = data.PartitionWay.VERTICAL
     features = data.FedNdarray(columns, vertical)
@@ -67,8 +79,7 @@ def main() -> None:
         return time.perf_counter() - begun
 
     first, all_of_them = seconds(1), seconds(1 + job["trees"])
-    print(json.dumps({"seconds": (all_of_them - first) / job["trees"]}), flush=True)
-    os._exit(0)  # its own way out waits for minutes
+    finish({"seconds": (all_of_them - first) / job["trees"]})
 
 
 def _values(job: dict[str, Any], which: str) -> Any:

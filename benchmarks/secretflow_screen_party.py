@@ -12,37 +12,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import time
 from typing import Any
+
+from benchmarks.secretflow_party import begin, finish
 
 
 def main() -> None:
     """Bin all columns once, and print what it took."""
     party, job = sys.argv[1], json.loads(sys.argv[2])
-    secretflow: Any = importlib.import_module("secretflow")
+    secretflow, alice, bob, cipher = begin(party, job)
     frames: Any = importlib.import_module("secretflow.component.core.dataframe")
     binning: Any = importlib.import_module("secretflow.preprocessing.binning.vert_woe_binning")
-    addresses = {
-        name: {"address": f"127.0.0.1:{port}", "listen_addr": f"0.0.0.0:{port}"}
-        for name, port in job["ports"].items()
-    }
-    cluster = {"parties": addresses, "self_party": party}
-    secretflow.init(cluster_config=cluster, log_to_driver=False, ray_mode=False)
-    alice, bob = (secretflow.PYU(name) for name in ("alice", "bob"))
-    cipher = secretflow.HEU(
-        {
-            "sk_keeper": {"party": "alice"},
-            "evaluators": [{"party": "bob"}],
-            "mode": "PHEU",
-            "he_parameters": {
-                "schema": job["schema"],
-                "key_pair": {"generate": {"bit_size": job["key_bits"]}},
-            },
-        },
-        "FM128",
-    )
     tables = {alice: alice(_table)(job, "active"), bob: bob(_table)(job, "passive")}
     names = {device: secretflow.reveal(device(_names)(table)) for device, table in tables.items()}
     wanted = {device: [name for name in names[device] if name != job["label"]] for device in tables}
@@ -56,8 +38,7 @@ def main() -> None:
     told = secretflow.reveal(rules[alice])
     seconds = time.perf_counter() - begun
     found = {one["name"]: float(one["feature_iv"]) for one in told["feature_iv_info"]}
-    print(json.dumps({"seconds": seconds, "iv": found}), flush=True)
-    os._exit(0)  # its own way out waits for minutes
+    finish({"seconds": seconds, "iv": found})
 
 
 def _table(job: dict[str, Any], which: str) -> Any:
