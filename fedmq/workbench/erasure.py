@@ -255,13 +255,22 @@ def _has(file: sqlite3.Connection, name: str) -> bool:
 
 
 def _holding(folder: Path, person: str) -> Iterator[Path]:
-    """The files below ``folder`` in which the id stands, and not as a part of another one."""
+    """The files below ``folder`` in which the id stands, and not as a part of another one.
+
+    Raises:
+        ConfigError: a file cannot be read: nobody may take it for one without the person.
+    """
     name = person.encode()
     length = re.escape(b"\xd9" + bytes([len(name) & 0xFF]))  # of a long text in msgpack
     whole = re.compile(
         rb"(?:(?<=" + length + rb")|(?<![0-9A-Za-z_-]))" + re.escape(name) + rb"(?![0-9A-Za-z_-])"
     )
     for path in sorted(folder.rglob("*")):
-        with contextlib.suppress(OSError):
-            if path.is_file() and whole.search(path.read_bytes()):
-                yield path
+        try:
+            found = path.is_file() and whole.search(path.read_bytes())
+        except FileNotFoundError:  # deleted since the folder was listed
+            continue
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        if found:
+            yield path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import time
@@ -19,7 +20,7 @@ from pyarrow import parquet
 
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
-from fedmq.errors import DaemonError, FedmqError
+from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
@@ -148,6 +149,19 @@ def test_another_person_whose_id_begins_alike_is_not_taken_for_this_one(tmp_path
     (tmp_path / "other.recording").write_bytes(b"\xa6C00071\xa7XC0007")
     (tmp_path / "own.recording").write_bytes(b"\xa5C0007\xa6C00071")
     assert [path.name for path in erasure._holding(tmp_path, "C0007")] == ["own.recording"]
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_one_without_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    (tmp_path / "own.recording").write_bytes(b"\xa5C0007")
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(ConfigError) as caught:
+        list(erasure._holding(tmp_path, "C0007"))
+    assert str(caught.value).endswith("own.recording: cannot be read: Too many open files")
 
 
 @pytest.fixture
