@@ -247,14 +247,17 @@ class Layout:
 _WORD_BITS = 64
 
 
-def carried(sums: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Sums of limbs, int64 (..., 6, n), as numbers modulo 2^192: uint32 of the same shape."""
+def carried(sums: NDArray[np.int64], limb_bits: int = LIMB_BITS) -> NDArray[np.uint32]:
+    """Sums of limbs, int64 (..., limbs, n), as numbers modulo 2^(limbs · limb_bits).
+
+    uint32 of the same shape.
+    """
     limbs = np.empty(sums.shape, np.uint32)
     carry: NDArray[np.int64] = np.zeros(sums.shape[:-2] + sums.shape[-1:], np.int64)
-    for limb in range(LIMBS):
+    for limb in range(sums.shape[-2]):
         carry += sums[..., limb, :]
-        limbs[..., limb, :] = carry & 0xFFFFFFFF
-        carry >>= LIMB_BITS
+        limbs[..., limb, :] = carry & ((1 << limb_bits) - 1)
+        carry >>= limb_bits
     return limbs
 
 

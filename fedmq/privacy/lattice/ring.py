@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Transform = NDArray[np.complex128]
+_Number = TypeVar("_Number", bound=np.number[Any])
 
 _FARTHEST = 0.25  # from an integer
 
@@ -82,7 +83,7 @@ def coefficients(transforms: Transform) -> NDArray[np.int64]:
     return whole
 
 
-def reversed_element(elements: NDArray[np.int8]) -> NDArray[np.int8]:
+def reversed_element(elements: NDArray[_Number]) -> NDArray[_Number]:
     """Elements s (..., N) such that the constant coefficient of h·s is the inner product with h."""
     turned = np.empty_like(elements)
     turned[..., 0] = elements[..., 0]

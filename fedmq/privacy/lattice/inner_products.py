@@ -1,0 +1,344 @@
+"""How does a party multiply its columns by columns that it cannot read? Once, on a lattice.
+
+The elements a of a ring are made of a public seed and are not sent. A column x, the rows of which
+are the coefficients of some blocks, is encrypted under a secret s of its own (Regev, STOC 2005;
+Lyubashevsky, Peikert and Regev, EUROCRYPT 2010):
+
+    ``c_k = a_k·s + e_k + 2^offset·x_k`` for each block k, and ``m = a'·s + e'``
+
+The other party multiplies by its weights, which are w_k read backwards, so that the constant
+coefficient is an inner product. For each column of weights it answers a hint (so called by
+Henzinger et al., USENIX Security 2023), and a number for each encrypted column:
+
+    ``H = Σ a_k·w_k + a'·r + e''``   and   ``y = [Σ c_k·w_k + m·r]_0 + E``
+
+with ternary r and errors e'' of this answer alone, so that H discloses no weight (it is a sample of
+ring learning with errors), and E drawn evenly, which drowns what errors would tell of the weights
+(Gentry, STOC 2009). ``y - [H·s]_0`` is the inner product at ``2^offset``, and E above it.
+
+E hides all of y that is below its width: numbers of other contents disclose no more bits of a sum
+than stand above that. N = 4096 and q = 2^96 are within the HomomorphicEncryption.org standard
+(2018) for 128 bits: at most 2^109.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.computation import computation
+from fedmq.errors import MessageError
+from fedmq.privacy.lattice.parameters import ERROR_BITS, carried
+from fedmq.privacy.lattice.ring import (
+    Transform,
+    coefficients,
+    draw_errors,
+    draw_secret,
+    draw_ternary,
+    reversed_element,
+    transformed,
+)
+from fedmq.privacy.random_stream import Stream
+
+__all__ = [
+    "DEGREE",
+    "HINT_BYTES",
+    "MODULUS_BITS",
+    "NUMBER_BYTES",
+    "ColumnKey",
+    "Products",
+    "ProductsLayout",
+    "answer_products",
+    "encrypt_column",
+    "even_noise",
+    "read_products",
+]
+
+DEGREE = 4096
+MODULUS_BITS = 96
+NUMBER_BYTES = MODULUS_BITS // 8
+"""Bytes of a number."""
+
+_KEPT_BITS = 32  # of a coefficient of a hint; the others are rounded away
+_CUT_BITS = MODULUS_BITS - _KEPT_BITS
+HINT_BYTES = DEGREE * _KEPT_BITS // 8
+
+_LARGEST_SECRET = 3 * DEGREE // 4  # coefficients other than 0; a secret with more is drawn again
+_DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
+_MOST_ANSWERS_BITS = 16
+_BLOCKS_AT_ONCE = 8
+_WEIGHTS_AT_ONCE = 16
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsLayout:
+    """Sums over ``rows`` rows, of ``sum_bits`` with their sign.
+
+    ``width``: noise is drawn evenly from so many numbers, of 2^-offset each. ``weight_bits``: the
+    magnitudes of a column's weights are at most ``rows << weight_bits`` together; 0: they are 0
+    or 1.
+    """
+
+    rows: int
+    sum_bits: int
+    width: int
+    weight_bits: int = 0
+
+    def __post_init__(self) -> None:
+        # Sums of limbs over rows, and products of limbs by ternary numbers, in float64.
+        assert max(self.rows << self.weight_bits, DEGREE) << self.limb_bits < 1 << 53
+        # What the answers of a session tell beyond their sums, as statistical distance.
+        assert self._errors << (_DISTANCE_BITS + _MOST_ANSWERS_BITS) <= self.width
+        assert self.largest_error < self.width // 2
+
+    @staticmethod
+    def offset_of(sum_bits: int) -> int:
+        """The lowest bit of a sum of so many bits."""
+        return MODULUS_BITS - sum_bits
+
+    @property
+    def offset(self) -> int:
+        return self.offset_of(self.sum_bits)
+
+    @property
+    def largest_error(self) -> int:
+        """The largest magnitude of all but the sum and its noise, in the worst case."""
+        return self._errors + (_LARGEST_SECRET << _CUT_BITS >> 1)
+
+    @property
+    def _errors(self) -> int:
+        return ERROR_BITS * ((self.rows << self.weight_bits) + 2 * DEGREE)
+
+    @property
+    def blocks(self) -> int:
+        """Ring elements that hold a number for each row."""
+        return -(-self.rows // DEGREE)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of an encrypted column: one for each row, and those of masks."""
+        return self.rows + DEGREE
+
+    @property
+    def limb_bits(self) -> int:
+        """Bits of the parts of a number that are multiplied exactly by weights in float64."""
+        return 24 if self.weight_bits else 32
+
+
+# How is a column encrypted?
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKey:
+    """A key for one column: two columns under one disclose their difference.
+
+    ``public``: the seed of the elements that both sides make, of any number of keys.
+    """
+
+    public: bytes
+    seed: bytes = field(repr=False)
+
+    @property
+    def secret(self) -> NDArray[np.int8]:
+        """s, ternary (N,)."""
+        return draw_secret(self.seed, DEGREE, _LARGEST_SECRET)
+
+
+@computation("EncryptColumn")
+def encrypt_column(
+    key: ColumnKey, column: NDArray[np.int64], layout: ProductsLayout
+) -> NDArray[np.uint8]:
+    """A column as it travels: uint8 (rows + N, 12). int64 (rows,), below 2^31 in magnitude."""
+    secret = transformed(key.secret)
+    found = np.empty((layout.numbers, NUMBER_BYTES), np.uint8)
+    limb, shift = divmod(layout.offset, 32)
+    for block in range(layout.blocks + 1):
+        name = _MASKS if block == layout.blocks else f"{block}"
+        limbs = coefficients(_elements(key.public, [name], 32)[0] * secret)
+        limbs[0] += draw_errors(Stream(key.seed, f"fedmq products error {name}"), DEGREE)
+        held = slice(block * DEGREE, min(layout.rows, (block + 1) * DEGREE))
+        if name == _MASKS:
+            held = slice(layout.rows, layout.numbers)
+        else:
+            shifted = column[held] << shift
+            limbs[limb, : len(shifted)] += shifted & 0xFFFFFFFF
+            if limb + 1 < len(limbs):
+                limbs[limb + 1, : len(shifted)] += shifted >> 32
+        found[held] = _wire(limbs[:, : held.stop - held.start], 32)
+    return found
+
+
+_MASKS = "of masks"
+
+
+def _elements(seed: bytes, names: Sequence[str], limb_bits: int) -> Transform:
+    """Uniform elements in the frequency domain: (names, limbs, N/2).
+
+    Limbs are signed; once carried, an element is the same modulo q.
+    """
+    size, half = NUMBER_BYTES * DEGREE, 1 << (limb_bits - 1)
+    drawn = [Stream(seed, f"fedmq products a {name}").read(size) for name in names]
+    limbs = np.stack([_limbs(np.frombuffer(each, np.uint8), limb_bits) for each in drawn])
+    return transformed(carried(limbs + half, limb_bits).astype(np.int64) - half)
+
+
+def _wire(sums: NDArray[np.int64], limb_bits: int) -> NDArray[np.uint8]:
+    """Sums of limbs (limbs, n) as numbers modulo q: uint8 (n, 12)."""
+    limbs = carried(sums, limb_bits).T.astype("<u4", order="C")
+    octets = limbs.view(np.uint8).reshape(len(limbs), -1, 4)
+    return octets[:, :, : limb_bits // 8].reshape(len(limbs), NUMBER_BYTES)
+
+
+def _limbs(numbers: NDArray[np.uint8], limb_bits: int) -> NDArray[np.int64]:
+    """Numbers of 12 bytes each as limbs: int64 (limbs, n)."""
+    size = limb_bits // 8
+    octets = np.zeros((numbers.size // size, 4), np.uint8)
+    octets[:, :size] = numbers.reshape(-1, size)
+    return octets.view("<u4").reshape(numbers.size // NUMBER_BYTES, -1).T.astype(np.int64)
+
+
+# What does the other party answer?
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Products:
+    """Of each column of weights its hint, uint8 (answers, 4 N), and its numbers.
+
+    ``numbers`` uint8 (answers, encrypted columns, 12).
+    """
+
+    hints: NDArray[np.uint8]
+    numbers: NDArray[np.uint8]
+
+
+def answer_products(
+    public: bytes,
+    encrypted: Sequence[NDArray[np.uint8]],
+    weights: NDArray[np.integer[Any]],
+    layout: ProductsLayout,
+    seed: bytes,
+    noise: Sequence[Sequence[int]],
+) -> Products:
+    """The inner products of ``encrypted`` columns, uint8 (rows + N, 12) each, with ``weights``.
+
+    ``weights`` (rows, answers). ``seed`` must mask no other answers. ``noise``: of each answer and
+    column, see :func:`even_noise`.
+
+    Raises:
+        MessageError: the numbers are not as many as the layout says.
+    """
+    if any(column.shape != (layout.numbers, NUMBER_BYTES) for column in encrypted):
+        raise MessageError("one encrypted number for each row is needed, and those of masks")
+    answers = weights.shape[1]
+    masks = draw_ternary(Stream(seed, "fedmq products mask"), answers, DEGREE)
+    hints = _weighted_elements(public, weights, layout)
+    hints += coefficients(
+        transformed(masks)[:, np.newaxis] * _elements(public, [_MASKS], layout.limb_bits)
+    )
+    hints[:, 0] += draw_errors(Stream(seed, "fedmq products mask error"), answers, DEGREE)
+    turned = np.concatenate([weights.T, reversed_element(masks)], axis=1)
+    numbers = np.empty((answers, len(encrypted), NUMBER_BYTES), np.uint8)
+    for place, column in enumerate(encrypted):
+        sums = _weighted_numbers(column, turned, layout)
+        for answer, limbs in enumerate(sums.tolist()):
+            number = _whole(limbs, layout.limb_bits) + noise[answer][place]
+            numbers[answer, place] = _octets(number)
+    return Products(_cut(hints, layout.limb_bits), numbers)
+
+
+def even_noise(seed: bytes, count: int, width: int) -> list[int]:
+    """So many numbers drawn evenly below ``width``, but for 2^-64."""
+    size = NUMBER_BYTES + 8
+    drawn = Stream(seed, "fedmq products noise").read(size * count)
+    return [
+        int.from_bytes(drawn[first : first + size], "little") * width >> 8 * size
+        for first in range(0, size * count, size)
+    ]
+
+
+def _weighted_elements(
+    public: bytes, weights: NDArray[np.integer[Any]], layout: ProductsLayout
+) -> NDArray[np.int64]:
+    """``Σ a_k·w_k``: sums of limbs (answers, limbs, N)."""
+    answers = weights.shape[1]
+    total = np.zeros((answers, MODULUS_BITS // layout.limb_bits, DEGREE), np.int64)
+    for start in range(0, layout.blocks, _BLOCKS_AT_ONCE):
+        blocks = range(start, min(start + _BLOCKS_AT_ONCE, layout.blocks))
+        names = [f"{block}" for block in blocks]
+        elements = _elements(public, names, layout.limb_bits).transpose(2, 0, 1)
+        held = weights[blocks.start * DEGREE : blocks.stop * DEGREE]
+        for first in range(0, answers, _WEIGHTS_AT_ONCE):
+            part = held[:, first : first + _WEIGHTS_AT_ONCE]
+            turned = transformed(_turned(part, len(blocks))).transpose(2, 0, 1)
+            products = np.matmul(turned, elements).transpose(1, 2, 0)
+            total[first : first + part.shape[1]] += coefficients(np.ascontiguousarray(products))
+    return total
+
+
+def _turned(weights: NDArray[np.integer[Any]], blocks: int) -> NDArray[np.float64]:
+    """The weights (rows, answers) of so many blocks, read backwards: (answers, blocks, N)."""
+    held = np.zeros((weights.shape[1], blocks * DEGREE))
+    held[:, : len(weights)] = weights.T
+    return reversed_element(held.reshape(len(held), blocks, DEGREE))
+
+
+def _weighted_numbers(
+    column: NDArray[np.uint8], weights: NDArray[np.integer[Any]], layout: ProductsLayout
+) -> NDArray[np.int64]:
+    """Sums of limbs (answers, limbs) of an encrypted column by weights (answers, numbers)."""
+    total = np.zeros((len(weights), MODULUS_BITS // layout.limb_bits), np.int64)
+    for first in range(0, len(column), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        limbs = _limbs(column[part], layout.limb_bits).astype(np.float64)
+        total += (weights[:, part].astype(np.float64) @ limbs.T).astype(np.int64)
+    return total
+
+
+def _cut(hints: NDArray[np.int64], limb_bits: int) -> NDArray[np.uint8]:
+    """The highest 32 bits of each rounded coefficient (answers, limbs, N): (answers, 4 N)."""
+    limb, shift = divmod(_CUT_BITS - 1, limb_bits)
+    hints[:, limb] += 1 << shift
+    kept = [_wire(hint, limb_bits)[:, _CUT_BITS // 8 :].reshape(-1) for hint in hints]
+    return np.stack(kept)
+
+
+def _whole(limbs: Sequence[int], limb_bits: int) -> int:
+    return sum(limb << place * limb_bits for place, limb in enumerate(limbs))
+
+
+def _octets(number: int) -> NDArray[np.uint8]:
+    octets = (number % (1 << MODULUS_BITS)).to_bytes(NUMBER_BYTES, "little")
+    return np.frombuffer(octets, np.uint8)
+
+
+# How does the first party read an answer?
+
+
+def read_products(keys: Sequence[ColumnKey], products: Products) -> list[list[int]]:
+    """Of each answer, for each column: its sum at ``2^offset`` with noise, modulo 2^96.
+
+    ``keys`` are those of the columns.
+
+    Raises:
+        MessageError: the answers have other lengths.
+    """
+    hints, numbers = products.hints, products.numbers
+    if hints.shape != (len(hints), HINT_BYTES):
+        raise MessageError("a hint that is not a ring element")
+    if numbers.shape != (len(hints), len(keys), NUMBER_BYTES):
+        raise MessageError("an answer without a number for each column")
+    turned = np.stack([reversed_element(key.secret) for key in keys], axis=1).astype(np.float64)
+    found = []
+    for hint, own in zip(hints, numbers, strict=True):
+        element = np.ascontiguousarray(hint).view("<u4").astype(np.float64)
+        known = [int(product) << _CUT_BITS for product in (element @ turned).tolist()]
+        sent = [int.from_bytes(number.tobytes(), "little") for number in own]
+        found.append(
+            [(here - hinted) % (1 << MODULUS_BITS) for here, hinted in zip(sent, known, strict=True)]
+        )
+    return found
