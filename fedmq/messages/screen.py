@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MOST_ROWS = 100_000
-"""Rows of which labels are encrypted, one ciphertext each."""
+"""Rows of which labels are encrypted."""
 MOST_BINS = 50
 """Bins into which a column of numbers is cut."""
 MOST_CORRELATED = 100
@@ -59,8 +59,10 @@ class ScreenOpen(Body):
     seed: Index
     bins: Annotated[int, Field(ge=2, le=MOST_BINS)]
     """Into so many bins a column of numbers is cut at most."""
+    elements: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """The seed of the ring elements under which labels are encrypted, of this session alone."""
     public: Payload
-    """The key of the labels, which is of this session alone."""
+    """The key of the columns of numbers, which is of this session alone; empty without them."""
     correlated: Annotated[int, Field(ge=0, le=MOST_CORRELATED)] = 0
     """So many of the active party's columns of numbers are to be correlated with the other's."""
 
@@ -75,13 +77,16 @@ class ScreenReady(Body):
 
 
 class ScreenLabels(Body):
-    """Active to passive: one ciphertext for each row that is looked at, from row ``start`` on."""
+    """Active to passive: encrypted labels of the rows that are looked at, from ``start`` on.
+
+    The numbers of masks come last.
+    """
 
     kind: ClassVar[str] = "screen labels"
 
     start: Index
-    ciphertexts: Array
-    """uint8 (rows, bytes)."""
+    numbers: Array
+    """uint8 (numbers, 12)."""
 
 
 class ScreenNumbers(Body):

@@ -31,6 +31,8 @@ from fedmq.party.data.screening import (
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
+from fedmq.privacy.lattice.inner_products import ColumnKey
+from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
@@ -119,14 +121,14 @@ def screen(
         if len(taken) < smallest_group:
             told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
             continue
-        key = make_group_key(SAFE_KEY_BITS)
-        opening = screen_opening(job, own, "", key.public)
+        key = ColumnKey(fresh_seed(), fresh_seed())
+        paillier = make_group_key(SAFE_KEY_BITS) if correlation else None
+        public = None if paillier is None else paillier.public
+        opening = screen_opening(job, own, "", key, public)
         theirs = _shown(*_of_rows(tables[party], taken), bins, smallest_group, correlation)
-        terms = ScreenTerms(
-            names, key.public if measured else None, key.public if correlation else None
-        )
+        terms = ScreenTerms(names, measured, public)
         machines = {
-            ACTIVE: ActiveScreen(party, opening, ones, key, correlated.standard),
+            ACTIVE: ActiveScreen(party, opening, ones, key, correlated.standard, paillier),
             party: PassiveScreen(ACTIVE, Given(theirs), lambda terms=terms: terms),  # type: ignore[misc]
         }
         shown: Shown

@@ -129,7 +129,7 @@ TOLD_OF_COUNTS: dict[str, Any] = {name: TOLD_OF_ALIGNMENTS[name] for name in COU
 SCREENED: dict[str, Any] = {
     **{"name": "look", "alignment": "12ab/1", "alignment_name": "people", "salt": "s"},
     **{"rows": 100, "most_rows": 90, "seed": 0, "bins": 10, "public": {}},
-    "correlated": 3,
+    **{"correlated": 3, "elements": "0f" * 32},
 }
 TOLD_OF_SCREENS: dict[str, Any] = {
     "alignment_name": "others",
@@ -143,7 +143,8 @@ FREE_OF_SCREENS: dict[str, Any] = {
     "alignment": "34cd/1",  # another run of the alignment that is named
     "salt": "t",
     "seed": 7,  # which people are drawn, not how many
-    "public": pack_payload({"n": np.ones(3, np.uint8)}),  # a key of this session alone
+    "elements": "1e" * 32,  # of this session alone
+    "public": pack_payload({"n": np.ones(3, np.uint8)}),  # likewise
 }
 
 BY_POLICY: dict[type[Body], dict[str, str]] = {

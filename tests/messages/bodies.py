@@ -486,6 +486,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         most_rows=st.integers(1, screen.MOST_ROWS),
         seed=naturals,
         bins=st.integers(2, screen.MOST_BINS),
+        elements=st.just("0f" * 32),
         public=payloads,
         correlated=st.integers(0, screen.MOST_CORRELATED),
     ),
@@ -496,7 +497,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     screen.ScreenProducts: st.builds(
         screen.ScreenProducts, columns=uint32s, own=points(), sums=points()
     ),
-    screen.ScreenLabels: st.builds(screen.ScreenLabels, start=naturals, ciphertexts=points()),
+    screen.ScreenLabels: st.builds(screen.ScreenLabels, start=naturals, numbers=points()),
     screen.ScreenColumns: st.builds(
         screen.ScreenColumns,
         first=naturals,
@@ -566,6 +567,7 @@ _FIELDS: dict[str, Any] = {
     "places": Array.of(np.zeros(1, np.uint32)),
     "evaluation": _BITS,
     "engine": "plain",
+    "elements": "0f" * 32,
     "public": {},
     "trees": 1,
     "active_only_trees": 0,

@@ -39,6 +39,7 @@ from fedmq.party.store.screens import (
     ShownScreen,
 )
 from fedmq.privacy.homomorphic.paillier import PublicKey, public_numbers
+from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.screen.active import Shown, ShownColumn, ShownCorrelations
 from fedmq.protocol.screen.passive import CorrelatedNumbers, OwnColumns
 from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
@@ -256,9 +257,13 @@ def correlated_numbers(
 
 
 def screen_opening(
-    job: ScreenJob, own: LabelledColumns, salt: str, public: PublicKey
+    job: ScreenJob,
+    own: LabelledColumns,
+    salt: str,
+    key: ColumnKey,
+    of_numbers: PublicKey | None = None,
 ) -> ScreenOpen:
-    """What the active party asks of one other party, whose sums are under ``public``."""
+    """What the active party asks of one other party: labels under ``key``, and columns."""
     return ScreenOpen(
         name=job.name,
         alignment=own.alignment,
@@ -268,7 +273,8 @@ def screen_opening(
         most_rows=job.most_rows,
         seed=job.seed,
         bins=job.bins,
-        public=pack_payload(public_numbers(public)),
+        elements=key.public.hex(),
+        public=pack_payload({} if of_numbers is None else public_numbers(of_numbers)),
         correlated=len(own.numbers.columns),
     )
 

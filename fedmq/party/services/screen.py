@@ -39,7 +39,9 @@ from fedmq.party.store.journal import PeopleJournal
 from fedmq.party.store.screens import MadeScreen
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import make_group_key
-from fedmq.privacy.homomorphic.paillier import PrivateKey, public_of
+from fedmq.privacy.homomorphic.paillier import public_of
+from fedmq.privacy.lattice.inner_products import ColumnKey
+from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
 
@@ -83,11 +85,15 @@ class ScreenService(Service):
         sessions = {party: secrets.token_hex(8) for party in partners}
 
         async def looked_at(party: str) -> tuple[dict[str, Any], int]:
-            key: PrivateKey = await context.pool.run(make_group_key.bind(bits))
-            opening = screen_opening(job, own, salt, key.public)
+            key, of_numbers = ColumnKey(fresh_seed(), fresh_seed()), None
+            if own.numbers.columns:
+                of_numbers = await context.pool.run(make_group_key.bind(bits))
+            public = None if of_numbers is None else of_numbers.public
+            opening = screen_opening(job, own, salt, key, public)
 
             async def attempt(number: int, on_change: OnChange) -> RunningSession:
-                machine = ActiveScreen(party, opening, own.label, key, own.numbers.standard)
+                standard = own.numbers.standard
+                machine = ActiveScreen(party, opening, own.label, key, standard, of_numbers)
                 return context.sessions.open(
                     session, number, "screen", job.name, machine, on_change=on_change
                 )
@@ -172,14 +178,9 @@ class ScreenService(Service):
         least = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
         correlating = correlates(policy, opening)
         key = None
-        if measured or correlating:  # off the event loop: testing a modulus takes time
+        if correlating:  # off the event loop: testing a modulus takes time
             public = unpack_payload(opening.public)
             key = await asyncio.to_thread(public_of, public, least, header.sender)
         requested = RequestedTerms.of_screen(header.sender, opening, measured, correlating)
         seconds = await context.owner_consent.seconds_left(header, requested)
-        terms = ScreenTerms(
-            policy.column_names == "shared",
-            key if measured else None,
-            key if correlating else None,
-        )
-        return terms, seconds
+        return ScreenTerms(policy.column_names == "shared", measured, key), seconds

@@ -339,6 +339,9 @@ def read_products(keys: Sequence[ColumnKey], products: Products) -> list[list[in
         known = [int(product) << _CUT_BITS for product in (element @ turned).tolist()]
         sent = [int.from_bytes(number.tobytes(), "little") for number in own]
         found.append(
-            [(here - hinted) % (1 << MODULUS_BITS) for here, hinted in zip(sent, known, strict=True)]
+            [
+                (here - hinted) % (1 << MODULUS_BITS)
+                for here, hinted in zip(sent, known, strict=True)
+            ]
         )
     return found

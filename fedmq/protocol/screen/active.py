@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.homomorphic.inner_products import decrypt_products, encrypt_columns
-from fedmq.privacy.homomorphic.label_counts import decrypt_counts, encrypt_labels
 from fedmq.privacy.homomorphic.paillier import PrivateKey
+from fedmq.privacy.lattice.inner_products import ColumnKey
+from fedmq.privacy.lattice.label_counts import decrypt_counts, encrypt_labels
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
@@ -34,7 +35,7 @@ State = ActiveScreenState
 
 _MOST_COLUMNS = 100_000
 _ROWS_TOGETHER = 2048
-"""Rows of one computation, so that all processes of the pool encrypt: it takes half a second."""
+"""Rows of one computation, so that all processes of the pool encrypt columns of numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +73,10 @@ class Shown:
 class ActiveScreen(Machine):
     """Asks ``peer`` to describe its columns, and to add up ``label`` by their bins.
 
-    ``label`` bool (rows,) of the rows that are looked at, under ``key``, which is of this session
-    alone. ``standard`` float64 (rows, columns): the standardised columns that are to be correlated
-    with the peer's, as many as the opening says. It finishes with a :class:`Shown`.
+    ``label`` bool (rows,) of the rows that are looked at, under ``key``. ``standard`` float64
+    (rows, columns): the standardised columns that are to be correlated with the peer's, as many as
+    the opening says, under ``of_numbers``. Both keys are of this session alone. It finishes with a
+    :class:`Shown`.
     """
 
     TABLE = ACTIVE_SCREEN
@@ -86,14 +88,16 @@ class ActiveScreen(Machine):
         peer: str,
         opening: screen.ScreenOpen,
         label: NDArray[np.bool_],
-        key: PrivateKey,
+        key: ColumnKey,
         standard: NDArray[np.float64] | None = None,
+        of_numbers: PrivateKey | None = None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._opening = opening
         self._label = label
         self._key = key
         self._standard = standard
+        self._of_numbers = of_numbers
         self._columns: list[screen.DescribedColumn] = []
         self._asked: screen.ScreenReady
         self._products: screen.ScreenProducts | None = None
@@ -124,32 +128,30 @@ class ActiveScreen(Machine):
         self._run(ENCRYPTED, self._encrypted(), self._send_encrypted)
 
     def _encrypted(self) -> Plan[list[NDArray[np.uint8]]]:
-        rows = len(self._label)
-        parts = [slice(first, first + _ROWS_TOGETHER) for first in range(0, rows, _ROWS_TOGETHER)]
-        wanted: list[Computation] = []
+        rows, wanted = len(self._label), list[Computation]()
         if self._asked.label:
-            wanted += [encrypt_labels.bind(self._key, self._label[part]) for part in parts]
+            wanted.append(encrypt_labels.bind(self._key, self._label))
         if self._asked.correlates:
-            assert self._standard is not None
+            assert self._standard is not None and self._of_numbers is not None
             wanted += [
-                encrypt_columns.bind(self._key, self._standard[part], rows) for part in parts
+                encrypt_columns.bind(
+                    self._of_numbers, self._standard[first : first + _ROWS_TOGETHER], rows
+                )
+                for first in range(0, rows, _ROWS_TOGETHER)
             ]
-        found = yield Compute(wanted)
-        return [
-            np.concatenate(found[first : first + len(parts)])
-            for first in range(0, len(found), len(parts))
-        ]
+        found: list[NDArray[np.uint8]] = yield Compute(wanted)
+        return found
 
     def _send_encrypted(self, encrypted: list[NDArray[np.uint8]]) -> None:
         self._sent = True
-        kinds = screen.ScreenLabels, screen.ScreenNumbers
-        wanted = self._asked.label, self._asked.correlates
-        sent = [kind for kind, is_wanted in zip(kinds, wanted, strict=True) if is_wanted]
-        for kind, ciphertexts in zip(sent, encrypted, strict=True):
-            size = max(1, PIECE_BYTES // ciphertexts[0].size)
-            for start in range(0, len(ciphertexts), size):
-                piece = Array.of(ciphertexts[start : start + size])
-                self._send(self.peers[0], kind(start=start, ciphertexts=piece))
+        [peer] = self.peers
+        labels = encrypted[: int(self._asked.label)]
+        for numbers in labels:
+            for start, piece in _pieces(numbers):
+                self._send(peer, screen.ScreenLabels(start=start, numbers=piece))
+        if columns := encrypted[len(labels) :]:
+            for start, piece in _pieces(np.concatenate(columns)):
+                self._send(peer, screen.ScreenNumbers(start=start, ciphertexts=piece))
 
     @on_message(screen.ScreenProducts)
     def _on_products(self, _: str, body: screen.ScreenProducts) -> None:
@@ -207,9 +209,10 @@ class ActiveScreen(Machine):
             sums = [column.ones.numpy() for column in self._columns]
             wanted.append(decrypt_counts.bind(self._key, sums, rows))
         if self._products is not None:
+            assert self._of_numbers is not None
             products = self._products.sums.numpy()
             wanted.append(
-                decrypt_products.bind(self._key, products, rows, self._opening.correlated)
+                decrypt_products.bind(self._of_numbers, products, rows, self._opening.correlated)
             )
         found: list[Any] = yield Compute(wanted)
         return found
@@ -230,3 +233,10 @@ class ActiveScreen(Machine):
             )
         shown = [ShownColumn(*column) for column in zip(self._columns, ones, strict=True)]
         self._emit(Finish(Shown(shown, correlations)))
+
+
+def _pieces(numbers: NDArray[np.uint8]) -> Iterator[tuple[int, Array]]:
+    """Neighbouring numbers in messages of a fair size, and where each begins."""
+    size = max(1, PIECE_BYTES // numbers[0].size)
+    for start in range(0, len(numbers), size):
+        yield start, Array.of(numbers[start : start + size])

@@ -15,9 +15,11 @@ from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.privacy.homomorphic.inner_products import add_products
-from fedmq.privacy.homomorphic.label_counts import count_ones
 from fedmq.privacy.homomorphic.paillier import PublicKey
+from fedmq.privacy.lattice.inner_products import NUMBER_BYTES
+from fedmq.privacy.lattice.label_counts import count_ones, numbers_of
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
+from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
 from fedmq.protocol.machine import Machine, OwnConsent, on_message, turn_down
 from fedmq.protocol.screen.states import (
@@ -33,12 +35,11 @@ __all__ = ["CorrelatedNumbers", "OwnColumns", "PassiveScreen", "ScreenTerms"]
 
 State = PassiveScreenState
 
-_COLUMNS_TOGETHER = 16
-"""Columns of one computation: it takes some seconds where rows are many."""
+_COLUMNS_TOGETHER = 4
+"""Columns of one computation, so that all processes of the pool count."""
 _PRODUCTS_TOGETHER = 4
 """Columns of one computation of inner products, which takes some seconds where rows are many."""
-_MOST_BYTES = 2**27  # of 100,000 rows under a key of 5,000 bits
-_MOST_BLOCKS = 4  # of columns that are side by side in a ciphertext
+_MOST_BYTES = 2**29  # of four ciphertexts for each of 100,000 rows under a key of 5,000 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,13 +78,13 @@ class OwnColumns:
 
 @dataclass(frozen=True, slots=True)
 class ScreenTerms:
-    """What an owner shows: names of columns, and, with a ``key``, how they tell the label.
+    """What an owner shows: ``names`` of columns, and, ``measured``, how they tell the label.
 
-    With ``correlating``, the same key, also how columns of numbers are correlated.
+    With ``correlating``, a key, also how columns of numbers are correlated.
     """
 
     names: bool
-    key: PublicKey | None
+    measured: bool
     correlating: PublicKey | None = None
 
 
@@ -110,6 +111,7 @@ class PassiveScreen(Machine):
         self._agree = agree
         self._terms: ScreenTerms
         self._own: OwnColumns
+        self._elements: bytes
         self._labels: list[NDArray[np.uint8]] = []
         self._numbers: list[NDArray[np.uint8]] = []
         self._offered = 0
@@ -122,7 +124,7 @@ class PassiveScreen(Machine):
 
     @on_message(screen.ScreenOpen)
     def _on_open(self, peer: str, body: screen.ScreenOpen) -> None:
-        self._offered = body.correlated
+        self._offered, self._elements = body.correlated, bytes.fromhex(body.elements)
         try:
             self._terms = self._agree()
         except Refused as error:
@@ -150,14 +152,14 @@ class PassiveScreen(Machine):
         self._emit(Save(ConsentUsed()))
         if own.people is not None:
             self._emit(Save(own.people))
-        if self._terms.key is None and self._correlated is None:
+        if not self._terms.measured and self._correlated is None:
             self._move(SHOWS)
             self._show([])
         else:
             self._send(
                 self.peers[0],
                 screen.ScreenReady(
-                    label=self._terms.key is not None, correlates=self._correlated is not None
+                    label=self._terms.measured, correlates=self._correlated is not None
                 ),
             )
 
@@ -169,41 +171,34 @@ class PassiveScreen(Machine):
 
     @on_message(screen.ScreenLabels)
     def _on_labels(self, _: str, body: screen.ScreenLabels) -> None:
-        if self._terms.key is None:
+        if not self._terms.measured:
             raise ProtocolError("labels came that nobody wanted")
-        if len(body.ciphertexts.shape) != 2:
-            raise ProtocolError("one ciphertext for each row is needed")
-        self._add(body, self._labels, "labels", 1)
+        numbers, of = body.numbers, numbers_of(self._rows)
+        if numbers.dtype != "|u1" or numbers.shape[1:] != (NUMBER_BYTES,) or not numbers.shape[0]:
+            raise ProtocolError(f"numbers of {NUMBER_BYTES} bytes are needed")
+        self._add(self._labels, body.start, numbers, of)
 
     @on_message(screen.ScreenNumbers)
     def _on_numbers(self, _: str, body: screen.ScreenNumbers) -> None:
         if self._correlated is None:
             raise ProtocolError("columns came that nobody wanted")
-        if len(body.ciphertexts.shape) != 3:
-            raise ProtocolError("one ciphertext for each row is needed")
-        self._add(body, self._numbers, "columns", _MOST_BLOCKS)
-
-    def _add(
-        self,
-        body: screen.ScreenLabels | screen.ScreenNumbers,
-        before: list[NDArray[np.uint8]],
-        what: str,
-        blocks: int,
-    ) -> None:
         numbers, rows = body.ciphertexts, self._rows
-        if numbers.dtype != "|u1" or not numbers.shape[0]:
+        if numbers.dtype != "|u1" or len(numbers.shape) != 3 or not numbers.shape[0]:
             raise ProtocolError("one ciphertext for each row is needed")
-        arrived = sum(map(len, before))
-        if body.start != arrived or arrived + numbers.shape[0] > rows:
-            raise ProtocolError(f"{what} begin at {body.start}, not at {arrived} of {rows}")
-        if rows * math.prod(numbers.shape[1:]) > blocks * _MOST_BYTES:
-            raise ProtocolError(f"ciphertexts of more than {blocks * _MOST_BYTES:,} bytes together")
-        if before and before[0].shape[1:] != numbers.shape[1:]:
+        if rows * math.prod(numbers.shape[1:]) > _MOST_BYTES:
+            raise ProtocolError(f"ciphertexts of more than {_MOST_BYTES:,} bytes together")
+        if self._numbers and self._numbers[0].shape[1:] != numbers.shape[1:]:
             raise ProtocolError("ciphertexts of different lengths")
+        self._add(self._numbers, body.start, numbers, rows)
+
+    def _add(self, before: list[NDArray[np.uint8]], start: int, numbers: Array, whole: int) -> None:
+        arrived = sum(map(len, before))
+        if start != arrived or arrived + numbers.shape[0] > whole:
+            raise ProtocolError(f"numbers begin at {start}, not at {arrived} of {whole}")
         before.append(numbers.numpy())
-        wanted = [self._labels] * (self._terms.key is not None)
-        wanted += [self._numbers] * (self._correlated is not None)
-        if all(sum(map(len, each)) == rows for each in wanted):
+        wanted = [(self._labels, numbers_of(self._rows))] * self._terms.measured
+        wanted += [(self._numbers, self._rows)] * (self._correlated is not None)
+        if all(sum(map(len, each)) == of for each, of in wanted):
             self._run(COUNTED, self._summed(), self._show_sums)
 
     @property
@@ -238,13 +233,12 @@ class PassiveScreen(Machine):
         )
         return found
 
-    def _counted(self, ciphertexts: NDArray[np.uint8]) -> Plan[list[NDArray[np.uint8]]]:
-        assert self._terms.key is not None
+    def _counted(self, labels: NDArray[np.uint8]) -> Plan[list[NDArray[np.uint8]]]:
         bins = [column.bin_of for column in self._own.columns]
         found = yield Compute(
             [
                 count_ones.bind(
-                    self._terms.key, ciphertexts, bins[first : first + _COLUMNS_TOGETHER]
+                    self._elements, labels, bins[first : first + _COLUMNS_TOGETHER], fresh_seed()
                 )
                 for first in range(0, len(bins), _COLUMNS_TOGETHER)
             ]

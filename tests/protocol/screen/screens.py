@@ -14,6 +14,7 @@ from fedmq.computation import Given
 from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import ScreenOpen
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate, public_numbers
+from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen
 from fedmq.protocol.screen.passive import (
@@ -24,6 +25,7 @@ from fedmq.protocol.screen.passive import (
 )
 
 ROWS, SMALLEST = 90, 8
+KEY = ColumnKey(b"p" * 32, b"s" * 32)
 NAMES = ("telco_secret_calls", "telco_secret_plan=secret_gold", "telco_secret_plan=secret_tin")
 
 
@@ -66,6 +68,7 @@ def opening(correlated: bool = False) -> ScreenOpen:
         most_rows=ROWS,
         seed=0,
         bins=5,
+        elements=KEY.public.hex(),
         public=pack_payload(public_numbers(key().public)),
         correlated=3 * correlated,
     )
@@ -82,11 +85,11 @@ def machines(
     def terms() -> ScreenTerms:
         agree()
         correlating = key().public if correlated and shows_correlations else None
-        return ScreenTerms(names, key().public if measured else None, correlating)
+        return ScreenTerms(names, measured, correlating)
 
     shown = [column.for_others(SMALLEST, np.random.default_rng(3)) for column in columns()]
     own = OwnColumns(shown, numbers=CorrelatedNumbers((1,), standardised(values()[:, :1])))
     return {
-        "bank": ActiveScreen("telco", opening(correlated), label(), key(), numbers()),
+        "bank": ActiveScreen("telco", opening(correlated), label(), KEY, numbers(), key()),
         "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked),
     }

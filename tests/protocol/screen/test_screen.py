@@ -13,6 +13,7 @@ from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
+from fedmq.privacy.lattice.label_counts import numbers_of
 from fedmq.protocol.events import Received, Start
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.screen.passive import PassiveScreen
@@ -254,25 +255,19 @@ def test_counts_of_other_rows_are_refused() -> None:
 @pytest.mark.parametrize(
     ("shape", "start", "why"),
     [
-        ((ROWS, 0), 0, ""),
-        ((ROWS + 1, 128), 0, "labels begin at 0, not at 0 of 90"),
-        ((3, 128), 2, "labels begin at 2, not at 0"),
-        ((0, 128), 0, "one ciphertext for each row"),
-        ((1, 2**24), 0, "more than"),
+        ((numbers_of(ROWS) + 1, 12), 0, f"begin at 0, not at 0 of {numbers_of(ROWS)}"),
+        ((3, 12), 2, "begin at 2, not at 0"),
+        ((0, 12), 0, "numbers of 12 bytes"),
+        ((1, 13), 0, "numbers of 12 bytes"),
     ],
 )
-def test_labels_are_one_ciphertext_a_row_in_their_order(
+def test_labels_are_one_number_a_row_in_their_order(
     shape: tuple[int, int], start: int, why: str
 ) -> None:
     machine = machines()["telco"]
     [effect] = machine.handle(Received("bank", opening()))
     machine.handle(run_inline(effect))
-    body = screen.ScreenLabels(start=start, ciphertexts=Array.of(np.ones(shape, np.uint8)))
-    if not why:
-        effects = machine.handle(Received("bank", body))
-        with pytest.raises(FedmqError):
-            run_inline(effects[0])
-        return
+    body = screen.ScreenLabels(start=start, numbers=Array.of(np.ones(shape, np.uint8)))
     with pytest.raises(ProtocolError, match=why):
         machine.handle(Received("bank", body))
 
