@@ -22,6 +22,8 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``correlated_columns``    how much columns of numbers are alike
 ``population_stability``  how far a column is from what it was, by counts of bins
 ``screened_columns``      what columns are like, and how well each alone tells a binary label
+``screened_label``        how well a column alone tells a label of several classes, or of numbers
+``tail_probability``      p-values of chi-square and F
 ``xgboost_comparison``    trees with all lookup tables joined in, beside XGBoost's own
 ========================  ====================================================================
 """

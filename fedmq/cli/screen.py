@@ -13,7 +13,14 @@ from rich.text import Text
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import state_folder
 from fedmq.errors import ConfigError
-from fedmq.evaluation.screening import columns_of, screen_page, title_of
+from fedmq.evaluation.screening import (
+    FIGURES,
+    columns_of,
+    label_in_words,
+    label_type,
+    screen_page,
+    title_of,
+)
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.job import ScreenJob
 from fedmq.party.operations.control import request_daemon
@@ -35,8 +42,9 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
 
     Each party says what its columns are like, as far as its policy lets it, and, where it agrees,
     how many people with either label stand in the bins of each: so IV, KS and AUC of each column
-    alone. With correlation = true in JOB, also how columns of numbers are correlated. Labels and
-    columns leave encrypted.
+    alone; with label_type in JOB chi-square of a label of several classes, or F of one of numbers.
+    With correlation = true in JOB, also how columns of numbers are correlated. Labels and columns
+    leave encrypted.
     """
     description = ScreenJob.read(job)
     if output is not None and output.exists() and not output.is_dir():
@@ -64,7 +72,11 @@ def _write(folder: Path, found: Mapping[str, Any]) -> None:
 
 def _in_words(found: Any) -> Text:
     def shown(value: float | None) -> str:
-        return "" if value is None else f"{value:.4f}"
+        if value is None:
+            return ""
+        return f"{value:.4f}" if value == 0 or 1e-4 <= abs(value) < 1e6 else f"{value:.2e}"
+
+    figures = FIGURES[label_type(found)]
 
     rows = [
         (
@@ -73,12 +85,12 @@ def _in_words(found: Any) -> Text:
             column["type"],
             f"{column['missing']:.0%}",
             column["distinct"],
-            *(shown(column.get(name)) for name in ("iv", "ks", "auc")),
+            *(shown(column.get(name)) for name in figures),
             "yes" if column.get("selected") else "",
         )
         for column in columns_of(found)
     ]
-    columns = ("party", "column", "type", "missing", "distinct", "iv", "ks", "auc", "selected")
+    columns = ("party", "column", "type", "missing", "distinct", *figures, "selected")
     refused = [
         told[why]
         for told in found["parties"].values()
@@ -86,7 +98,7 @@ def _in_words(found: Any) -> Text:
         if why in told
     ]
     head = (
-        f"{found['looked_at']:,} of {found['rows']:,} people, {found['ones']:,} with label 1; "
+        f"{found['looked_at']:,} of {found['rows']:,} people, {label_in_words(found)}; "
         f"{found['seconds']:.1f} s, {found['bytes_sent'] / 1e6:.1f} MB sent"
     )
     return joined(head, table(columns, rows), *refused, *_to_pass_on(found))

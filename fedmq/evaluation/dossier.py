@@ -234,18 +234,20 @@ def _as_screened(party: str, sources: Sources) -> list[ReportTable]:
     for made, found in reversed(sources.screens):
         told = found["parties"].get(party, {})
         if "columns" in told:
+            figure = "p" if any("p" in of and "iv" not in of for of in told["columns"]) else "iv"
             rows = [
                 (
                     of["name"] or f"column {of['column']}",
                     of["type"],
                     f"{of['missing']:.2%}",
                     of["distinct"],
-                    of.get("iv"),
+                    of.get(figure),
                 )
                 for of in told["columns"]
             ]
+            headers = ("column", "type", "missing", "distinct", "p" if figure == "p" else "IV")
             name = f"Columns of {party}, as screen {found['screen']} of {made} saw them"
-            return [_table(name, ("column", "type", "missing", "distinct", "IV"), rows)]
+            return [_table(name, headers, rows)]
     return []
 
 

@@ -8,21 +8,36 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fedmq.boosting.screened_label import LabelType, strength
 from fedmq.errors import ConfigError
 from fedmq.evaluation.page import html_of
 from fedmq.evaluation.report import Cell, Map, Report, ReportTable
 
 __all__ = [
+    "FIGURES",
     "Screen",
     "alike_columns",
     "columns_of",
+    "label_in_words",
+    "label_type",
     "own_page",
     "screen_page",
     "screen_report",
     "title_of",
 ]
 
-_HEADERS = ("column", "type", "missing", "distinct values", "iv", "ks", "auc", "vif", "selected")
+FIGURES: Mapping[LabelType, tuple[str, ...]] = {
+    "binary": ("iv", "ks", "auc"),
+    "classes": ("chi2", "p"),
+    "number": ("f", "p"),
+}
+"""What tells a label of this type, in the order of a table."""
+
+_ABOUT: Mapping[LabelType, str] = {
+    "binary": "IV, KS and AUC are those of a column alone, of its weight of evidence by bin.",
+    "classes": "Chi-square is that of the people of bins and classes; p is its p-value.",
+    "number": "F compares the label between bins with the label within them; p is its p-value.",
+}
 _SHOWN = 20  # columns of each party whose bins the page has, and pairs that are alike
 _MAPPED = 40  # columns of the map of correlations
 _ALIKE = 0.5  # beyond it two columns are named
@@ -36,11 +51,11 @@ class Screen:
 
     @property
     def columns(self) -> list[dict[str, Any]]:
-        """All columns as plain data, each with its ``party``: the highest IV first."""
+        """All columns as plain data, each with its ``party``: the strongest first."""
         return columns_of(self.found)
 
     def to_pandas(self) -> Any:
-        """A pandas data frame with a row for each column, the highest IV first; without bins.
+        """A pandas data frame with a row for each column, the strongest first; without bins.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -49,18 +64,9 @@ class Screen:
             import pandas
         except ImportError:
             raise ConfigError("pandas is not installed; run: pip install pandas") from None
-        wanted = [
-            "party",
-            "column",
-            "name",
-            "type",
-            "missing",
-            "distinct",
-            "iv",
-            "ks",
-            "auc",
-            "vif",
-        ]
+        wanted = ["party", "column", "name", "type", "missing", "distinct"]
+        figures = FIGURES[label_type(self.found)]
+        wanted += dict.fromkeys((*figures, *(["chi2", "p"] if "iv" in figures else ()), "vif"))
         if self.found["selected"] is not None:
             wanted.append("selected")
         return pandas.DataFrame(self.columns, columns=wanted)
@@ -98,8 +104,23 @@ def title_of(column: Mapping[str, Any]) -> str:
     return column["name"] or f"column {column['column']}"
 
 
+def label_type(screen: Mapping[str, Any]) -> LabelType:
+    """What the label of a ``screen`` is; earlier versions looked at binary ones alone."""
+    found: LabelType = screen.get("label_type", "binary")
+    return found
+
+
+def label_in_words(screen: Mapping[str, Any]) -> str:
+    """What is known of the label of a ``screen``: ``1,200 with label 1``."""
+    if label_type(screen) == "binary":
+        return f"{screen['ones']:,} with label 1"
+    if label_type(screen) == "classes":
+        return f"of classes {', '.join(f'{people:,}' for people in screen['classes'])}"
+    return f"label {screen['mean']:.4g} on average, deviation {screen['deviation']:.4g}"
+
+
 def columns_of(screen: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All columns that a ``screen`` shows, each with its ``party``: the highest IV first.
+    """All columns that a ``screen`` shows, each with its ``party``: the strongest first.
 
     ``selected`` says whether the screen's rule selects it, where there is one.
     """
@@ -110,7 +131,7 @@ def columns_of(screen: Mapping[str, Any]) -> list[dict[str, Any]]:
         for party, told in screen["parties"].items()
         for column in told.get("columns", ())
     ]
-    return sorted(found, key=lambda column: -column.get("iv", -1.0))
+    return sorted(found, key=strength, reverse=True)
 
 
 def screen_page(screen: Mapping[str, Any]) -> str:
@@ -168,7 +189,7 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
         made=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
         facts={
             "people": f"{screen['looked_at']:,} of {screen['rows']:,}",
-            "label 1": f"{screen['ones']:,}",
+            **dict(_label(screen)),
             "bins": f"at most {screen['bins']}",
             "parties": ", ".join(screen["parties"]),
             **dict(_selection(screen)),
@@ -188,6 +209,13 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
     )
 
 
+def _label(screen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if label_type(screen) == "binary":
+        yield "label 1", f"{screen['ones']:,}"
+    else:
+        yield "label", label_in_words(screen)
+
+
 def _selection(screen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The rule of a screen and how many columns it selects, as facts."""
     if screen["select"] is not None:
@@ -197,17 +225,26 @@ def _selection(screen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
-    columns = columns_of(screen)
+    columns, label = columns_of(screen), label_type(screen)
+    figures = FIGURES[label]
     rows: list[tuple[Cell, ...]] = [
-        (f"{column['party']}: {title_of(column)}", *_figures(column)) for column in columns
+        (f"{column['party']}: {title_of(column)}", *_figures(column, figures)) for column in columns
     ]
     yield ReportTable(
         name="Columns",
-        headers=_HEADERS,
+        headers=(
+            "column",
+            "type",
+            "missing",
+            "distinct values",
+            *FIGURES[label],
+            "vif",
+            "selected",
+        ),
         rows=tuple(rows),
-        about="IV, KS and AUC are those of a column alone, of its weight of evidence by bin. VIF, "
-        "the variance inflation factor, says how well other columns tell it: of the active party "
-        "its own, of another party its own and the active party's, by coefficients in hundredths.",
+        about=f"{_ABOUT[label]} VIF, the variance inflation factor, says how well other columns "
+        "tell it: of the active party its own, of another party its own and the active party's, by "
+        "coefficients in hundredths.",
     )
     for party, told in screen["parties"].items():
         if "joint" in told:
@@ -221,18 +258,33 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
             )
     yield from _alike(screen)
     for column in [column for column in columns if column.get("bins")][:_SHOWN]:
-        bins: list[tuple[Cell, ...]] = [
-            (number, found["people"], found["ones"], found["ones"] / found["people"], found["woe"])
-            for number, found in enumerate(
-                sorted(column["bins"], key=lambda found: found["woe"]), start=1
-            )
+        yield _of_bins(f"{column['party']}: {title_of(column)}", column["bins"], label)
+
+
+def _of_bins(name: str, bins: Sequence[Mapping[str, Any]], label: LabelType) -> ReportTable:
+    rows: list[tuple[Cell, ...]]
+    if label == "binary":
+        headers: tuple[str, ...] = ("label 1", "share", "weight of evidence")
+        about = "Bins stand by their weight of evidence, not by the values in them."
+        rows = [
+            (found["people"], found["ones"], found["ones"] / found["people"], found["woe"])
+            for found in sorted(bins, key=lambda found: found["woe"])
         ]
-        yield ReportTable(
-            name=f"{column['party']}: {title_of(column)}",
-            headers=("bin", "people", "label 1", "share", "weight of evidence"),
-            rows=tuple(bins),
-            about="Bins stand by their weight of evidence, not by the values in them.",
-        )
+    elif label == "classes":
+        headers = tuple(f"class {number}" for number in range(len(bins[0]["classes"])))
+        about = "Bins stand by the people in them, not by the values."
+        rows = [
+            (found["people"], *found["classes"])
+            for found in sorted(bins, key=lambda found: -found["people"])
+        ]
+    else:
+        headers, about = ("mean label",), "Bins stand by their mean label, not by the values."
+        rows = [
+            (found["people"], found["mean"])
+            for found in sorted(bins, key=lambda found: found["mean"])
+        ]
+    numbered = tuple((number, *row) for number, row in enumerate(rows, start=1))
+    return ReportTable(name=name, headers=("bin", "people", *headers), rows=numbered, about=about)
 
 
 def _names(told: Mapping[str, Any], numbers: Sequence[int]) -> list[str]:
@@ -296,8 +348,8 @@ def _maps(screen: Mapping[str, Any]) -> Iterator[Map]:
         )
 
 
-def _figures(column: Mapping[str, Any]) -> tuple[Cell, ...]:
+def _figures(column: Mapping[str, Any], names: Sequence[str]) -> tuple[Cell, ...]:
     missing = f"{column['missing']:.0%}"
-    figures = tuple(column.get(name) for name in ("iv", "ks", "auc", "vif"))
+    figures = tuple(column.get(name) for name in (*names, "vif"))
     selected = "yes" if column.get("selected") else None
     return column["type"], missing, column["distinct"], *figures, selected

@@ -17,6 +17,7 @@ from fedmq.messages.fields import Count, Index, ModelId, Text
 __all__ = [
     "BODIES",
     "MOST_BINS",
+    "MOST_CLASSES",
     "MOST_CORRELATED",
     "MOST_ROWS",
     "PEOPLE_OF_A_COLUMN",
@@ -33,6 +34,8 @@ MOST_ROWS = 100_000
 """Rows of which labels are encrypted."""
 MOST_BINS = 50
 """Bins into which a column of numbers is cut."""
+MOST_CLASSES = 50
+"""Classes of a label: a ciphertext has a slot for each but the first."""
 MOST_CORRELATED = 100
 """Columns of numbers of a party that are correlated with another party's."""
 PEOPLE_OF_A_COLUMN = 10
@@ -65,6 +68,8 @@ class ScreenOpen(Body):
     """The key of the columns of numbers, which is of this session alone; empty without them."""
     correlated: Annotated[int, Field(ge=0, le=MOST_CORRELATED)] = 0
     """So many of the active party's columns of numbers are to be correlated with the other's."""
+    classes: Literal[0] | Annotated[int, Field(ge=2, le=MOST_CLASSES)] = 2
+    """Those of the label; 0: it is a number."""
 
 
 class ScreenReady(Body):
@@ -119,7 +124,8 @@ class DescribedColumn(BaseModel):
     """A column as its owner lets it be seen; ``name`` is empty where names are private.
 
     ``counts`` and ``ones`` are of its bins, in random order, and empty where the owner shows only
-    descriptions: how many people, and their labels' encrypted sum, uint8 (bins, bytes).
+    descriptions: how many people, and their labels' encrypted sum, uint8 (bins, bytes); of several
+    classes it holds the people of each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

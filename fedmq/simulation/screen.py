@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.correlated_columns import CorrelatedColumns
 from fedmq.boosting.screened_columns import chosen_rows, screened_columns
+from fedmq.boosting.screened_label import LabelType, ScreenedLabel
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import Screen
@@ -21,8 +22,8 @@ from fedmq.party.configuration.toml_file import check_document
 from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.data.screening import (
     LabelledColumns,
-    binary_label,
     correlated_numbers,
+    label_check,
     own_columns,
     screen_found,
     screen_opening,
@@ -52,6 +53,7 @@ def screen(
     names: bool = True,
     measured: bool = True,
     correlation: bool = False,
+    label_type: LabelType = "binary",
     most_rows: int = 50_000,
     seed: int = 0,
     select: Mapping[str, float] | None = None,
@@ -63,7 +65,7 @@ def screen(
     Args:
         active: the active party's features, (rows, features): a NumPy array, or a pandas, Polars
             or Arrow data frame.
-        label: (rows,); 0 and 1.
+        label: (rows,), as ``label_type`` says.
         passive: each other party's features by its name, about the same rows.
         bins: into so many a column of numbers is cut at most, at its quantiles.
         smallest_group: bins of fewer rows of a passive party are joined, as its ``[policy]`` has
@@ -72,10 +74,12 @@ def screen(
         measured: whether they add up labels by bin; otherwise they only describe their columns.
         correlation: whether they correlate their columns of numbers with the active party's, which
             they cannot read, in hundredths.
+        label_type: ``binary``, 0 and 1, told by IV, KS and AUC; ``classes``, numbered from 0 on,
+            told by chi-square; or ``number``, told by F.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
         seed: which rows are drawn.
-        select: which columns are ``selected``: ``{"iv": 0.02, "top": 100, "missing": 0.95,
-            "correlation": 0.9}``, or some of these.
+        select: which columns are ``selected``: ``{"iv": 0.02, "p": 0.01, "top": 100,
+            "missing": 0.95, "correlation": 0.9}``, or some of these; ``iv`` is of a binary label.
         join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
             must hold the same.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ.
@@ -84,38 +88,33 @@ def screen(
         ConfigError, DataError: a parameter or a table is wrong.
     """
     check_parties(passive)
-    rule = None if select is None else check_document(select, "select", Path(), SelectSection)
+    if select is not None:
+        check_document(select, "select", Path(), SelectSection)
     _check("bins", bins, 2, MOST_BINS)
     _check("smallest_group", smallest_group, 1, 2**32)
     _check("most_rows", most_rows, 1, MOST_ROWS)
     _check("seed", seed, 0, 2**32 - 1)
+    keys = {"label_type": label_type, "select": select, "correlation": correlation}
+    job = ScreenJob.of(
+        {"name": "screen", "bins": bins, "most_rows": most_rows, "seed": seed} | keys, "screen"
+    )
     matched = by_index({ACTIVE: active, **passive}, {"label": label}, join)
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
-    ones = binary_label(column_of_rows(matched.beside["label"], "label"), ACTIVE) > 0.5
-    rows = len(ones)
+    checked = label_check(label_type)(column_of_rows(matched.beside["label"], "label"), ACTIVE)
+    rows = len(checked)
     for party, features in tables.items():
         if len(features.values) != rows:
             raise DataError(f"{party}: {len(features.values)} rows, there are {rows} labels")
     taken = chosen_rows(rows, most_rows, seed)
-    ones = ones[taken]
-    if ones.all() or not ones.any():
-        raise DataError(f"{ACTIVE}: all labels are {int(ones.all())}, and both are needed")
+    looked_at = ScreenedLabel.of(checked[taken], label_type, ACTIVE)
     values, names_of, categories = _of_rows(tables[ACTIVE], taken)
     columns = list(screened_columns(values, names_of, categories, bins, 1))
     numbers = [column.name for column in columns if column.kind == "number"]
     of_numbers = values[:, [names_of.index(name) for name in numbers]]
     alike = CorrelatedColumns.of(of_numbers, numbers)
     correlated = correlated_numbers(of_numbers, columns, own=True, wanted=correlation)
-    own = LabelledColumns("", rows, ones, columns, alike, correlated)
-    job = ScreenJob(
-        name="screen",
-        bins=bins,
-        most_rows=most_rows,
-        seed=seed,
-        correlation=correlation,
-        select=rule,
-    )
-    told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, ones)}
+    own = LabelledColumns("", rows, looked_at, columns, alike, correlated)
+    told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, looked_at)}
     traffic = Traffic()
     for party in passive:
         if len(taken) < smallest_group:
@@ -128,7 +127,7 @@ def screen(
         theirs = _shown(*_of_rows(tables[party], taken), bins, smallest_group, correlation)
         terms = ScreenTerms(names, measured, public)
         machines = {
-            ACTIVE: ActiveScreen(party, opening, ones, key, correlated.standard, paillier),
+            ACTIVE: ActiveScreen(party, opening, looked_at, key, correlated.standard, paillier),
             party: PassiveScreen(ACTIVE, Given(theirs), lambda terms=terms: terms),  # type: ignore[misc]
         }
         shown: Shown

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.screened_label import LabelType
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.screening import Screen
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
@@ -28,6 +29,7 @@ FOLDS = 3
 class ScreenKeys(TypedDict, total=False):
     """The keys of ``screen.toml`` beside its name, as the reference describes them."""
 
+    label_type: LabelType
     alignment: str
     parties: Sequence[str]
     bins: int

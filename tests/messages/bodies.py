@@ -489,6 +489,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         elements=st.just("0f" * 32),
         public=payloads,
         correlated=st.integers(0, screen.MOST_CORRELATED),
+        classes=st.just(0) | st.integers(2, screen.MOST_CLASSES),
     ),
     screen.ScreenReady: st.builds(
         screen.ScreenReady, label=st.booleans(), correlates=st.booleans()
@@ -671,6 +672,7 @@ _FIELDS: dict[str, Any] = {
     "sign": -1,
     "held_by": 5,
     "correlated": 2,
+    "classes": 3,
     "label": False,
     "correlates": True,
     "own": Array.of(np.full((1, 1), 100, np.int8)),

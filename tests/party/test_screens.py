@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.screened_columns import Strength, screened_columns
+from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import AlignmentJob, ScreenJob
 from fedmq.party.consent.terms import terms_in_words
@@ -292,3 +293,53 @@ async def test_the_audit_log_says_what_was_shown(
     log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
     agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
     assert [(entry["screen"], entry["shown"]) for entry in agreed] == [("look", "described")]
+
+
+@pytest.mark.parametrize("label_type", ["classes", "number"])
+async def test_labels_of_classes_and_of_numbers_have_the_figures_of_the_joined_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label_type: Any
+) -> None:
+    policy = 'screen = "measured"\nconsent = "ask"'
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco=policy)
+    path = demo.folder / "bank" / "data.csv"
+    header, *lines = path.read_text().splitlines()
+    place = header.split(",").index("label")
+    cells = [line.split(",") for line in lines]
+    for number, row in enumerate(cells):
+        row[place] = str(number * 7 % 3 if label_type == "classes" else 100 + number**1.5)
+    path.write_text("\n".join([header, *map(",".join, cells)]) + "\n")
+    async with demo:
+        looking = asyncio.create_task(look(demo, parties=("telco",), label_type=label_type))
+        asked = await demo.waiting("telco")
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        learns = "each of 3 labels" if label_type == "classes" else "sum of a label of numbers"
+        assert learns in words["active party learns"]
+        # 40 people take 6 bits: a sum has two counts, or a fraction of 12 bits beside.
+        read = 12 if label_type == "classes" else 18
+        assert f"that lies reads the bins of {read} of" in words["such a label"]
+        diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
+        await demo.ask("telco", "approve", request=asked["request"], by="olga", diff=diff)
+        found = await looking
+        # A yes for all times covers this label, and no other one.
+        again = await look(demo, parties=("telco",), label_type=label_type)
+        assert "columns" in again["parties"]["telco"]
+        other = "number" if label_type == "classes" else "classes"
+        if other == "number":
+            looking = asyncio.create_task(look(demo, parties=("telco",), label_type=other))
+            asked = await demo.waiting("telco")
+            await demo.ask("telco", "refuse", request=asked["request"], by="olga")
+            assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
+    held = table(demo, "telco")
+    values = np.column_stack([held["x0"], held["x1"]]).astype(np.float32)
+    numbers = np.array([row[place] for row in cells], np.float32)
+    label = ScreenedLabel.of(numbers, label_type, "bank")
+    columns = screened_columns(values, ("x0", "x1"), {}, 4, 5)
+    for column, told in zip(columns, found["parties"]["telco"]["columns"], strict=True):
+        wanted = label.told_by(column.counts, label.by_bin(column))
+        assert told["p"] == pytest.approx(wanted["p"], rel=1e-2)
+        statistic = "chi2" if label_type == "classes" else "f"
+        assert told[statistic] == pytest.approx(wanted[statistic], rel=1e-3)
+    log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
+    agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
+    told = [entry["classes"] for entry in agreed]
+    assert told == ([3, 3, 0] if label_type == "classes" else [0, 0])

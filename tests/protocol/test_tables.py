@@ -316,7 +316,9 @@ def aligned(watch: Watch) -> Iterator[None]:
 def screened(watch: Watch) -> Iterator[None]:
     """Screens that measure, that only describe, and that correlate."""
     for seed, measured in itertools.product(range(3), (True, False)):
-        parties = screens.machines(measured=measured, correlated=seed == 1)
+        parties = screens.machines(
+            measured=measured, correlated=seed == 1, classes=(2, 4, 0)[seed % 3]
+        )
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         yield
 

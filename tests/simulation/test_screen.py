@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+import scipy.stats
 from sklearn.metrics import roc_auc_score
 
 import fedmq
@@ -245,3 +246,92 @@ def test_of_two_columns_of_another_party_that_are_alike_the_stronger_one_is_sele
     strength = {column["name"]: column["iv"] for column in found.columns}
     left_out = {column["name"] for column in found.columns if not column["selected"]}
     assert left_out == {min(("calls", "twice"), key=lambda name: strength[name])}
+
+
+# Labels of several classes, and of numbers
+
+
+CLASSES = (TELCO["calls"] + RANDOM.integers(0, 2, ROWS)) % 3
+INCOME = np.exp(RANDOM.normal(size=ROWS)) * 1000 + 400 * TELCO["calls"]
+
+
+def binned(name: str) -> pandas.Series:
+    table = TELCO if name in TELCO else BANK
+    return pandas.qcut(BANK["age"], 10, labels=False) if name == "age" else table[name]
+
+
+def test_chi_square_of_several_classes_is_scipys_on_the_joined_table(tmp_path: Path) -> None:
+    found = fedmq.screen(
+        active=BANK,
+        label=CLASSES,
+        passive={"telco": TELCO},
+        smallest_group=10,
+        label_type="classes",
+        select={"p": 1e-6},
+    )
+    frame = found.to_pandas().set_index("name")
+    assert {"chi2", "p"} <= set(frame) and not {"iv", "auc", "f"} & set(frame)
+    for name in ("age", "job", "calls", "plan"):
+        wanted = scipy.stats.chi2_contingency(
+            pandas.crosstab(binned(name), CLASSES), correction=False
+        )
+        assert frame.loc[name, "chi2"] == pytest.approx(wanted.statistic), name
+        assert frame.loc[name, "p"] == pytest.approx(wanted.pvalue), name
+    assert frame.index[0] == "calls" and frame["p"].is_monotonic_increasing
+    assert frame["selected"].tolist() == [True, False, False, False]
+    assert found.found["classes"] == np.bincount(CLASSES).tolist()
+    found.write_html(tmp_path / "screen.html")
+    page = (tmp_path / "screen.html").read_text()
+    assert "class 2" in page and "chi2" in page and "weight of evidence" not in page
+
+
+def test_f_of_a_label_of_numbers_is_scipys_on_the_joined_table(tmp_path: Path) -> None:
+    found = fedmq.screen(
+        active=BANK,
+        label=INCOME,
+        passive={"telco": TELCO},
+        smallest_group=10,
+        label_type="number",
+        select={"top": 1},
+    )
+    frame = found.to_pandas().set_index("name")
+    for name in ("age", "job", "calls", "plan"):
+        groups = [
+            of.to_numpy(np.float64) for _, of in INCOME.astype(np.float32).groupby(binned(name))
+        ]
+        wanted = scipy.stats.f_oneway(*groups)
+        assert frame.loc[name, "f"] == pytest.approx(wanted.statistic, rel=1e-3), name
+        assert frame.loc[name, "p"] == pytest.approx(wanted.pvalue, rel=1e-2), name
+    assert frame.index[frame["selected"]].tolist() == ["calls"]
+    [calls] = [column for column in found.columns if column["name"] == "calls"]
+    means = sorted(INCOME.groupby(TELCO["calls"]).mean())
+    assert sorted(one["mean"] for one in calls["bins"]) == pytest.approx(means, rel=1e-3)
+    found.write_html(tmp_path / "screen.html")
+    assert "mean label" in (tmp_path / "screen.html").read_text()
+
+
+def test_a_binary_label_has_a_chi_square_beside_its_information_value(found: fedmq.Screen) -> None:
+    frame = found.to_pandas().set_index("name")
+    wanted = scipy.stats.chi2_contingency(pandas.crosstab(TELCO["plan"], LABEL), correction=False)
+    assert frame.loc["plan", "chi2"] == pytest.approx(wanted.statistic)
+    assert frame.loc["plan", "p"] == pytest.approx(wanted.pvalue)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"label_type": "classes", "label": CLASSES + 0.5}, "label in row 1 is .*whole number"),
+        ({"label_type": "classes", "label": CLASSES + 50}, "from 0 to 49"),
+        ({"label_type": "number", "label": INCOME * np.nan}, "label in row 1"),
+        ({"label_type": "number", "label": INCOME * 0 + 7}, "all labels are 7; several are"),
+        ({"label_type": "classes", "select": {"iv": 0.1}}, "iv is of a binary label"),
+        ({"label_type": "ranks"}, "label_type"),
+    ],
+)
+def test_labels_of_another_type_are_refused_in_one_line(
+    options: dict[str, object], why: str
+) -> None:
+    given = {"active": BANK, "label": LABEL, "passive": {"telco": TELCO}, **options}
+    with pytest.raises((ConfigError, DataError), match=why) as raised:
+        fedmq.screen(**given)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)

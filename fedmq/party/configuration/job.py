@@ -128,9 +128,14 @@ class SelectSection(Section):
     """Which columns a screen selects: those that meet all that is written here."""
 
     iv: Annotated[float, Field(ge=0)] | None = None
-    """Information value at least; a column that is only described has none."""
+    """Information value at least; a column that is only described has none, and so has one of a
+    screen whose label is not binary."""
+    p: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The p-value at most, of chi-square or F: the chance of a column that tells the label as well
+    and has nothing to do with it."""
     top: Annotated[int, Field(ge=1)] | None = None
-    """So many at most, of all parties together, the highest information values first."""
+    """So many at most, of all parties together: the highest information values first; without these
+    the lowest p-values, and of those alike the highest chi-square or F."""
     missing: Annotated[float, Field(ge=0, le=1)] | None = None
     """Missing share at most."""
     correlation: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -149,8 +154,8 @@ class TrainingSelection(SelectSection):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if {self.iv, self.top, self.missing, self.correlation} == {None}:
-            raise ValueError("say which columns: iv, top, missing or correlation")
+        if not self.rule:
+            raise ValueError("say which columns: iv, p, top, missing or correlation")
         return self
 
     @property
@@ -378,9 +383,13 @@ class ScreenJob(Section):
     file = "screen job"
 
     party: FilePath = Path("party.toml")
-    """The active party's file: its daemon is asked. Its label is 0 or 1."""
+    """The active party's file: its daemon is asked. Its label is 0 or 1, unless ``label_type`` says
+    otherwise."""
     name: ModelId
     """What the screen is called."""
+    label_type: Literal["binary", "classes", "number"] = "binary"
+    """What the label is: 0 or 1, told by IV, KS and AUC; one of several classes, numbered from 0
+    on, 50 at most, told by chi-square; or a number, told by F."""
     alignment: ModelId | None = None
     """The alignment whose people are looked at; when left out, all parties must hold exactly the
     same ids."""
@@ -398,6 +407,12 @@ class ScreenJob(Section):
     which leave encrypted: its first 100, and one for every ten people at most."""
     select: SelectSection | None = None
     """Which columns are selected; when left out, none are."""
+
+    @model_validator(mode="after")
+    def _has_information_values(self) -> Self:
+        if self.label_type != "binary" and self.select is not None and self.select.iv is not None:
+            raise ValueError("select: iv is of a binary label; take p, top, or both")
+        return self
 
     @classmethod
     def read(cls, path: Path) -> ScreenJob:

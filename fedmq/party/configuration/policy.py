@@ -100,6 +100,10 @@ class StandingConsent(Section):
     """Its `max_bin`."""
     most_correlated: Annotated[int, Field(ge=0)] = 0
     """Columns of the active party with which a screen correlates this party's."""
+    most_classes: Annotated[int, Field(ge=2)] = 2
+    """Classes of the label of a screen."""
+    number_label: bool = False
+    """Whether the label of a screen may be a number."""
     least_columns_drawn: Annotated[float, Field(ge=0, le=1)] = 1.0
     """The share of the columns at least that is drawn for a node."""
     most_gradient_bits: Annotated[int, Field(ge=0)] = 0
@@ -296,8 +300,9 @@ class PolicySection(Section):
     screen: Literal["refuse", "described", "measured"] = "refuse"
     """What the active party may see of this party's columns before a training: nothing; what each
     is like (``described``: its type, missing values, how many distinct ones); or how well it tells
-    the label as well (``measured``), by how many people with either label stand in each of its
-    bins, a sum that is shown whatever ``engine_options`` hide."""
+    the label as well (``measured``), by how many people of each label stand in each of its bins, or
+    by what a label of numbers adds up to there: sums that are shown whatever ``engine_options``
+    hide."""
     correlation: Literal["refuse", "shown"] = "refuse"
     """Whether the active party may see in a screen how this party's columns of numbers are
     correlated with its own, which stay encrypted, and with one another: in hundredths, of columns

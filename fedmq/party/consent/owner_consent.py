@@ -370,6 +370,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
         return False
     terms = asked.details
     if asked.kind == "screen":
+        classes = terms.get("classes", 2)
         return (
             standing.alignment == terms["alignment"]
             and standing.most_rows >= terms["rows"]
@@ -377,6 +378,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
             and standing.most_bins >= terms["bins"]
             and (standing.sums == "shown" or not terms["measured"])
             and standing.most_correlated >= terms.get("correlated", 0)
+            and (standing.number_label if classes == 0 else standing.most_classes >= classes)
         )
     if asked.kind != "training":
         if terms.get("keeps_key"):
@@ -417,6 +419,8 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             least_training_rows=terms["looked_at"],
             most_bins=terms["bins"],
             most_correlated=terms.get("correlated", 0),
+            most_classes=terms.get("classes") or 2,
+            number_label=terms.get("classes") == 0,
         )
     if terms.get("keeps_key"):
         raise DaemonError(

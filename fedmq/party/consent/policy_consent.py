@@ -229,7 +229,9 @@ class PolicyConsent:
         self._screens.take()
         shown = self._policy.screen
         correlated = {"correlated": terms.correlated} if correlates(self._policy, terms) else {}
-        await self.audit.record("agreed", header, screen=terms.name, shown=shown, **correlated)
+        other = {"classes": terms.classes} if shown == "measured" and terms.classes != 2 else {}
+        told = {**correlated, **other}
+        await self.audit.record("agreed", header, screen=terms.name, shown=shown, **told)
         return shown == "measured"
 
     async def inference(

@@ -32,6 +32,7 @@ from fedmq.party.store.database import Database
 from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.party.store.screens import OwnChoice
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.lattice.label_sums import told_bits
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.session_records import EarlierSums
 from fedmq.protocol.training.terms import terms_digest
@@ -88,6 +89,7 @@ class RequestedTerms:
             "bins": opening.bins,
             "measured": measured,
             **({"correlated": opening.correlated} if correlates else {}),
+            **({"classes": opening.classes} if measured and opening.classes != 2 else {}),
         }
         # The key and the salt are others in the next session.
         named = f"{opening.name} {opening.seed} {sorted(details.items())}".encode()
@@ -348,14 +350,26 @@ def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator
         yield "told by correlations", CORRELATED_IN_WORDS
     if terms["measured"]:
         yield "bins of a column", f"at most {terms['bins']}"
-        yield (
-            "active party learns",
-            f"{what}, and how many people with either label stand in each bin, in no order",
-        )
+        classes = terms.get("classes", 2)
+        yield "active party learns", f"{what}, and {_by_bin(classes)} each bin, in no order"
         yield "you learn", "no label"
         yield "measured", SCREENED_IN_WORDS
+        if classes != 2:
+            yield (
+                "such a label",
+                f"an active party that lies reads the bins of {told_bits(drawn_rows, classes)} of "
+                "the people, in every column",
+            )
     else:
         yield "active party learns", what
+
+
+def _by_bin(classes: int) -> str:
+    if not classes:
+        return "the sum of a label of numbers over the people of"
+    if classes == 2:
+        return "how many people with either label stand in"
+    return f"how many people of each of {classes} labels stand in"
 
 
 def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

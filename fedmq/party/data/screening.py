@@ -14,17 +14,13 @@ from numpy.typing import NDArray
 from fedmq.boosting.correlated_columns import CorrelatedColumns, rounded_inflation
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.screened_columns import (
-    ScreenedColumn,
-    Strength,
-    chosen_rows,
-    screened_columns,
-)
+from fedmq.boosting.screened_columns import ScreenedColumn, chosen_rows, screened_columns
+from fedmq.boosting.screened_label import LabelType, ScreenedLabel, strength
 from fedmq.boosting.standard_columns import carried_by, standardised
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.array import pack_payload
-from fedmq.messages.screen import MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
+from fedmq.messages.screen import MOST_CLASSES, MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
 from fedmq.party.data.loading import Aligned
@@ -46,8 +42,8 @@ from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
 
 __all__ = [
     "LabelledColumns",
-    "binary_label",
     "correlated_numbers",
+    "label_check",
     "load_labelled_columns",
     "load_shown_columns",
     "made_screen",
@@ -63,7 +59,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledColumns:
-    """The active party's side of a screen: its own columns, and its ``label`` bool (rows,).
+    """The active party's side of a screen: its own columns, and its ``label``.
 
     ``alignment``: the digest of all ``rows`` in common, of which the columns are of a part.
     ``numbers``: what is correlated with other parties' columns, if anything is. ``numbered``: the
@@ -72,18 +68,37 @@ class LabelledColumns:
 
     alignment: str
     rows: int
-    label: NDArray[np.bool_]
+    label: ScreenedLabel
     columns: Sequence[ScreenedColumn]
     alike: CorrelatedColumns
     numbers: CorrelatedNumbers
     numbered: Numbered = ()
 
 
-def binary_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
-    """The label as float32 (rows,); DataError if there are several, or one is neither 0 nor 1."""
-    if values.ndim > 1:
-        raise DataError(f"{where}: a screen takes one label, and here are {values.shape[1]}")
-    return objective_of(TrainParams(objective="binary:logistic")).labels(values, where)
+_OBJECTIVE = {"binary": "binary:logistic", "number": "reg:squarederror"}
+
+
+def label_check(kind: LabelType) -> Callable[[NDArray[np.float64], str], NDArray[np.float32]]:
+    """The function that makes values (rows,) a label of this ``kind``, float32 (rows,).
+
+    It raises DataError if there are several labels, or if one does not fit; the text names its row.
+    """
+
+    def check(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
+        if values.ndim > 1:
+            raise DataError(f"{where}: a screen takes one label, and here are {values.shape[1]}")
+        if kind != "classes":
+            return objective_of(TrainParams(objective=_OBJECTIVE[kind])).labels(values, where)
+        fits = (values >= 0) & (values < MOST_CLASSES) & (values == np.floor(values))
+        if not fits.all():
+            row = int(np.argmin(fits))
+            raise DataError(
+                f"{where}: label in row {row + 1} is {values[row]:g}; a class is a whole number "
+                f"from 0 to {MOST_CLASSES - 1}"
+            )
+        return values.astype(np.float32)
+
+    return check
 
 
 @computation("LoadLabelledColumns")
@@ -92,15 +107,12 @@ def load_labelled_columns(
     data: DataSection,
     aligned: Aligned | None,
     salt: str,
-    bins: int,
-    most_rows: int,
-    seed: int,
-    correlation: bool,
+    job: ScreenJob,
 ) -> LabelledColumns:
-    """The columns and labels of the active ``party``.
+    """The columns and labels of the active ``party``, as ``job`` looks at them.
 
     Raises:
-        DataError: as `read_table`; or a label is neither 0 nor 1, or all are alike.
+        DataError: as `read_table`; or a label is not of the job's type, or all are alike.
         ConfigError: people have several rows.
     """
     if data.duplicates == "hidden":
@@ -108,19 +120,17 @@ def load_labelled_columns(
             f"{party}: a screen takes one label of a person, and some have several; align with one "
             'row of each, duplicates = "first" or "last"'
         )
-    table, alignment = _rows(party, read_table(party, data, binary_label), aligned, salt)
+    table, alignment = _rows(
+        party, read_table(party, data, label_check(job.label_type)), aligned, salt
+    )
     rows = len(table.ids)
-    table = table.taken(chosen_rows(rows, most_rows, seed).tolist())
+    table = table.taken(chosen_rows(rows, job.most_rows, job.seed).tolist())
     assert table.label is not None
-    label = table.label > 0.5
-    if label.all() or not label.any():
-        raise DataError(
-            f"{party}: {data.place}: all labels are {int(label.all())}; both are needed"
-        )
-    columns = tuple(_columns(table, bins, 1))
+    label = ScreenedLabel.of(table.label, job.label_type, f"{party}: {data.place}")
+    columns = tuple(_columns(table, job.bins, 1))
     values = table.columns(_numbers(columns))
     alike = CorrelatedColumns.of(values, _numbers(columns))
-    numbers = correlated_numbers(values, columns, own=True, wanted=correlation)
+    numbers = correlated_numbers(values, columns, own=True, wanted=job.correlation)
     numbered = tuple(numbered_columns(table))
     return LabelledColumns(alignment, rows, label, columns, alike, numbers, numbered)
 
@@ -276,6 +286,7 @@ def screen_opening(
         elements=key.public.hex(),
         public=pack_payload({} if of_numbers is None else public_numbers(of_numbers)),
         correlated=len(own.numbers.columns),
+        classes=own.label.classes,
     )
 
 
@@ -291,7 +302,8 @@ def screen_found(
         "alignment": job.alignment,
         "rows": own.rows,
         "looked_at": len(own.label),
-        "ones": int(own.label.sum()),
+        "label_type": job.label_type,
+        **own.label.described,
         "bins": job.bins,
         "seed": job.seed,
         "parties": parties,
@@ -332,7 +344,7 @@ def made_screen(
 
 
 def own_columns(
-    columns: Sequence[ScreenedColumn], alike: CorrelatedColumns, label: NDArray[np.bool_]
+    columns: Sequence[ScreenedColumn], alike: CorrelatedColumns, label: ScreenedLabel
 ) -> dict[str, Any]:
     """The columns of the active party, and how much those of numbers are ``alike``."""
     inflation = dict(zip(alike.names, map(_number, alike.inflation.tolist()), strict=True))
@@ -357,7 +369,7 @@ def _number(value: float) -> float | str | None:
     return "infinite" if math.isinf(value) else round(value, 4)
 
 
-def _own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -> dict[str, Any]:
+def _own_column(number: int, column: ScreenedColumn, label: ScreenedLabel) -> dict[str, Any]:
     described = {
         "column": number,
         "name": column.name,
@@ -365,12 +377,14 @@ def _own_column(number: int, column: ScreenedColumn, label: NDArray[np.bool_]) -
         "missing": column.missing,
         "distinct": column.distinct,
     }
-    return described | _strength(column.counts, column.ones(label))
+    return described | label.told_by(column.counts, label.by_bin(column))
 
 
 def shown_columns(party: str, shown: Shown, own: LabelledColumns) -> dict[str, Any]:
     """What another ``party`` shows, beside the active party's ``own`` columns."""
-    columns = [_shown_column(number, column) for number, column in enumerate(shown.columns, 1)]
+    columns = [
+        _shown_column(number, column, own.label) for number, column in enumerate(shown.columns, 1)
+    ]
     told: dict[str, Any] = {"columns": columns}
     if shown.correlations is not None:
         told |= _correlations(shown.correlations, own.numbers, columns)
@@ -401,7 +415,7 @@ def _correlations(
     }
 
 
-def _shown_column(number: int, column: ShownColumn) -> dict[str, Any]:
+def _shown_column(number: int, column: ShownColumn, label: ScreenedLabel) -> dict[str, Any]:
     """A column of another party."""
     found = column.described
     described = {
@@ -411,43 +425,30 @@ def _shown_column(number: int, column: ShownColumn) -> dict[str, Any]:
         "missing": found.missing / 100,
         "distinct": found.distinct,
     }
-    if column.ones is None:
+    if column.by_bin is None:
         return described
-    return described | _strength(found.counts.numpy(), column.ones)
-
-
-def _strength(counts: NDArray[np.integer], ones: NDArray[np.integer]) -> dict[str, Any]:
-    strength = Strength.of(counts, ones)
-    if strength is None:
-        return {}
-    bins: Sequence[tuple[int, int, float]] = list(
-        zip(counts.tolist(), ones.tolist(), strength.woe, strict=True)
-    )
-    return {
-        "iv": strength.iv,
-        "ks": strength.ks,
-        "auc": strength.auc,
-        "bins": [{"people": people, "ones": held, "woe": woe} for people, held, woe in bins],
-    }
+    return described | label.told_by(found.counts.numpy(), column.by_bin)
 
 
 def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[int]]:
     """By party, the numbers of the columns that meet ``rule``; a party that refused has none.
 
-    Equal information values are taken in the order of the parties, and of their columns. With
+    The strongest come first, as in `strength`; equal ones in the order of the parties, and of their
+    columns. With
     ``correlation``, a column that is too much like a stronger one of its party is left out, where
     the party's correlations are known.
     """
-    wanting = rule.iv is not None or rule.top is not None
     meeting = [
-        (column.get("iv", 0.0), party, column["column"])
+        (strength(column), party, column["column"])
         for party, told in parties.items()
         for column in told.get("columns", ())
         if (rule.missing is None or column["missing"] <= rule.missing)
-        and (not wanting or column.get("iv", -1.0) >= (rule.iv or 0.0))
+        and (rule.iv is None or column.get("iv", -1.0) >= rule.iv)
+        and (rule.p is None or column.get("p", 2.0) <= rule.p)
+        and (rule.top is None or strength(column) > strength({}))
     ]
-    strongest: list[tuple[float, str, int]] = []
-    for each in sorted(meeting, key=lambda found: -found[0]):
+    strongest: list[tuple[tuple[float, float], str, int]] = []
+    for each in sorted(meeting, key=lambda found: found[0], reverse=True):
         if rule.correlation is None or not any(
             abs(_coefficient(parties[each[1]], each[2], number)) > rule.correlation
             for _, owner, number in strongest

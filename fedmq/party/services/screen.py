@@ -75,10 +75,7 @@ class ScreenService(Service):
                 context.config.data,
                 self._aligned(job.alignment),
                 salt,
-                job.bins,
-                job.most_rows,
-                job.seed,
-                job.correlation,
+                job,
             )
         )
         bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)

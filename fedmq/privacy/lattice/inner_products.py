@@ -23,6 +23,7 @@ than stand above that. N = 4096 and q = 2^96 are within the HomomorphicEncryptio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +47,6 @@ from fedmq.privacy.random_stream import Stream
 
 __all__ = [
     "DEGREE",
-    "HINT_BYTES",
     "MODULUS_BITS",
     "NUMBER_BYTES",
     "ColumnKey",
@@ -63,10 +63,7 @@ MODULUS_BITS = 96
 NUMBER_BYTES = MODULUS_BITS // 8
 """Bytes of a number."""
 
-_KEPT_BITS = 32  # of a coefficient of a hint; the others are rounded away
-_CUT_BITS = MODULUS_BITS - _KEPT_BITS
-HINT_BYTES = DEGREE * _KEPT_BITS // 8
-
+_CUT_UNIT = 16  # bits; of a coefficient of a hint so many low ones are rounded away, or more
 _LARGEST_SECRET = 3 * DEGREE // 4  # coefficients other than 0; a secret with more is drawn again
 _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
 _MOST_ANSWERS_BITS = 16
@@ -80,8 +77,7 @@ class ProductsLayout:
     """Sums over ``rows`` rows, of ``sum_bits`` with their sign.
 
     ``width``: noise is drawn evenly from so many numbers, of 2^-offset each. ``weight_bits``: the
-    magnitudes of a column's weights are at most ``rows << weight_bits`` together; 0: they are 0
-    or 1.
+    mean square of a column's weights is at most ``4**weight_bits``; 0: they are 0 or 1.
     """
 
     rows: int
@@ -90,10 +86,10 @@ class ProductsLayout:
     weight_bits: int = 0
 
     def __post_init__(self) -> None:
-        # Sums of limbs over rows, and products of limbs by ternary numbers, in float64.
+        # Sums of limbs over rows, and products of limbs by ternary numbers, in float64. A mean
+        # magnitude is at most the root mean square.
         assert max(self.rows << self.weight_bits, DEGREE) << self.limb_bits < 1 << 53
-        # What the answers of a session tell beyond their sums, as statistical distance.
-        assert self._errors << (_DISTANCE_BITS + _MOST_ANSWERS_BITS) <= self.width
+        assert self.distance <= 2.0 ** -(_DISTANCE_BITS + _MOST_ANSWERS_BITS)
         assert self.largest_error < self.width // 2
 
     @staticmethod
@@ -106,13 +102,37 @@ class ProductsLayout:
         return self.offset_of(self.sum_bits)
 
     @property
-    def largest_error(self) -> int:
-        """The largest magnitude of all but the sum and its noise, in the worst case."""
-        return self._errors + (_LARGEST_SECRET << _CUT_BITS >> 1)
+    def distance(self) -> float:
+        """The statistical distance of an answer from one without errors, at most.
+
+        A shift of an even number by x moves it by x / width, on average by at most the root mean
+        square of x over errors as an asking party draws them.
+        """
+        weighted = float(self.rows << 2 * self.weight_bits)
+        return math.sqrt(ERROR_BITS / 2 * (weighted + 2 * _LARGEST_SECRET)) / self.width
 
     @property
-    def _errors(self) -> int:
-        return ERROR_BITS * ((self.rows << self.weight_bits) + 2 * DEGREE)
+    def largest_error(self) -> int:
+        """The largest magnitude of all but the sum and its noise, in the worst case."""
+        return self._largest_error(self.cut_bits)
+
+    def _largest_error(self, cut_bits: int) -> int:
+        drawn = ERROR_BITS * ((self.rows << self.weight_bits) + 2 * _LARGEST_SECRET)
+        return drawn + (_LARGEST_SECRET << cut_bits >> 1)
+
+    @property
+    def cut_bits(self) -> int:
+        """Low bits of a hint that are rounded away."""
+        return max(
+            bits
+            for bits in range(0, MODULUS_BITS, _CUT_UNIT)
+            if bits == 0 or self._largest_error(bits) < self.width // 2
+        )
+
+    @property
+    def hint_bytes(self) -> int:
+        """Bytes of a hint."""
+        return DEGREE * (MODULUS_BITS - self.cut_bits) // 8
 
     @property
     def blocks(self) -> int:
@@ -207,7 +227,7 @@ def _limbs(numbers: NDArray[np.uint8], limb_bits: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
-    """Of each column of weights its hint, uint8 (answers, 4 N), and its numbers.
+    """Of each column of weights its hint, uint8 (answers, hint bytes), and its numbers.
 
     ``numbers`` uint8 (answers, encrypted columns, 12).
     """
@@ -248,7 +268,7 @@ def answer_products(
         for answer, limbs in enumerate(sums.tolist()):
             number = _whole(limbs, layout.limb_bits) + noise[answer][place]
             numbers[answer, place] = _octets(number)
-    return Products(_cut(hints, layout.limb_bits), numbers)
+    return Products(_cut(hints, layout), numbers)
 
 
 def even_noise(seed: bytes, count: int, width: int) -> list[int]:
@@ -299,12 +319,13 @@ def _weighted_numbers(
     return total
 
 
-def _cut(hints: NDArray[np.int64], limb_bits: int) -> NDArray[np.uint8]:
-    """The highest 32 bits of each rounded coefficient (answers, limbs, N): (answers, 4 N)."""
-    limb, shift = divmod(_CUT_BITS - 1, limb_bits)
-    hints[:, limb] += 1 << shift
-    kept = [_wire(hint, limb_bits)[:, _CUT_BITS // 8 :].reshape(-1) for hint in hints]
-    return np.stack(kept)
+def _cut(hints: NDArray[np.int64], layout: ProductsLayout) -> NDArray[np.uint8]:
+    """Rounded hints as they travel: uint8 (answers, hint bytes)."""
+    if layout.cut_bits:
+        limb, shift = divmod(layout.cut_bits - 1, layout.limb_bits)
+        hints[:, limb] += 1 << shift
+    wired = (_wire(hint, layout.limb_bits) for hint in hints)
+    return np.stack([numbers[:, layout.cut_bits // 8 :].reshape(-1) for numbers in wired])
 
 
 def _whole(limbs: Sequence[int], limb_bits: int) -> int:
@@ -319,7 +340,9 @@ def _octets(number: int) -> NDArray[np.uint8]:
 # How does the first party read an answer?
 
 
-def read_products(keys: Sequence[ColumnKey], products: Products) -> list[list[int]]:
+def read_products(
+    keys: Sequence[ColumnKey], products: Products, layout: ProductsLayout
+) -> list[list[int]]:
     """Of each answer, for each column: its sum at ``2^offset`` with noise, modulo 2^96.
 
     ``keys`` are those of the columns.
@@ -328,15 +351,16 @@ def read_products(keys: Sequence[ColumnKey], products: Products) -> list[list[in
         MessageError: the answers have other lengths.
     """
     hints, numbers = products.hints, products.numbers
-    if hints.shape != (len(hints), HINT_BYTES):
+    if hints.shape != (len(hints), layout.hint_bytes):
         raise MessageError("a hint that is not a ring element")
     if numbers.shape != (len(hints), len(keys), NUMBER_BYTES):
         raise MessageError("an answer without a number for each column")
     turned = np.stack([reversed_element(key.secret) for key in keys], axis=1).astype(np.float64)
     found = []
     for hint, own in zip(hints, numbers, strict=True):
-        element = np.ascontiguousarray(hint).view("<u4").astype(np.float64)
-        known = [int(product) << _CUT_BITS for product in (element @ turned).tolist()]
+        units = np.ascontiguousarray(hint).view("<u2").reshape(DEGREE, -1).T.astype(np.float64)
+        parts = (units @ turned).astype(np.int64).T.tolist()
+        known = [_whole(limbs, _CUT_UNIT) << layout.cut_bits for limbs in parts]
         sent = [int.from_bytes(number.tobytes(), "little") for number in own]
         found.append(
             [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.computation import Computation
 from fedmq.errors import ProtocolError
 from fedmq.messages import screen
@@ -17,7 +18,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.homomorphic.inner_products import decrypt_products, encrypt_columns
 from fedmq.privacy.homomorphic.paillier import PrivateKey
 from fedmq.privacy.lattice.inner_products import ColumnKey
-from fedmq.privacy.lattice.label_counts import decrypt_counts, encrypt_labels
+from fedmq.privacy.lattice.label_sums import decrypt_label, encrypt_label
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
@@ -40,13 +41,13 @@ _ROWS_TOGETHER = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownColumn:
-    """A column of another party: ``described`` as it came, and its ones by bin, int64 (bins,).
+    """A column of another party: ``described`` as it came, and the label by its bins.
 
-    ``ones`` is None where the party shows descriptions alone.
+    ``by_bin`` as in `ScreenedLabel`; None where the party shows descriptions alone.
     """
 
     described: screen.DescribedColumn
-    ones: NDArray[np.int64] | None
+    by_bin: NDArray[Any] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +74,9 @@ class Shown:
 class ActiveScreen(Machine):
     """Asks ``peer`` to describe its columns, and to add up ``label`` by their bins.
 
-    ``label`` bool (rows,) of the rows that are looked at, under ``key``. ``standard`` float64
-    (rows, columns): the standardised columns that are to be correlated with the peer's, as many as
-    the opening says, under ``of_numbers``. Both keys are of this session alone. It finishes with a
-    :class:`Shown`.
+    ``label`` of the rows that are looked at, under ``key``. ``standard`` float64 (rows, columns):
+    the standardised columns that are to be correlated with the peer's, as many as the opening says,
+    under ``of_numbers``. Both keys are of this session alone. It finishes with a :class:`Shown`.
     """
 
     TABLE = ACTIVE_SCREEN
@@ -87,7 +87,7 @@ class ActiveScreen(Machine):
         self,
         peer: str,
         opening: screen.ScreenOpen,
-        label: NDArray[np.bool_],
+        label: ScreenedLabel,
         key: ColumnKey,
         standard: NDArray[np.float64] | None = None,
         of_numbers: PrivateKey | None = None,
@@ -130,7 +130,8 @@ class ActiveScreen(Machine):
     def _encrypted(self) -> Plan[list[NDArray[np.uint8]]]:
         rows, wanted = len(self._label), list[Computation]()
         if self._asked.label:
-            wanted.append(encrypt_labels.bind(self._key, self._label))
+            label = self._label
+            wanted.append(encrypt_label.bind(self._key, label.values, label.classes))
         if self._asked.correlates:
             assert self._standard is not None and self._of_numbers is not None
             wanted += [
@@ -207,7 +208,8 @@ class ActiveScreen(Machine):
         rows, wanted = len(self._label), list[Computation]()
         if self._asked.label:
             sums = [column.ones.numpy() for column in self._columns]
-            wanted.append(decrypt_counts.bind(self._key, sums, rows))
+            counts = [column.counts.numpy() for column in self._columns]
+            wanted.append(decrypt_label.bind(self._key, sums, counts, self._label.classes))
         if self._products is not None:
             assert self._of_numbers is not None
             products = self._products.sums.numpy()
@@ -218,12 +220,9 @@ class ActiveScreen(Machine):
         return found
 
     def _with_figures(self, found: list[Any]) -> None:
-        ones: Sequence[NDArray[np.int64] | None] = [None] * len(self._columns)
+        by_bin: Sequence[NDArray[Any] | None] = [None] * len(self._columns)
         if self._asked.label:
-            ones = found[0]
-            for column, counted in zip(self._columns, found[0], strict=True):
-                if (counted > column.counts.numpy()).any():
-                    raise ProtocolError("more ones than rows in a bin")
+            by_bin = found[0]
         correlations = None
         if self._products is not None:
             correlations = ShownCorrelations(
@@ -231,7 +230,7 @@ class ActiveScreen(Machine):
                 self._products.own.numpy() / 100,
                 found[-1],
             )
-        shown = [ShownColumn(*column) for column in zip(self._columns, ones, strict=True)]
+        shown = [ShownColumn(*column) for column in zip(self._columns, by_bin, strict=True)]
         self._emit(Finish(Shown(shown, correlations)))
 
 

@@ -17,7 +17,7 @@ from fedmq.messages.array import Array
 from fedmq.privacy.homomorphic.inner_products import add_products
 from fedmq.privacy.homomorphic.paillier import PublicKey
 from fedmq.privacy.lattice.inner_products import NUMBER_BYTES
-from fedmq.privacy.lattice.label_counts import count_ones, numbers_of
+from fedmq.privacy.lattice.label_sums import add_label, numbers_of
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
@@ -115,6 +115,7 @@ class PassiveScreen(Machine):
         self._labels: list[NDArray[np.uint8]] = []
         self._numbers: list[NDArray[np.uint8]] = []
         self._offered = 0
+        self._classes = 2
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
         self._attach(self._consent)
 
@@ -125,6 +126,7 @@ class PassiveScreen(Machine):
     @on_message(screen.ScreenOpen)
     def _on_open(self, peer: str, body: screen.ScreenOpen) -> None:
         self._offered, self._elements = body.correlated, bytes.fromhex(body.elements)
+        self._classes = body.classes
         try:
             self._terms = self._agree()
         except Refused as error:
@@ -173,7 +175,7 @@ class PassiveScreen(Machine):
     def _on_labels(self, _: str, body: screen.ScreenLabels) -> None:
         if not self._terms.measured:
             raise ProtocolError("labels came that nobody wanted")
-        numbers, of = body.numbers, numbers_of(self._rows)
+        numbers, of = body.numbers, numbers_of(self._rows, self._classes)
         if numbers.dtype != "|u1" or numbers.shape[1:] != (NUMBER_BYTES,) or not numbers.shape[0]:
             raise ProtocolError(f"numbers of {NUMBER_BYTES} bytes are needed")
         self._add(self._labels, body.start, numbers, of)
@@ -196,7 +198,7 @@ class PassiveScreen(Machine):
         if start != arrived or arrived + numbers.shape[0] > whole:
             raise ProtocolError(f"numbers begin at {start}, not at {arrived} of {whole}")
         before.append(numbers.numpy())
-        wanted = [(self._labels, numbers_of(self._rows))] * self._terms.measured
+        wanted = [(self._labels, numbers_of(self._rows, self._classes))] * self._terms.measured
         wanted += [(self._numbers, self._rows)] * (self._correlated is not None)
         if all(sum(map(len, each)) == of for each, of in wanted):
             self._run(COUNTED, self._summed(), self._show_sums)
@@ -237,8 +239,12 @@ class PassiveScreen(Machine):
         bins = [column.bin_of for column in self._own.columns]
         found = yield Compute(
             [
-                count_ones.bind(
-                    self._elements, labels, bins[first : first + _COLUMNS_TOGETHER], fresh_seed()
+                add_label.bind(
+                    self._elements,
+                    labels,
+                    bins[first : first + _COLUMNS_TOGETHER],
+                    self._classes,
+                    fresh_seed(),
                 )
                 for first in range(0, len(bins), _COLUMNS_TOGETHER)
             ]

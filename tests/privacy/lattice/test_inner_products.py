@@ -43,7 +43,7 @@ def products(
     half = 1 << (MODULUS_BITS - 1)
     read = [
         [((number - of.width // 2 + half) % (2 * half) - half) / 2**of.offset for number in each]
-        for each in read_products(keys, found)
+        for each in read_products(keys, found, of)
     ]
     return np.array(read), found
 
@@ -67,7 +67,7 @@ def test_rows_of_several_ring_elements() -> None:
 
 def test_a_hint_looks_random_whatever_the_weights_are() -> None:
     _, found = products(np.ones((50, 1), np.int64), np.zeros((50, 1), np.int64))
-    words = found.hints.view("<u4").astype(np.float64) / 2**32
+    words = found.hints.view("<u2").astype(np.float64) / 2**16
     assert abs(words.mean() - 0.5) < 0.02
     assert abs(words.std() - 12**-0.5) < 0.02
 
@@ -83,6 +83,6 @@ def test_answers_of_other_lengths_are_refused() -> None:
     key = ColumnKey(PUBLIC, bytes(32))
     _, found = products(np.ones((5, 1), np.int64), np.ones((5, 1), np.int64))
     with pytest.raises(MessageError, match="not a ring element"):
-        read_products([key], Products(found.hints[:, :-4], found.numbers))
+        read_products([key], Products(found.hints[:, :-4], found.numbers), layout(5))
     with pytest.raises(MessageError, match="a number for each column"):
-        read_products([key, key], found)
+        read_products([key, key], found, layout(5))

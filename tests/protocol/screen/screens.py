@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.screened_columns import ScreenedColumn, screened_columns
+from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.boosting.standard_columns import standardised
 from fedmq.computation import Given
 from fedmq.messages.array import pack_payload
@@ -59,7 +60,18 @@ def numbers() -> NDArray[np.float64]:
     return standardised(random.normal(size=(ROWS, 3)) + np.nan_to_num(values()[:, :1]))
 
 
-def opening(correlated: bool = False) -> ScreenOpen:
+def label_of(classes: int) -> ScreenedLabel:
+    """A label of so many classes, or of numbers for 0."""
+    if classes == 2:
+        return ScreenedLabel(label())
+    random = np.random.default_rng(6)
+    if classes:
+        return ScreenedLabel(random.integers(classes, size=ROWS).astype(np.uint8), classes)
+    numbers = random.gamma(2, 500, ROWS).astype(np.float32)
+    return ScreenedLabel.of(numbers, "number", "bank")
+
+
+def opening(correlated: bool = False, classes: int = 2) -> ScreenOpen:
     return ScreenOpen(
         name="look",
         alignment="the same ids",
@@ -71,6 +83,7 @@ def opening(correlated: bool = False) -> ScreenOpen:
         elements=KEY.public.hex(),
         public=pack_payload(public_numbers(key().public)),
         correlated=3 * correlated,
+        classes=classes,
     )
 
 
@@ -80,6 +93,7 @@ def machines(
     shows_correlations: bool = True,
     names: bool = False,
     asked: int = 0,
+    classes: int = 2,
     agree: Callable[[], None] = lambda: None,
 ) -> dict[str, Machine]:
     def terms() -> ScreenTerms:
@@ -90,6 +104,8 @@ def machines(
     shown = [column.for_others(SMALLEST, np.random.default_rng(3)) for column in columns()]
     own = OwnColumns(shown, numbers=CorrelatedNumbers((1,), standardised(values()[:, :1])))
     return {
-        "bank": ActiveScreen("telco", opening(correlated), label(), KEY, numbers(), key()),
+        "bank": ActiveScreen(
+            "telco", opening(correlated, classes), label_of(classes), KEY, numbers(), key()
+        ),
         "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked),
     }

@@ -13,7 +13,7 @@ from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.lattice.label_counts import numbers_of
+from fedmq.privacy.lattice.label_sums import numbers_of
 from fedmq.protocol.events import Received, Start
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.screen.passive import PassiveScreen
@@ -25,6 +25,7 @@ from tests.protocol.screen.screens import (
     SMALLEST,
     columns,
     label,
+    label_of,
     machines,
     numbers,
     opening,
@@ -45,7 +46,7 @@ def test_the_active_party_reads_how_many_of_each_label_stand_in_each_bin() -> No
     for shown, own in zip(simulation.results["bank"].columns, columns(), strict=True):
         pairs = sorted(zip(own.counts.tolist(), own.ones(label()).tolist(), strict=True))
         counts = shown.described.counts.numpy().tolist()
-        assert sorted(zip(counts, shown.ones.tolist(), strict=True)) == pairs
+        assert sorted(zip(counts, shown.by_bin.tolist(), strict=True)) == pairs
         assert min(counts) >= SMALLEST
         assert shown.described.name == ""
         assert shown.described.missing == round(100 * own.missing)
@@ -56,7 +57,7 @@ def test_an_owner_that_only_describes_is_sent_no_label_and_tells_no_count() -> N
     simulation = ran(machines(measured=False), tap=lambda sent: seen.append(sent.header.kind))
     assert screen.ScreenLabels.kind not in seen
     for shown in simulation.results["bank"].columns:
-        assert shown.ones is None
+        assert shown.by_bin is None
         assert shown.described.counts.numpy().size == shown.described.ones.numpy().size == 0
         assert shown.described.distinct in ("2", "11 to 100")
 
@@ -72,7 +73,7 @@ def test_a_link_that_loses_repeats_and_delays_changes_nothing(seed: int) -> None
     assert not found.errors
     expected = ran(machines()).results["bank"].columns
     for one, other in zip(found.results["bank"].columns, expected, strict=True):
-        assert one.ones.tolist() == other.ones.tolist()
+        assert one.by_bin.tolist() == other.by_bin.tolist()
 
 
 def test_no_message_tells_a_label_a_value_a_bin_or_a_name() -> None:
@@ -92,6 +93,52 @@ def test_no_message_tells_a_label_a_value_a_bin_or_a_name() -> None:
         ),
     ]
     assert leaks(envelopes, secrets) == set()
+
+
+@pytest.mark.parametrize("classes", [0, 4])
+def test_a_label_of_classes_or_numbers_is_added_by_bin_and_read_by_nobody(classes: int) -> None:
+    envelopes: list[Envelope] = []
+    simulation = ran(machines(classes=classes), tap=envelopes.append)
+    assert not simulation.errors
+    held = label_of(classes)
+    for shown, own in zip(simulation.results["bank"].columns, columns(), strict=True):
+        counts = shown.described.counts.numpy()
+        told, wanted = (
+            held.told_by(counts, shown.by_bin),
+            held.told_by(own.counts, held.by_bin(own)),
+        )
+        assert told["p"] == pytest.approx(wanted["p"], rel=1e-3)
+        assert counts.min() >= SMALLEST
+    whole = held.values.astype(np.int64)
+    raw = np.rint(held.mean + held.deviation * held.values)
+    secrets = [
+        Codes("labels", ["bank"], whole if classes else np.rint(held.values * 2**12).astype(int)),
+        Numbers("labels", ["bank"], (held.values if classes else raw).astype(np.float32)),
+        Numbers("values", ["telco"], values().ravel()),
+        Texts("names", ["telco"], [*NAMES, "telco_secret_plan", "secret_gold"]),
+        *(Codes("bins", ["telco"], column.bin_of.astype(np.int64)) for column in columns()),
+    ]
+    assert leaks(envelopes, secrets) == set()
+
+
+def test_more_people_of_all_classes_than_rows_are_refused() -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, screen.ScreenColumns):
+            return body
+        fewer = [
+            column.model_copy(update={"counts": Array.of(_one_moved(column.counts.numpy()))})
+            for column in body.described
+        ]
+        return body.model_copy(update={"described": tuple(fewer)})
+
+    errors = ran(machines(classes=4), rewrite=rewrite).errors
+    assert "more people of all classes than rows in a bin" in str(errors["bank"])
+
+
+def _one_moved(counts: Any) -> Any:
+    """As many people, all of them in one bin."""
+    return np.array([counts.sum(), *[0] * (len(counts) - 1)], np.uint32)
 
 
 def test_two_screens_show_the_bins_in_other_orders() -> None:
@@ -133,7 +180,7 @@ def test_columns_of_both_parties_are_correlated_in_hundredths(measured: bool) ->
     assert found.columns == (1,) and found.own.tolist() == [[1.0]]
     exact = standardised(values()[:, :1]).T @ numbers() / ROWS
     np.testing.assert_allclose(found.joint, exact, atol=0.0106)
-    assert (shown.columns[0].ones is not None) == measured
+    assert (shown.columns[0].by_bin is not None) == measured
 
 
 def test_an_owner_that_shows_no_correlations_is_sent_no_column() -> None:
@@ -255,7 +302,7 @@ def test_counts_of_other_rows_are_refused() -> None:
 @pytest.mark.parametrize(
     ("shape", "start", "why"),
     [
-        ((numbers_of(ROWS) + 1, 12), 0, f"begin at 0, not at 0 of {numbers_of(ROWS)}"),
+        ((numbers_of(ROWS, 2) + 1, 12), 0, f"begin at 0, not at 0 of {numbers_of(ROWS, 2)}"),
         ((3, 12), 2, "begin at 2, not at 0"),
         ((0, 12), 0, "numbers of 12 bytes"),
         ((1, 13), 0, "numbers of 12 bytes"),

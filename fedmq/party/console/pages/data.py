@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from fedmq.boosting.screened_label import strength
 from fedmq.party.console.page_request import Change, Changes, PageRequest, Shows
 
 __all__ = ["ROUTES"]
@@ -54,20 +55,18 @@ ROUTES = (Shows("/data", data), Shows("/data/table", table), Changes("/data/agai
 
 
 def _strongest(screen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The screen with its ``columns`` of all parties, the highest IV first, and ``refusing``."""
+    """The screen with its ``columns`` of all parties, the strongest first, and ``refusing``."""
     if screen is None:
         return None
     told = screen["parties"]
-    unknown = {"iv": None, "auc": None}
-    every = [
-        {**unknown, "party": party, **of} for party in told for of in told[party].get("columns", ())
-    ]
-    ranked = sorted(every, key=lambda of: -(of["iv"] or 0.0))
+    unknown = {"iv": None, "auc": None, "p": None}
+    found = [{"party": party, **of} for party in told for of in told[party].get("columns", ())]
+    every = [{**unknown, **of} for of in sorted(found, key=strength, reverse=True)]
     refusing = {party: of["refused"] for party, of in told.items() if "refused" in of}
     largest = max((of["iv"] or 0.0 for of in every), default=0.0)
     return {
         **screen,
-        "columns": ranked[:_STRONGEST],
+        "columns": every[:_STRONGEST],
         "count": len(every),
         "refusing": refusing,
         "largest": largest,
