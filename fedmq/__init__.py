@@ -28,6 +28,7 @@ PUBLIC = {
         "FederatedClassifier": "fedmq.estimators.estimator",
         "FederatedRegressor": "fedmq.estimators.estimator",
         "FederatedRanker": "fedmq.estimators.ranker",
+        "ScreenSelector": "fedmq.estimators.selector",
     },
     "Models": {
         "SimulatedModel": "fedmq.simulation.model",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from fedmq.estimators.estimator import FederatedClassifier as FederatedClassifier
     from fedmq.estimators.estimator import FederatedRegressor as FederatedRegressor
     from fedmq.estimators.ranker import FederatedRanker as FederatedRanker
+    from fedmq.estimators.selector import ScreenSelector as ScreenSelector
     from fedmq.evaluation.screening import Screen
     from fedmq.leakage.audit import AuditReport, audit
     from fedmq.leakage.view import encrypted_gradients

@@ -131,6 +131,11 @@ def test_every_picture_and_script_is_on_the_site(pages: dict[Path, Page]) -> Non
 
 def test_everything_that_the_package_offers_is_described(pages: dict[Path, Page]) -> None:
     page = pages[first(pages).parent / "reference" / "python" / "index.html"]
-    estimators = ("FederatedClassifier", "FederatedRegressor", "FederatedRanker")
+    estimators = (
+        "FederatedClassifier",
+        "FederatedRegressor",
+        "FederatedRanker",
+        "ScreenSelector",
+    )
     offered = (*fedmq.__all__, *estimators)
     assert {f"fedmq.{name}" for name in offered} <= page.anchors

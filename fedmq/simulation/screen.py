@@ -28,6 +28,7 @@ from fedmq.party.data.screening import (
     screen_found,
     screen_opening,
     shown_columns,
+    told_column,
 )
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.homomorphic import SAFE_KEY_BITS
@@ -40,7 +41,7 @@ from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows
 
-__all__ = ["screen"]
+__all__ = ["screen", "screened_in_the_clear"]
 
 
 def screen(
@@ -133,7 +134,45 @@ def screen(
         shown: Shown
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
         told[party] = shown_columns(party, shown, own)
-    return Screen(screen_found(job, own, told, traffic.total.bytes))
+    return Screen(screen_found(job, looked_at, rows, told, traffic.total.bytes))
+
+
+def screened_in_the_clear(
+    tables: Mapping[str, PartyFeatures],
+    label: ScreenedLabel,
+    rows: int,
+    job: ScreenJob,
+    smallest_group: int,
+) -> dict[str, Any]:
+    """What a screen of ``tables``, the active party's first, would find, without any message.
+
+    They and the ``label`` hold what is looked at of so many ``rows``. Other parties tell how their
+    own columns are correlated, and nothing across parties.
+    """
+    told: dict[str, Any] = {}
+    draw = np.random.default_rng(job.seed)
+    for party, held in tables.items():
+        smallest = 1 if party == ACTIVE else smallest_group
+        columns = list(
+            screened_columns(held.values, held.names, held.category_columns, job.bins, smallest)
+        )
+        names = [column.name for column in columns if column.kind == "number"]
+        values = held.values[:, [held.names.index(name) for name in names]]
+        if party == ACTIVE:
+            told[party] = own_columns(columns, CorrelatedColumns.of(values, names), label)
+            continue
+        numbers = correlated_numbers(values, columns, smallest)
+        shown = [column.for_others(smallest, draw) for column in columns]
+        told[party] = {
+            "columns": [
+                told_column(number, column, label) for number, column in enumerate(shown, 1)
+            ],
+            "correlation": {
+                "columns": list(numbers.columns),
+                "coefficients": (numbers.own / 100).tolist(),
+            },
+        }
+    return screen_found(job, label, rows, told, 0)
 
 
 def _shown(

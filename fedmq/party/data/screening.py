@@ -54,6 +54,7 @@ __all__ = [
     "selected",
     "selection_of",
     "shown_columns",
+    "told_column",
 ]
 
 
@@ -294,16 +295,23 @@ def screen_opening(
 
 
 def screen_found(
-    job: ScreenJob, own: LabelledColumns, parties: Mapping[str, Any], bytes_sent: int
+    job: ScreenJob,
+    label: ScreenedLabel,
+    rows: int,
+    parties: Mapping[str, Any],
+    bytes_sent: int,
 ) -> dict[str, Any]:
-    """What ``fedmq screen --json`` prints: ``parties`` holds each one's columns or refusal."""
+    """What ``fedmq screen --json`` prints: ``parties`` holds each one's columns or refusal.
+
+    The ``label`` is that of the people who are looked at, of so many ``rows``.
+    """
     return {
         "screen": job.name,
         "alignment": job.alignment,
-        "rows": own.rows,
-        "looked_at": len(own.label),
+        "rows": rows,
+        "looked_at": len(label),
         "label_type": job.label_type,
-        **own.label.described,
+        **label.described,
         "bins": job.bins,
         "seed": job.seed,
         "parties": parties,
@@ -349,7 +357,7 @@ def own_columns(
     """The columns of the active party, and how much those of numbers are ``alike``."""
     inflation = dict(zip(alike.names, map(_number, alike.inflation.tolist()), strict=True))
     found = [
-        _own_column(number, column, label) | {"vif": inflation.get(column.name)}
+        told_column(number, column, label) | {"vif": inflation.get(column.name)}
         for number, column in enumerate(columns, 1)
     ]
     place = {column["name"]: column["column"] for column in found}
@@ -369,7 +377,8 @@ def _number(value: float) -> float | str | None:
     return "infinite" if math.isinf(value) else round(value, 4)
 
 
-def _own_column(number: int, column: ScreenedColumn, label: ScreenedLabel) -> dict[str, Any]:
+def told_column(number: int, column: ScreenedColumn, label: ScreenedLabel) -> dict[str, Any]:
+    """A ``column`` and how well it tells the ``label``, as plain data."""
     described = {
         "column": number,
         "name": column.name,

@@ -111,7 +111,7 @@ class ScreenService(Service):
         }
         sent = sum(sent for _, sent in found)
         seconds = round(asyncio.get_running_loop().time() - begun, 3)
-        screen = screen_found(job, own, parties, sent) | {"seconds": seconds}
+        screen = screen_found(job, own.label, own.rows, parties, sent) | {"seconds": seconds}
         await asyncio.to_thread(self._keep, made_screen(screen, own.numbered, sessions))
         return screen
 
