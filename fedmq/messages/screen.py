@@ -1,7 +1,7 @@
 """The messages with which the active party looks at one other party's columns before a training.
 
 In the order in which they are sent: an opening, then, as far as the owner agrees, encrypted labels
-and encrypted columns of numbers, products of these with own columns, and the columns.
+and encrypted columns of numbers, hints and products of these with own columns, and the columns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from fedmq.messages.array import Array, Payload, Uint32s
+from fedmq.messages.array import Array, Uint32s
 from fedmq.messages.body import Body
 from fedmq.messages.fields import Count, Index, ModelId, Text
 
@@ -23,6 +23,7 @@ __all__ = [
     "PEOPLE_OF_A_COLUMN",
     "DescribedColumn",
     "ScreenColumns",
+    "ScreenHints",
     "ScreenLabels",
     "ScreenNumbers",
     "ScreenOpen",
@@ -64,8 +65,6 @@ class ScreenOpen(Body):
     """Into so many bins a column of numbers is cut at most."""
     elements: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """The seed of the ring elements under which labels are encrypted, of this session alone."""
-    public: Payload
-    """The key of the columns of numbers, which is of this session alone; empty without them."""
     correlated: Annotated[int, Field(ge=0, le=MOST_CORRELATED)] = 0
     """So many of the active party's columns of numbers are to be correlated with the other's."""
     classes: Literal[0] | Annotated[int, Field(ge=2, le=MOST_CLASSES)] = 2
@@ -95,19 +94,31 @@ class ScreenLabels(Body):
 
 
 class ScreenNumbers(Body):
-    """Active to passive: ciphertexts of my standardised columns, from row ``start`` on."""
+    """Active to passive: my standardised columns, encrypted, from number ``start`` of all on."""
 
     kind: ClassVar[str] = "screen numbers"
 
     start: Index
+    seed: Annotated[bytes, Field(min_length=32, max_length=32)]
+    """Of the elements that both sides make; the same in all of these messages."""
     ciphertexts: Array
-    """uint8 (rows, blocks, bytes): a block holds several columns."""
+    """uint32 (numbers, 3): column by column a number for each row, and its masks."""
+
+
+class ScreenHints(Body):
+    """Passive to active: what inner products are read by, of my columns from the ``first`` on."""
+
+    kind: ClassVar[str] = "screen hints"
+
+    first: Index
+    hints: Array
+    """uint16 (columns, N, 5), masked."""
 
 
 class ScreenProducts(Body):
     """Passive to active: how my columns of numbers are correlated with yours, and among themselves.
 
-    It comes before the columns.
+    It comes after the hints, and before the columns.
     """
 
     kind: ClassVar[str] = "screen products"
@@ -117,7 +128,7 @@ class ScreenProducts(Body):
     own: Array
     """int8 (columns, columns): coefficients in hundredths."""
     sums: Array
-    """uint8 (columns, blocks, bytes): encrypted inner products, masked."""
+    """uint32 (columns, other columns, 3): encrypted inner products, with noise."""
 
 
 class DescribedColumn(BaseModel):
@@ -155,6 +166,7 @@ BODIES: tuple[type[Body], ...] = (
     ScreenReady,
     ScreenLabels,
     ScreenNumbers,
+    ScreenHints,
     ScreenProducts,
     ScreenColumns,
 )

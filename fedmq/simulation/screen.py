@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,6 @@ from fedmq.party.data.screening import (
     told_column,
 )
 from fedmq.party.telemetry.metrics import Traffic
-from fedmq.privacy.homomorphic import SAFE_KEY_BITS
-from fedmq.privacy.homomorphic.group_sums import make_group_key
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
@@ -122,14 +121,19 @@ def screen(
             told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
             continue
         key = ColumnKey(fresh_seed(), fresh_seed())
-        paillier = make_group_key(SAFE_KEY_BITS) if correlation else None
-        public = None if paillier is None else paillier.public
-        opening = screen_opening(job, own, "", key, public)
+        opening = screen_opening(job, own, "", key)
         theirs = _shown(*_of_rows(tables[party], taken), bins, smallest_group, correlation)
-        terms = ScreenTerms(names, measured, public)
+        terms = ScreenTerms(names, measured, correlation)
         machines = {
-            ACTIVE: ActiveScreen(party, opening, looked_at, key, correlated.standard, paillier),
-            party: PassiveScreen(ACTIVE, Given(theirs), lambda terms=terms: terms),  # type: ignore[misc]
+            ACTIVE: ActiveScreen(
+                party, opening, looked_at, key, correlated.standard, _secret(ACTIVE)
+            ),
+            party: PassiveScreen(
+                ACTIVE,
+                Given(theirs),
+                lambda terms=terms: terms,  # type: ignore[misc]
+                secret=_secret(party),
+            ),
         }
         shown: Shown
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
@@ -190,6 +194,11 @@ def _shown(
     draw = np.random.default_rng()
     shown = [column.for_others(smallest, draw) for column in columns]
     return OwnColumns(shown, numbers=numbers if numbers.columns else None)
+
+
+def _secret(party: str) -> bytes:
+    """What a daemon keeps in its state folder. Here it hides nothing, and is the same each time."""
+    return hashlib.blake2b(party.encode(), digest_size=32).digest()
 
 
 def _of_rows(

@@ -128,7 +128,7 @@ TOLD_OF_COUNTS: dict[str, Any] = {name: TOLD_OF_ALIGNMENTS[name] for name in COU
 
 SCREENED: dict[str, Any] = {
     **{"name": "look", "alignment": "12ab/1", "alignment_name": "people", "salt": "s"},
-    **{"rows": 100, "most_rows": 90, "seed": 0, "bins": 10, "public": {}},
+    **{"rows": 100, "most_rows": 90, "seed": 0, "bins": 10},
     **{"correlated": 3, "elements": "0f" * 32},
 }
 TOLD_OF_SCREENS: dict[str, Any] = {
@@ -137,6 +137,7 @@ TOLD_OF_SCREENS: dict[str, Any] = {
     "most_rows": 89,  # fewer people are a part of those that were asked about
     "bins": 11,
     "correlated": 4,
+    "classes": 3,
 }
 FREE_OF_SCREENS: dict[str, Any] = {
     "name": "other",
@@ -144,7 +145,6 @@ FREE_OF_SCREENS: dict[str, Any] = {
     "salt": "t",
     "seed": 7,  # which people are drawn, not how many
     "elements": "1e" * 32,  # of this session alone
-    "public": pack_payload({"n": np.ones(3, np.uint8)}),  # likewise
 }
 
 BY_POLICY: dict[type[Body], dict[str, str]] = {

@@ -487,14 +487,19 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         seed=naturals,
         bins=st.integers(2, screen.MOST_BINS),
         elements=st.just("0f" * 32),
-        public=payloads,
         correlated=st.integers(0, screen.MOST_CORRELATED),
         classes=st.just(0) | st.integers(2, screen.MOST_CLASSES),
     ),
     screen.ScreenReady: st.builds(
         screen.ScreenReady, label=st.booleans(), correlates=st.booleans()
     ),
-    screen.ScreenNumbers: st.builds(screen.ScreenNumbers, start=naturals, ciphertexts=points()),
+    screen.ScreenNumbers: st.builds(
+        screen.ScreenNumbers,
+        start=naturals,
+        seed=st.binary(min_size=32, max_size=32),
+        ciphertexts=points(),
+    ),
+    screen.ScreenHints: st.builds(screen.ScreenHints, first=naturals, hints=points()),
     screen.ScreenProducts: st.builds(
         screen.ScreenProducts, columns=uint32s, own=points(), sums=points()
     ),
@@ -677,6 +682,7 @@ _FIELDS: dict[str, Any] = {
     "correlates": True,
     "own": Array.of(np.full((1, 1), 100, np.int8)),
     "ciphertexts": Array.of(np.ones((1, 32), np.uint8)),
+    "hints": Array.of(np.ones((1, 4, 5), np.uint16)),
 }
 
 
@@ -687,7 +693,12 @@ def example(kind: type[Body]) -> Body:
         fields["rows"] = _NUMBERS
     if kind is online.OnlineBitmaps:
         fields["records"] = 1
-    if kind in (inference.SealedLink, inference.SealedQuery, online.OnlineMasks):
+    if kind in (
+        inference.SealedLink,
+        inference.SealedQuery,
+        online.OnlineMasks,
+        screen.ScreenNumbers,
+    ):
         fields["seed"] = bytes(32)
     if kind is screen.ScreenOpen:
         fields["salt"] = "salt"

@@ -239,11 +239,15 @@ async def test_columns_are_correlated_where_the_owner_says_so_and_the_audit_log_
     )
     async with demo:
         found = await look(demo, correlation=True)
+        again = await look(demo, correlation=True)
         assert "joint" not in (await look(demo))["parties"]["telco"]
     own, held = table(demo, "bank"), table(demo, "telco")
     joined = np.array([table_[name] for table_ in (own, held) for name in ("x0", "x1")], np.float64)
     wanted = np.corrcoef(joined)
     told = found["parties"]["telco"]
+    # Asked again it tells nothing more: the noise follows from the question.
+    assert again["parties"]["telco"]["joint"] == told["joint"]
+    assert (tmp_path / "telco" / "state" / "kept.secret").stat().st_mode & 0o777 == 0o600
     assert told["joint"]["columns"] == told["correlation"]["columns"] == [1, 2]
     np.testing.assert_allclose(told["joint"]["coefficients"], wanted[2:, :2], atol=0.0106)
     np.testing.assert_allclose(told["correlation"]["coefficients"], wanted[2:, 2:], atol=0.0051)
@@ -254,7 +258,7 @@ async def test_columns_are_correlated_where_the_owner_says_so_and_the_audit_log_
     assert 'correlation = "shown" in its [policy]' in found["parties"]["retail"]["uncorrelated"]
     log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
     agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
-    assert [entry.get("correlated") for entry in agreed] == [2, None]
+    assert [entry.get("correlated") for entry in agreed] == [2, 2, None]
 
 
 async def test_people_who_differ_by_few_are_not_correlated(

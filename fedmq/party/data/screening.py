@@ -19,7 +19,6 @@ from fedmq.boosting.screened_label import LabelType, ScreenedLabel, strength
 from fedmq.boosting.standard_columns import carried_by, standardised
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import MOST_CLASSES, MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
@@ -34,7 +33,6 @@ from fedmq.party.store.screens import (
     PeerChoice,
     ShownScreen,
 )
-from fedmq.privacy.homomorphic.paillier import PublicKey, public_numbers
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.screen.active import Shown, ShownColumn, ShownCorrelations
 from fedmq.protocol.screen.passive import CorrelatedNumbers, OwnColumns
@@ -272,9 +270,8 @@ def screen_opening(
     own: LabelledColumns,
     salt: str,
     key: ColumnKey,
-    of_numbers: PublicKey | None = None,
 ) -> ScreenOpen:
-    """What the active party asks of one other party: labels under ``key``, and columns."""
+    """What the active party asks of one other party: labels are under ``key``."""
     return ScreenOpen(
         name=job.name,
         alignment=own.alignment,
@@ -285,7 +282,6 @@ def screen_opening(
         seed=job.seed,
         bins=job.bins,
         elements=key.public.hex(),
-        public=pack_payload({} if of_numbers is None else public_numbers(of_numbers)),
         correlated=len(own.numbers.columns),
         classes=own.label.classes,
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, FedmqError
-from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.screen import ScreenOpen
@@ -36,10 +35,8 @@ from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_people import AnsweredPeopleStore
 from fedmq.party.store.documents import keep_shown_screen, made_screens
 from fedmq.party.store.journal import PeopleJournal
+from fedmq.party.store.kept_secret import kept_secret
 from fedmq.party.store.screens import MadeScreen
-from fedmq.privacy.homomorphic import SAFE_KEY_BITS
-from fedmq.privacy.homomorphic.group_sums import make_group_key
-from fedmq.privacy.homomorphic.paillier import public_of
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
@@ -78,19 +75,16 @@ class ScreenService(Service):
                 job,
             )
         )
-        bits = max(SAFE_KEY_BITS, context.config.policy.smallest_key or 0)
         sessions = {party: secrets.token_hex(8) for party in partners}
+        secret = await self._secret() if own.numbers.columns else b""
 
         async def looked_at(party: str) -> tuple[dict[str, Any], int]:
-            key, of_numbers = ColumnKey(fresh_seed(), fresh_seed()), None
-            if own.numbers.columns:
-                of_numbers = await context.pool.run(make_group_key.bind(bits))
-            public = None if of_numbers is None else of_numbers.public
-            opening = screen_opening(job, own, salt, key, public)
+            key = ColumnKey(fresh_seed(), fresh_seed())
+            opening = screen_opening(job, own, salt, key)
 
             async def attempt(number: int, on_change: OnChange) -> RunningSession:
                 standard = own.numbers.standard
-                machine = ActiveScreen(party, opening, own.label, key, standard, of_numbers)
+                machine = ActiveScreen(party, opening, own.label, key, standard, secret)
                 return context.sessions.open(
                     session, number, "screen", job.name, machine, on_change=on_change
                 )
@@ -122,6 +116,9 @@ class ScreenService(Service):
         except ConfigError as error:
             log.warning("%s", error)
 
+    async def _secret(self) -> bytes:
+        return await asyncio.to_thread(kept_secret, self.context.config.state)
+
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
 
@@ -137,6 +134,7 @@ class ScreenService(Service):
             await self._read(header, opening),
             lambda: agreed.result()[0],
             consent_within=0 if agreed.exception() else agreed.result()[1],
+            secret=await self._secret() if correlates(context.config.policy, opening) else b"",
         )
         journal = PeopleJournal(context.session_store.database, header.session, smallest)
         return context.host(header, "screen", opening.name, machine, journal)
@@ -168,16 +166,11 @@ class ScreenService(Service):
         """What this party shows, and the seconds that its owner has to agree; 0: at once.
 
         Raises:
-            Refused: policy or owner refuse it, or the key is no good one.
+            Refused: policy or owner refuse it.
         """
         context, policy = self.context, self.context.config.policy
         measured = await context.consent.screen(header, opening)
-        least = max(0 if policy.allow_weak_keys else SAFE_KEY_BITS, policy.smallest_key or 0)
         correlating = correlates(policy, opening)
-        key = None
-        if correlating:  # off the event loop: testing a modulus takes time
-            public = unpack_payload(opening.public)
-            key = await asyncio.to_thread(public_of, public, least, header.sender)
         requested = RequestedTerms.of_screen(header.sender, opening, measured, correlating)
         seconds = await context.owner_consent.seconds_left(header, requested)
-        return ScreenTerms(policy.column_names == "shared", measured, key), seconds
+        return ScreenTerms(policy.column_names == "shared", measured, correlating), seconds

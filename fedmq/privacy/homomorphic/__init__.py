@@ -13,7 +13,6 @@
 ``residues``            residues of one modulus as rows, eight multiplied at once
 ``instructions``        machine code of eight products, by what the processor can
 ``group_sums``          numbers of people added by group
-``inner_products``      columns of two parties correlated
 ======================  ======================================================================
 """
 

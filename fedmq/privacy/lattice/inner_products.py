@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.privacy.lattice.parameters import ERROR_BITS, carried
 from fedmq.privacy.lattice.ring import (
@@ -169,7 +168,6 @@ class ColumnKey:
         return draw_secret(self.seed, DEGREE, _LARGEST_SECRET)
 
 
-@computation("EncryptColumn")
 def encrypt_column(
     key: ColumnKey, column: NDArray[np.int64], layout: ProductsLayout
 ) -> NDArray[np.uint8]:

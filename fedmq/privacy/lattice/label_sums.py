@@ -62,17 +62,17 @@ def _keys(key: ColumnKey, classes: int) -> list[ColumnKey]:
 
 
 @computation("EncryptLabel")
-def encrypt_label(key: ColumnKey, label: NDArray[Any], classes: int) -> NDArray[np.uint8]:
+def encrypt_label(key: ColumnKey, values: NDArray[Any], classes: int) -> NDArray[np.uint8]:
     """The label as it travels: uint8 (numbers, 12).
 
-    ``label`` (rows,): from 0 on of so many ``classes``, or with 0 of them standardised float64.
+    ``values`` (rows,): from 0 on of so many ``classes``, or with 0 of them standardised float64.
     ``key`` must encrypt nothing else.
     """
-    layout, keys = _layout(len(label), classes), _keys(key, classes)
+    layout, keys = _layout(len(values), classes), _keys(key, classes)
     if classes:
-        columns = [(label == number).astype(np.int64) for number in range(1, classes)]
+        columns = [(values == number).astype(np.int64) for number in range(1, classes)]
     else:
-        columns = [np.rint(label * 2**_FRACTION_BITS).astype(np.int64)]
+        columns = [np.rint(values * 2**_FRACTION_BITS).astype(np.int64)]
     encrypted = [encrypt_column(*each, layout) for each in zip(keys, columns, strict=True)]
     return np.concatenate(encrypted)
 

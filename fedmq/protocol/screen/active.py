@@ -15,8 +15,16 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
-from fedmq.privacy.homomorphic.inner_products import decrypt_products, encrypt_columns
-from fedmq.privacy.homomorphic.paillier import PrivateKey
+from fedmq.privacy.column_products import (
+    DEGREE,
+    HINT_WORDS,
+    SENT_WORDS,
+    Seeds,
+    column_seeds,
+    decrypt_products,
+    encrypt_columns,
+    public_seed,
+)
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.lattice.label_sums import decrypt_label, encrypt_label
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan
@@ -35,8 +43,8 @@ __all__ = ["ActiveScreen", "Shown", "ShownColumn", "ShownCorrelations"]
 State = ActiveScreenState
 
 _MOST_COLUMNS = 100_000
-_ROWS_TOGETHER = 2048
-"""Rows of one computation, so that all processes of the pool encrypt columns of numbers."""
+_COLUMNS_TOGETHER = 10
+"""Columns of one computation, so that all processes of the pool encrypt."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,12 +79,17 @@ class Shown:
     correlations: ShownCorrelations | None = None
 
 
+_Encrypted = tuple[NDArray[np.uint8] | None, NDArray[np.uint32] | None]
+"""Numbers of labels (numbers, 12), and of columns (numbers, 3)."""
+
+
 class ActiveScreen(Machine):
     """Asks ``peer`` to describe its columns, and to add up ``label`` by their bins.
 
-    ``label`` of the rows that are looked at, under ``key``. ``standard`` float64 (rows, columns):
-    the standardised columns that are to be correlated with the peer's, as many as the opening says,
-    under ``of_numbers``. Both keys are of this session alone. It finishes with a :class:`Shown`.
+    ``label`` of the rows that are looked at, under ``key``, which is of this session alone.
+    ``standard`` float64 (rows, columns): the standardised columns that are to be correlated with
+    the peer's, as many as the opening says. What hides them follows from ``secret``, 32 bytes that
+    stay the same, so that the same columns get the same answer. It finishes with a :class:`Shown`.
     """
 
     TABLE = ACTIVE_SCREEN
@@ -90,14 +103,16 @@ class ActiveScreen(Machine):
         label: ScreenedLabel,
         key: ColumnKey,
         standard: NDArray[np.float64] | None = None,
-        of_numbers: PrivateKey | None = None,
+        secret: bytes = b"",
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._opening = opening
         self._label = label
         self._key = key
         self._standard = standard
-        self._of_numbers = of_numbers
+        self._secret = secret
+        self._seeds: Seeds = ()
+        self._hints: list[NDArray[np.uint16]] = []
         self._columns: list[screen.DescribedColumn] = []
         self._asked: screen.ScreenReady
         self._products: screen.ScreenProducts | None = None
@@ -127,32 +142,50 @@ class ActiveScreen(Machine):
         self._asked = body
         self._run(ENCRYPTED, self._encrypted(), self._send_encrypted)
 
-    def _encrypted(self) -> Plan[list[NDArray[np.uint8]]]:
-        rows, wanted = len(self._label), list[Computation]()
+    def _encrypted(self) -> Plan[_Encrypted]:
+        labels = numbers = None
         if self._asked.label:
             label = self._label
-            wanted.append(encrypt_label.bind(self._key, label.values, label.classes))
+            [labels] = yield Compute([encrypt_label.bind(self._key, label.values, label.classes)])
         if self._asked.correlates:
-            assert self._standard is not None and self._of_numbers is not None
-            wanted += [
-                encrypt_columns.bind(
-                    self._of_numbers, self._standard[first : first + _ROWS_TOGETHER], rows
-                )
-                for first in range(0, rows, _ROWS_TOGETHER)
+            assert self._standard is not None
+            [self._seeds] = yield Compute([column_seeds.bind(self._secret, self._standard)])
+            public = public_seed(self._secret)
+            columns = [
+                slice(first, first + _COLUMNS_TOGETHER)
+                for first in range(0, len(self._seeds), _COLUMNS_TOGETHER)
             ]
-        found: list[NDArray[np.uint8]] = yield Compute(wanted)
-        return found
+            found = yield Compute(
+                [
+                    encrypt_columns.bind(public, self._seeds[part], self._standard[:, part])
+                    for part in columns
+                ]
+            )
+            numbers = np.concatenate(found).reshape(-1, SENT_WORDS)
+        return labels, numbers
 
-    def _send_encrypted(self, encrypted: list[NDArray[np.uint8]]) -> None:
+    def _send_encrypted(self, encrypted: _Encrypted) -> None:
         self._sent = True
-        [peer] = self.peers
-        labels = encrypted[: int(self._asked.label)]
-        for numbers in labels:
+        labels, numbers = encrypted
+        if labels is not None:
+            for start, piece in _pieces(labels):
+                self._send(self.peers[0], screen.ScreenLabels(start=start, numbers=piece))
+        if numbers is not None:
+            seed = public_seed(self._secret)
             for start, piece in _pieces(numbers):
-                self._send(peer, screen.ScreenLabels(start=start, numbers=piece))
-        if columns := encrypted[len(labels) :]:
-            for start, piece in _pieces(np.concatenate(columns)):
-                self._send(peer, screen.ScreenNumbers(start=start, ciphertexts=piece))
+                body = screen.ScreenNumbers(start=start, seed=seed, ciphertexts=piece)
+                self._send(self.peers[0], body)
+
+    @on_message(screen.ScreenHints)
+    def _on_hints(self, _: str, body: screen.ScreenHints) -> None:
+        if not self._sent or not self._asked.correlates or self._products is not None:
+            raise ProtocolError("hints came that were not due")
+        arrived, hints = sum(map(len, self._hints)), body.hints
+        if hints.dtype != "<u2" or hints.shape[1:] != (DEGREE, HINT_WORDS) or not hints.shape[0]:
+            raise ProtocolError("hints of columns have another size")
+        if body.first != arrived or arrived + hints.shape[0] > screen.MOST_CORRELATED:
+            raise ProtocolError(f"hints from {body.first} on, not from {arrived}")
+        self._hints.append(hints.numpy())
 
     @on_message(screen.ScreenProducts)
     def _on_products(self, _: str, body: screen.ScreenProducts) -> None:
@@ -165,8 +198,14 @@ class ActiveScreen(Machine):
             raise ProtocolError("one coefficient for each pair of columns is needed")
         if (np.abs(body.own.numpy().astype(np.int64)) > 100).any():
             raise ProtocolError("a coefficient is beyond 1")
-        if body.sums.dtype != "|u1" or len(body.sums.shape) != 3 or body.sums.shape[0] != number:
-            raise ProtocolError("one row of sums for each column is needed")
+        if body.sums.dtype != "<u4" or body.sums.shape != (
+            number,
+            self._opening.correlated,
+            SENT_WORDS,
+        ):
+            raise ProtocolError("one sum for each pair of columns is needed")
+        if sum(map(len, self._hints)) != number:
+            raise ProtocolError("one hint for each column is needed")
         self._products = body
 
     @on_message(screen.ScreenColumns)
@@ -207,15 +246,13 @@ class ActiveScreen(Machine):
     def _decrypted(self) -> Plan[list[Any]]:
         rows, wanted = len(self._label), list[Computation]()
         if self._asked.label:
-            sums = [column.ones.numpy() for column in self._columns]
+            ones = [column.ones.numpy() for column in self._columns]
             counts = [column.counts.numpy() for column in self._columns]
-            wanted.append(decrypt_label.bind(self._key, sums, counts, self._label.classes))
+            wanted.append(decrypt_label.bind(self._key, ones, counts, self._label.classes))
         if self._products is not None:
-            assert self._of_numbers is not None
-            products = self._products.sums.numpy()
-            wanted.append(
-                decrypt_products.bind(self._of_numbers, products, rows, self._opening.correlated)
-            )
+            sums = self._products.sums.numpy()
+            hints = np.concatenate([np.empty((0, DEGREE, HINT_WORDS), np.uint16), *self._hints])
+            wanted.append(decrypt_products.bind(self._seeds, hints, sums, rows))
         found: list[Any] = yield Compute(wanted)
         return found
 
@@ -234,8 +271,8 @@ class ActiveScreen(Machine):
         self._emit(Finish(Shown(shown, correlations)))
 
 
-def _pieces(numbers: NDArray[np.uint8]) -> Iterator[tuple[int, Array]]:
-    """Neighbouring numbers in messages of a fair size, and where each begins."""
-    size = max(1, PIECE_BYTES // numbers[0].size)
+def _pieces(numbers: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+    """``numbers`` (count, ...) as messages hold them, each with the place where it begins."""
+    size = max(1, PIECE_BYTES // numbers[0].nbytes)
     for start in range(0, len(numbers), size):
         yield start, Array.of(numbers[start : start + size])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,13 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import screen
 from fedmq.messages.array import Array
-from fedmq.privacy.homomorphic.inner_products import add_products
-from fedmq.privacy.homomorphic.paillier import PublicKey
+from fedmq.privacy.column_products import (
+    SENT_WORDS,
+    ColumnLayout,
+    Multiplied,
+    add_products,
+    asked_columns,
+)
 from fedmq.privacy.lattice.inner_products import NUMBER_BYTES
 from fedmq.privacy.lattice.label_sums import add_label, numbers_of
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
@@ -37,9 +42,10 @@ State = PassiveScreenState
 
 _COLUMNS_TOGETHER = 4
 """Columns of one computation, so that all processes of the pool count."""
-_PRODUCTS_TOGETHER = 4
-"""Columns of one computation of inner products, which takes some seconds where rows are many."""
-_MOST_BYTES = 2**29  # of four ciphertexts for each of 100,000 rows under a key of 5,000 bits
+_PRODUCTS_TOGETHER = 8
+"""Columns of one computation of inner products, so that all processes of the pool multiply."""
+_HINTS_TOGETHER = 8
+"""Hints of a message, 41 kB each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,19 +86,20 @@ class OwnColumns:
 class ScreenTerms:
     """What an owner shows: ``names`` of columns, and, ``measured``, how they tell the label.
 
-    With ``correlating``, a key, also how columns of numbers are correlated.
+    ``correlating``: also how columns of numbers are correlated.
     """
 
     names: bool
     measured: bool
-    correlating: PublicKey | None = None
+    correlating: bool = False
 
 
 class PassiveScreen(Machine):
     """Shows ``peer`` the columns that ``load`` computes: :class:`OwnColumns`.
 
     ``agree`` gives the terms, or raises Refused. ``consent_within``: seconds that this party's
-    owner has to answer, before any row is read; 0: the owner is not asked.
+    owner has to answer, before any row is read; 0: the owner is not asked. ``secret``: 32 bytes
+    that stay the same, from which the noise of coefficients follows, and the question.
     """
 
     TABLE = PASSIVE_SCREEN
@@ -105,6 +112,7 @@ class PassiveScreen(Machine):
         load: Computation,
         agree: Callable[[], ScreenTerms],
         consent_within: int = 0,
+        secret: bytes = b"",
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._load = load
@@ -113,7 +121,10 @@ class PassiveScreen(Machine):
         self._own: OwnColumns
         self._elements: bytes
         self._labels: list[NDArray[np.uint8]] = []
-        self._numbers: list[NDArray[np.uint8]] = []
+        self._numbers: list[NDArray[np.uint32]] = []
+        self._seed = b""
+        """Of the elements that the active party encrypts with."""
+        self._secret = secret
         self._offered = 0
         self._classes = 2
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
@@ -167,7 +178,7 @@ class PassiveScreen(Machine):
 
     @property
     def _correlated(self) -> CorrelatedNumbers | None:
-        return None if self._terms.correlating is None else self._own.numbers
+        return self._own.numbers if self._terms.correlating else None
 
     # Labels and columns arrive
 
@@ -184,22 +195,27 @@ class PassiveScreen(Machine):
     def _on_numbers(self, _: str, body: screen.ScreenNumbers) -> None:
         if self._correlated is None:
             raise ProtocolError("columns came that nobody wanted")
-        numbers, rows = body.ciphertexts, self._rows
-        if numbers.dtype != "|u1" or len(numbers.shape) != 3 or not numbers.shape[0]:
-            raise ProtocolError("one ciphertext for each row is needed")
-        if rows * math.prod(numbers.shape[1:]) > _MOST_BYTES:
-            raise ProtocolError(f"ciphertexts of more than {_MOST_BYTES:,} bytes together")
-        if self._numbers and self._numbers[0].shape[1:] != numbers.shape[1:]:
-            raise ProtocolError("ciphertexts of different lengths")
-        self._add(self._numbers, body.start, numbers, rows)
+        numbers = body.ciphertexts
+        if numbers.dtype != "<u4" or numbers.shape[1:] != (SENT_WORDS,) or not numbers.shape[0]:
+            raise ProtocolError("numbers of columns have three words each")
+        if self._seed not in (b"", body.seed):
+            raise ProtocolError("columns of different seeds")
+        self._seed = body.seed
+        self._add(self._numbers, body.start, numbers, self._length)
 
-    def _add(self, before: list[NDArray[np.uint8]], start: int, numbers: Array, whole: int) -> None:
+    @property
+    def _length(self) -> int:
+        """Numbers that are to come, of all columns together."""
+        return self._offered * ColumnLayout(self._rows).length
+
+    def _add(self, before: list[Any], start: int, numbers: Array, whole: int) -> None:
         arrived = sum(map(len, before))
         if start != arrived or arrived + numbers.shape[0] > whole:
             raise ProtocolError(f"numbers begin at {start}, not at {arrived} of {whole}")
         before.append(numbers.numpy())
-        wanted = [(self._labels, numbers_of(self._rows, self._classes))] * self._terms.measured
-        wanted += [(self._numbers, self._rows)] * (self._correlated is not None)
+        wanted: list[tuple[list[Any], int]] = []
+        wanted += [(self._labels, numbers_of(self._rows, self._classes))] * self._terms.measured
+        wanted += [(self._numbers, self._length)] * (self._correlated is not None)
         if all(sum(map(len, each)) == of for each, of in wanted):
             self._run(COUNTED, self._summed(), self._show_sums)
 
@@ -207,33 +223,35 @@ class PassiveScreen(Machine):
     def _rows(self) -> int:
         return len(self._own.columns[0].bin_of)
 
-    def _summed(
-        self,
-    ) -> Plan[tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]]]:
+    def _summed(self) -> Plan[tuple[list[NDArray[np.uint8]], Multiplied | None]]:
         ones = (yield from self._counted(np.concatenate(self._labels))) if self._labels else []
-        products: list[NDArray[np.uint8]] = []
+        products = None
         if self._correlated is not None:
+            numbers = np.concatenate(self._numbers)
+            self._numbers.clear()
             products = yield from self._multiplied(
-                self._correlated.standard, np.concatenate(self._numbers)
+                self._correlated.standard, numbers.reshape(self._offered, -1, SENT_WORDS)
             )
         return ones, products
 
     def _multiplied(
-        self, standard: NDArray[np.float64], ciphertexts: NDArray[np.uint8]
-    ) -> Plan[list[NDArray[np.uint8]]]:
-        assert self._terms.correlating is not None
-        found: list[NDArray[np.uint8]] = yield Compute(
+        self, standard: NDArray[np.float64], encrypted: NDArray[np.uint32]
+    ) -> Plan[Multiplied]:
+        [asked] = yield Compute([asked_columns.bind(self._seed, encrypted)])
+        found: list[Multiplied] = yield Compute(
             [
                 add_products.bind(
-                    self._terms.correlating,
-                    ciphertexts,
-                    standard[:, first : first + _PRODUCTS_TOGETHER],
-                    self._offered,
+                    self._secret,
+                    self._seed,
+                    asked,
+                    encrypted,
+                    standard,
+                    slice(first, first + _PRODUCTS_TOGETHER),
                 )
                 for first in range(0, standard.shape[1], _PRODUCTS_TOGETHER)
             ]
         )
-        return found
+        return Multiplied.joined(found)
 
     def _counted(self, labels: NDArray[np.uint8]) -> Plan[list[NDArray[np.uint8]]]:
         bins = [column.bin_of for column in self._own.columns]
@@ -251,16 +269,24 @@ class PassiveScreen(Machine):
         )
         return [ones for part in found for ones in part]
 
-    def _show_sums(self, sums: tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]]) -> None:
+    def _show_sums(self, sums: tuple[list[NDArray[np.uint8]], Multiplied | None]) -> None:
         ones, products = sums
-        if (numbers := self._correlated) is not None:
-            body = screen.ScreenProducts(
-                columns=Array.of(np.array(numbers.columns, np.uint32)),
-                own=Array.of(numbers.own),
-                sums=Array.of(np.concatenate(products)),
-            )
-            self._send(self.peers[0], body)
+        if products is not None:
+            self._show_products(products)
         self._show(ones)
+
+    def _show_products(self, products: Multiplied) -> None:
+        numbers = self._correlated
+        assert numbers is not None
+        for first in range(0, len(products.hints), _HINTS_TOGETHER):
+            part = Array.of(products.hints[first : first + _HINTS_TOGETHER])
+            self._send(self.peers[0], screen.ScreenHints(first=first, hints=part))
+        body = screen.ScreenProducts(
+            columns=Array.of(np.array(numbers.columns, np.uint32)),
+            own=Array.of(numbers.own),
+            sums=Array.of(products.sums),
+        )
+        self._send(self.peers[0], body)
 
     def _show(self, ones: Sequence[NDArray[np.uint8]]) -> None:
         ones = ones or [np.empty((0, 0), np.uint8)] * len(self._own.columns)

@@ -54,6 +54,7 @@ ACTIVE_SCREEN = session_table(
         },
         _A.COUNTING: {
             ENCRYPTED: _A.COUNTING,
+            screen.ScreenHints: _A.COUNTING,
             screen.ScreenProducts: _A.COUNTING,
             screen.ScreenColumns: _A.COUNTING,
             DECRYPTED: _A.FINISHED,

@@ -12,9 +12,8 @@ from fedmq.boosting.screened_columns import ScreenedColumn, screened_columns
 from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.boosting.standard_columns import standardised
 from fedmq.computation import Given
-from fedmq.messages.array import pack_payload
 from fedmq.messages.screen import ScreenOpen
-from fedmq.privacy.homomorphic.paillier import PrivateKey, generate, public_numbers
+from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen
@@ -81,7 +80,6 @@ def opening(correlated: bool = False, classes: int = 2) -> ScreenOpen:
         seed=0,
         bins=5,
         elements=KEY.public.hex(),
-        public=pack_payload(public_numbers(key().public)),
         correlated=3 * correlated,
         classes=classes,
     )
@@ -98,14 +96,14 @@ def machines(
 ) -> dict[str, Machine]:
     def terms() -> ScreenTerms:
         agree()
-        correlating = key().public if correlated and shows_correlations else None
+        correlating = correlated and shows_correlations
         return ScreenTerms(names, measured, correlating)
 
     shown = [column.for_others(SMALLEST, np.random.default_rng(3)) for column in columns()]
     own = OwnColumns(shown, numbers=CorrelatedNumbers((1,), standardised(values()[:, :1])))
     return {
         "bank": ActiveScreen(
-            "telco", opening(correlated, classes), label_of(classes), KEY, numbers(), key()
+            "telco", opening(correlated, classes), label_of(classes), KEY, numbers(), b"b" * 32
         ),
-        "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked),
+        "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked, secret=b"t" * 32),
     }

@@ -13,6 +13,7 @@ from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
+from fedmq.privacy.column_products import DEGREE, HINT_WORDS
 from fedmq.privacy.lattice.label_sums import numbers_of
 from fedmq.protocol.events import Received, Start
 from fedmq.protocol.machine import run_inline
@@ -235,8 +236,16 @@ def test_correlations_over_a_link_that_loses_repeats_and_delays(seed: int) -> No
         ({"columns": np.array([0], np.uint32)}, "not in order"),
         ({"own": np.ones((1, 2), np.int8)}, "one coefficient for each pair"),
         ({"own": np.full((1, 1), 101, np.int8)}, "beyond 1"),
-        ({"sums": np.ones((2, 1, 128), np.uint8)}, "one row of sums for each column"),
-        ({"sums": np.ones((1, 1, 9), np.uint8)}, "same key"),
+        ({"sums": np.ones((2, 3, 3), np.uint32)}, "one sum for each pair"),
+        ({"sums": np.ones((1, 3, 3), np.uint8)}, "one sum for each pair"),
+        (
+            {
+                "columns": np.array([], np.uint32),
+                "own": np.ones((0, 0), np.int8),
+                "sums": np.ones((0, 3, 3), np.uint32),
+            },
+            "one hint for each column",
+        ),
     ],
 )
 def test_coefficients_of_a_wrong_form_are_refused(change: dict[str, Any], why: str) -> None:
@@ -249,11 +258,56 @@ def test_coefficients_of_a_wrong_form_are_refused(change: dict[str, Any], why: s
     assert why in str(ran(machines(correlated=True), rewrite=rewrite).errors["bank"])
 
 
+@pytest.mark.parametrize(
+    ("shape", "first", "why"),
+    [
+        ((1, DEGREE, HINT_WORDS), 1, "hints from 1 on, not from 0"),
+        ((1, DEGREE, 4), 0, "another size"),
+        ((0, DEGREE, HINT_WORDS), 0, "another size"),
+    ],
+)
+def test_hints_of_a_wrong_form_are_refused(shape: tuple[int, ...], first: int, why: str) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        if not isinstance(envelope.body, screen.ScreenHints):
+            return envelope.body
+        return screen.ScreenHints(first=first, hints=Array.of(np.ones(shape, np.uint16)))
+
+    assert why in str(ran(machines(correlated=True), rewrite=rewrite).errors["bank"])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ciphertexts": Array.of(np.ones((9, 2), np.uint32))}, "three words each"),
+        ({"ciphertexts": Array.of(np.ones((3 * (ROWS + DEGREE) + 1, 3), np.uint32))}, "begin at 0"),
+        ({"start": 1}, "begin at 1, not at 0"),
+    ],
+)
+def test_columns_of_a_wrong_form_are_refused(change: dict[str, Any], why: str) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        return body.model_copy(update=change) if isinstance(body, screen.ScreenNumbers) else body
+
+    assert why in str(ran(machines(correlated=True), rewrite=rewrite).errors["telco"])
+
+
+def test_a_question_that_is_asked_again_gets_the_same_answer_to_the_last_bit() -> None:
+    def answers() -> list[Body]:
+        sent: list[Envelope] = []
+        ran(machines(correlated=True), tap=sent.append)
+        kinds = screen.ScreenHints, screen.ScreenProducts
+        return [one.body for one in sent if isinstance(one.body, kinds)]
+
+    first = answers()
+    assert len(first) == 2 and answers() == first
+
+
 def test_columns_that_nobody_wanted_are_refused() -> None:
     machine = machines()["telco"]
     [effect] = machine.handle(Received("bank", opening()))
     machine.handle(run_inline(effect))
-    body = screen.ScreenNumbers(start=0, ciphertexts=Array.of(np.ones((3, 1, 128), np.uint8)))
+    numbers_of = Array.of(np.ones((3, 3), np.uint32))
+    body = screen.ScreenNumbers(start=0, seed=b"s" * 32, ciphertexts=numbers_of)
     with pytest.raises(ProtocolError, match="nobody wanted"):
         machine.handle(Received("bank", body))
     machine = machines()["bank"]
