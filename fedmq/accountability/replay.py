@@ -104,6 +104,10 @@ class Replay:
             signs=settings.signs,
             column_groups=settings.column_groups,
             category_columns=settings.category_columns,
+            bins={
+                name: tuple(given) if isinstance(given, list) else given
+                for name, given in settings.bins.items()
+            },
         )
         machine = _ReplayedTraining(
             self._party,

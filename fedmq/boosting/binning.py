@@ -6,9 +6,10 @@ values carry the code k + 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -19,7 +20,10 @@ from fedmq.boosting.machine_sums import FEWEST_ROWS, add_by_cell, can_add
 from fedmq.boosting.model.tree import Bools, Float32s
 from fedmq.computation import computation
 
-__all__ = ["BinMatrix", "Cuts", "histograms"]
+__all__ = ["BinMatrix", "ColumnBins", "Cuts", "histograms"]
+
+ColumnBins = tuple[float, ...] | int
+"""How a column's owner has it cut: at these cuts, ascending, or into so many bins at most."""
 
 
 class Cuts(BaseModel):
@@ -45,19 +49,33 @@ class Cuts(BaseModel):
         return self
 
     @classmethod
-    def of(cls, X: NDArray[np.float32], max_bin: int) -> Cuts:
+    def of(
+        cls,
+        X: NDArray[np.float32],
+        max_bin: int,
+        given: Mapping[int, ColumnBins] = MappingProxyType({}),
+    ) -> Cuts:
         """Cuts of the training rows ``X`` (rows, features), at most ``max_bin`` bins a feature.
 
         The cuts are ``unique(numpy.quantile(x, i / max_bin, method="inverted_cdf"))`` for
         i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank. There is
         no cut at the largest value, as in XGBoost: it would separate no training rows, only larger
         values that come later.
+
+        ``given``: what the owner says of single features. Of given cuts those stay that XGBoost
+        has when it learns from the numbers of the bins: an empty bin belongs to the one above it,
+        and what lies above all training rows to the last.
         """
         present = np.sort(X, axis=0)  # NaN sorts last
         counts = X.shape[0] - np.isnan(X).sum(axis=0)
-        orders = np.arange(1, max_bin) / max_bin
         thresholds = []
         for feature, count in enumerate(counts.tolist()):
+            asked = given.get(feature, max_bin)
+            if isinstance(asked, tuple):
+                thresholds.append(_parting(asked, present[:count, feature]))
+                continue
+            most = min(asked, max_bin)
+            orders = np.arange(1, most) / most
             ranks = np.ceil(count * orders - 1).astype(np.intp) if count else np.empty(0, np.intp)
             cuts = np.unique(present[np.maximum(ranks, 0), feature])
             thresholds.append(cuts[cuts < present[count - 1, feature]])
@@ -111,6 +129,13 @@ class Cuts(BaseModel):
     def n_cells(self) -> int:
         """Cells of a histogram: bins of all features, each feature's missing cell included."""
         return int(self.first_cell[-1])
+
+
+def _parting(cuts: Sequence[float], present: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The ``cuts`` that part the ``present`` values: the last one between two values."""
+    ascending = np.array(cuts, np.float32)
+    filled = np.unique(np.searchsorted(ascending, present, side="left"))
+    return ascending[filled[1:] - 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

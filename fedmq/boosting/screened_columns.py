@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.binning import BinMatrix, ColumnBins, Cuts
 
 __all__ = ["ColumnKind", "ScreenedColumn", "Strength", "chosen_rows", "screened_columns"]
 
 ColumnKind = Literal["number", "categories"]
 
+_MOST_BINS = 50  # of a column of numbers, beside those of missing values
 _MOST_CATEGORIES = 50  # bins of a column of categories; a message holds a sum for each
 _STEPS = ((1, "1"), (2, "2"), (10, "3 to 10"), (100, "11 to 100"))
 
@@ -72,6 +74,7 @@ def screened_columns(
     category_columns: Mapping[str, Sequence[str]],
     bins: int,
     smallest: int,
+    given: Mapping[str, ColumnBins] = MappingProxyType({}),
 ) -> Iterator[ScreenedColumn]:
     """The columns of ``values``, float32 (rows, features), in bins of ``smallest`` rows or more.
 
@@ -79,6 +82,9 @@ def screened_columns(
     their own; a column of ``category_columns`` has a bin for each category, and 50 at most, the
     smallest of them together. Small bins are joined:
     numbers with their neighbours, categories with one another, missing values with the last bin.
+
+    ``given``: what owners say of the bins of their columns. Given cuts are taken whatever ``bins``
+    is, but 49 at most: of more, the first above each quantile.
     """
     column_of = {name: column for column, names in category_columns.items() for name in names}
     places = {name: place for place, name in enumerate(features)}
@@ -86,15 +92,21 @@ def screened_columns(
     for name, place in places.items():
         column = column_of.get(name)
         if column is None:
-            yield _of_numbers(name, values[:, [place]], bins, smallest)
+            yield _of_numbers(name, values[:, [place]], bins, smallest, given.get(name))
         elif column not in done:
             done.add(column)
             of_column = [places[each] for each in category_columns[column]]
             yield _of_categories(column, values[:, of_column], smallest)
 
 
-def _of_numbers(name: str, values: NDArray[np.float32], bins: int, smallest: int) -> ScreenedColumn:
-    binned = BinMatrix.of(values, Cuts.of(values, bins))
+def _of_numbers(
+    name: str,
+    values: NDArray[np.float32],
+    bins: int,
+    smallest: int,
+    given: ColumnBins | None,
+) -> ScreenedColumn:
+    binned = BinMatrix.of(values, _cuts(values, bins, given))
     codes, missing = binned.codes[:, 0].astype(np.uint16), binned.is_missing[:, 0]
     counts = np.bincount(codes[~missing], minlength=int(binned.cuts.n_bins[0]))
     bin_of = np.append(_neighbours(counts, smallest), 0)[np.minimum(codes, len(counts))]
@@ -103,6 +115,19 @@ def _of_numbers(name: str, values: NDArray[np.float32], bins: int, smallest: int
     bin_of[missing] = last + 1 if apart else last
     distinct = _in_steps(len(np.unique(values[~missing])))
     return ScreenedColumn(name, "number", float(missing.mean()), distinct, bin_of)
+
+
+def _cuts(values: NDArray[np.float32], bins: int, given: ColumnBins | None) -> Cuts:
+    """The cuts of a column of numbers (rows, 1), with as many bins as a message holds."""
+    if given is None:
+        return Cuts.of(values, bins)
+    cuts = Cuts.of(values, bins, {0: given})
+    [own] = cuts.thresholds
+    if len(own) < _MOST_BINS:
+        return cuts
+    [quantiles] = Cuts.of(values, _MOST_BINS).thresholds
+    nearest = np.unique(np.searchsorted(own, quantiles).clip(max=len(own) - 1))
+    return Cuts(thresholds=(own[nearest],), has_missing=cuts.has_missing)
 
 
 def _of_categories(name: str, ones: NDArray[np.float32], smallest: int) -> ScreenedColumn:

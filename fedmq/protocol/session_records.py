@@ -371,7 +371,7 @@ class AnswerSettings(BaseModel):
 
     Engine and options by name. ``signs``: monotone constraints by column. ``column_groups``:
     columns by group. ``category_columns``: features of the columns that sets of categories may
-    split.
+    split. ``bins``: by column, its given cuts or the most bins.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -383,9 +383,10 @@ class AnswerSettings(BaseModel):
     signs: dict[str, Literal[-1, 1]]
     column_groups: dict[str, list[str]] = {}
     category_columns: dict[str, list[str]] = {}
+    bins: dict[str, list[float] | int] = {}
 
     def packed(self) -> bytes:
-        """The committed bytes; without groups they equal those of versions before groups."""
+        """The committed bytes; what is left out is that of versions before these settings."""
         return bytes(msgpack.packb(self.model_dump(exclude_defaults=True)))
 
 

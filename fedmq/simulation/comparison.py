@@ -19,6 +19,7 @@ from fedmq.boosting.xgboost_comparison.parity import (
     of_bounds,
     train_reference,
 )
+from fedmq.simulation.given_bins import joined_places
 from fedmq.simulation.simulate import simulate
 from fedmq.simulation.tables import ACTIVE, by_index, targets_of
 
@@ -49,6 +50,7 @@ def compare_with_xgboost(
     passive: Mapping[str, Any],
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "plain",
+    column_bins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> XGBoostComparison:
     """Train on these tables by ``fedmq.simulate`` and by XGBoost, and compare the models.
 
@@ -69,12 +71,20 @@ def compare_with_xgboost(
     matched = by_index({ACTIVE: active, **passive}, {"label": label})
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}
-    model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
+    model = simulate(
+        active=active,
+        label=label,
+        passive=passive,
+        params=params,
+        engine=engine,
+        column_bins=column_bins,
+    )
     values = model.joined_values(active=active, passive=passive)
     constraints = joined_constraints(params, model.columns)
     labels = np.asarray(label, dtype=np.float32)
     types = model.to_xgboost().feature_types or ()
-    bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types)
+    given = joined_places(model.columns, column_bins)
+    bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types, given)
     reference = train_reference(bins, labels, params, constraints=constraints)
     parity = compare(reference, model.joined_trees(), bins)
     made = of_bounds if params.objective == "survival:aft" else labelled

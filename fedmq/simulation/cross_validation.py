@@ -127,6 +127,7 @@ def cv(
         metric=whole.metric,
         folds=masks,
         category_columns=whole.category_columns,
+        bins=whole.bins,
     )
     others = {
         party: features._replace(values=features.values[rows]) for party, features in tables.items()

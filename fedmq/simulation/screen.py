@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting.binning import ColumnBins
 from fedmq.boosting.correlated_columns import CorrelatedColumns
 from fedmq.boosting.screened_columns import chosen_rows, screened_columns
 from fedmq.boosting.screened_label import LabelType, ScreenedLabel
@@ -36,6 +37,7 @@ from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+from fedmq.simulation.given_bins import with_bins
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows
@@ -59,6 +61,7 @@ def screen(
     select: Mapping[str, float] | None = None,
     join: Join = "same",
     broker: str = MEMORY,
+    column_bins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Screen:
     """Look at all parties' columns before a training, through the daemons' machines.
 
@@ -83,6 +86,7 @@ def screen(
         join: ``inner`` takes the rows that the indexes of all pandas tables hold, by default all
             must hold the same.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ.
+        column_bins: how parties cut single columns, as in ``fedmq.simulate``.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -100,6 +104,7 @@ def screen(
     )
     matched = by_index({ACTIVE: active, **passive}, {"label": label}, join)
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    tables = with_bins(tables, column_bins)
     checked = label_check(label_type)(column_of_rows(matched.beside["label"], "label"), ACTIVE)
     rows = len(checked)
     for party, features in tables.items():
@@ -108,7 +113,8 @@ def screen(
     taken = chosen_rows(rows, most_rows, seed)
     looked_at = ScreenedLabel.of(checked[taken], label_type, ACTIVE)
     values, names_of, categories = _of_rows(tables[ACTIVE], taken)
-    columns = list(screened_columns(values, names_of, categories, bins, 1))
+    given = tables[ACTIVE].bins
+    columns = list(screened_columns(values, names_of, categories, bins, 1, given))
     numbers = [column.name for column in columns if column.kind == "number"]
     of_numbers = values[:, [names_of.index(name) for name in numbers]]
     alike = CorrelatedColumns.of(of_numbers, numbers)
@@ -122,7 +128,8 @@ def screen(
             continue
         key = ColumnKey(fresh_seed(), fresh_seed())
         opening = screen_opening(job, own, "", key)
-        theirs = _shown(*_of_rows(tables[party], taken), bins, smallest_group, correlation)
+        given = tables[party].bins
+        theirs = _shown(*_of_rows(tables[party], taken), bins, given, smallest_group, correlation)
         terms = ScreenTerms(names, measured, correlation)
         machines = {
             ACTIVE: ActiveScreen(
@@ -184,11 +191,12 @@ def _shown(
     names: tuple[str, ...],
     categories: Mapping[str, tuple[str, ...]],
     bins: int,
+    given: Mapping[str, ColumnBins],
     smallest: int,
     correlation: bool,
 ) -> OwnColumns:
     """What a passive party with these features shows."""
-    columns = list(screened_columns(values, names, categories, bins, smallest))
+    columns = list(screened_columns(values, names, categories, bins, smallest, given))
     places = [names.index(column.name) for column in columns if column.kind == "number"]
     numbers = correlated_numbers(values[:, places], columns, smallest, wanted=correlation)
     draw = np.random.default_rng()

@@ -31,6 +31,7 @@ from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import FindShare, PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
+from fedmq.simulation.given_bins import with_bins
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.repeated_ids import by_person
@@ -99,6 +100,7 @@ def simulate(
     callbacks: Sequence[Any] = (),
     continue_from: SimulatedModel | None = None,
     decoys: bool = False,
+    column_bins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -159,6 +161,8 @@ def simulate(
             objective and base score are those of the new trees, and parties may join.
         decoys: every split decision comes with decoys to the parties that do not split, as in a
             job; the model is the same.
+        column_bins: how parties cut single columns, as ``bins`` of their ``[data]``:
+            ``{"telco": {"calls": [5, 20], "tenure": 10}}``; ``"active"`` is the active party.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -178,6 +182,7 @@ def simulate(
     ranked = with_queries(matched.beside["label"], matched.beside["qid"])
     matched = replace(matched, beside={**matched.beside, "label": ranked})
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    tables = with_bins(tables, column_bins)
     given = training_tables(tables, matched, evaluation, join)
     tables = dict(given.features)
     options = {**(engine_options or {}), **({} if sums is None else {"sums": sums})}
@@ -318,6 +323,7 @@ def run_training(
                         features.values,
                         features.names,
                         category_columns=features.category_columns,
+                        bins=features.bins,
                     )
                 ),
                 lambda _: engine,

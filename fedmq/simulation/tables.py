@@ -96,6 +96,7 @@ def active_table(
         evaluation_sets=sets,
         category_columns=own.category_columns,
         person=person,
+        bins=own.bins,
     )
 
 

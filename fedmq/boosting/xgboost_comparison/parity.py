@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.binning import BinMatrix, ColumnBins, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams, arithmetic_of
 from fedmq.boosting.xgboost_comparison.export import check_objective, import_xgboost
@@ -176,13 +176,15 @@ def joined_bins(
     training: NDArray[np.bool_],
     max_bin: int,
     types: Sequence[str],
+    given: Mapping[int, ColumnBins] = MappingProxyType({}),
 ) -> BinMatrix:
     """Bins of the joined columns ``values`` (rows, columns), cut as their owners cut them.
 
     ``training`` bool (rows,): the rows that cuts are made of. Of columns of ``types`` "c" each code
-    of a training row is a bin, and such a column is one that ``cuts`` splits by sets.
+    of a training row is a bin, and such a column is one that ``cuts`` splits by sets. ``given``: as
+    in `Cuts.of`, by joined column.
     """
-    cuts = Cuts.of(values[training], max_bin)
+    cuts = Cuts.of(values[training], max_bin, given)
     by_codes = [column for column, kind in enumerate(types) if kind == "c"]
     thresholds = list(cuts.thresholds)
     for column in by_codes:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import math
 import re
+import struct
 from collections.abc import Mapping
 from datetime import date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -14,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 
 __all__ = [
+    "MOST_BINS",
     "BesideLabel",
     "ColumnSection",
     "ColumnType",
@@ -23,6 +27,7 @@ __all__ = [
     "NormaliseStep",
     "SourceType",
     "checked_query",
+    "column_bins",
 ]
 
 DatePart = Literal["days", "month", "weekday", "age"]
@@ -31,6 +36,10 @@ SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last", "each", "hidden"]
 NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
+MOST_BINS = 65_535
+"""Bins of a column, as of `max_bin`."""
+_QUANTILES = re.compile(r"quantile:\s*(\d{1,9})")
+_ColumnBins = tuple[float, ...] | int  # ColumnBins of boosting, which needs NumPy
 _SQLITE = "sqlite:///"
 _CHANGES = (
     *("alter", "create", "delete", "drop", "grant", "insert", "merge", "replace"),
@@ -122,6 +131,44 @@ def _columns(given: object) -> object:
     raise ValueError("the name of a column, or a list of names, is needed")
 
 
+def column_bins(given: object) -> _ColumnBins:
+    """Given cuts, ascending as float32, or the most bins; ValueError where it is neither."""
+    if isinstance(given, str) and (found := _QUANTILES.fullmatch(given.strip())):
+        given = int(found[1])
+    if isinstance(given, int) and not isinstance(given, bool):
+        if not 2 <= given <= MOST_BINS:
+            raise ValueError(f"{given} bins: write a number from 2 to {MOST_BINS}")
+        return given
+    numbers = isinstance(given, list | tuple) and all(
+        isinstance(cut, int | float) and not isinstance(cut, bool) for cut in given
+    )
+    if not isinstance(given, list | tuple) or not numbers or not given:
+        raise ValueError(
+            "write cuts, such as [1000, 2000, 5000], or the most bins, such as 10 or "
+            '"quantile:10"; ignore leaves a column out'
+        )
+    cuts = tuple(map(_float32, given))
+    for cut, rounded in zip(given, cuts, strict=True):
+        if not math.isfinite(rounded):
+            raise ValueError(f"{cut!r} is no finite float32, and no row stands beyond it")
+    for (before, cut), (one, other) in zip(pairwise(given), pairwise(cuts), strict=True):
+        if before >= cut:
+            raise ValueError(f"{cut!r} stands after {before!r}: write each cut once, ascending")
+        if one == other:
+            raise ValueError(f"{before!r} and {cut!r} are the same in float32; leave out one")
+    if len(given) >= MOST_BINS:
+        raise ValueError(f"{len(given):,} cuts; a column takes fewer than {MOST_BINS:,}")
+    return cuts
+
+
+def _float32(number: float) -> float:
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.inf
+    return rounded
+
+
 def _hash_last(steps: tuple[NormaliseStep, ...]) -> tuple[NormaliseStep, ...]:
     if "sha256" in steps[:-1]:
         raise ValueError("sha256 comes last: nothing can be normalised after it")
@@ -178,6 +225,12 @@ class DataSection(Section):
     """What is published of a column where it is among the reasons for a score, such as
     ``{ tenure = "short time as a customer" }``; another party's are only read where its policy says
     ``explain = "column"``."""
+    bins: Mapping[str, Annotated[_ColumnBins, BeforeValidator(column_bins)]] = Field(
+        default_factory=dict
+    )
+    """How single columns of numbers are cut, in trainings and in screens: at given cuts, as in
+    ``income = [1000, 2000, 5000]``, or at their quantiles into at most so many bins, as in
+    ``income = 10`` or ``"quantile:10"``. A row of exactly 1000 stands below that cut."""
     types: Mapping[str, ColumnType] = Field(default_factory=dict)
     """What a column holds. Left out, a column without any number in it is a category."""
     columns: Mapping[str, ColumnSection] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting.binning import ColumnBins
 from fedmq.errors import DataError
 from fedmq.party.data.columns import CategoryColumn, reads_as_number
 from fedmq.party.data.table import Table
@@ -23,12 +24,14 @@ _CATEGORICAL = ("categor", "enum", "dictionary")  # as pandas, Polars and Arrow 
 class PartyFeatures(NamedTuple):
     """A party's features, float32 (rows, features), NaN is missing, and their names.
 
-    ``category_columns``: the features of each column of categories.
+    ``category_columns``: the features of each column of categories. ``bins``: how single features
+    are cut, where their owner says it.
     """
 
     values: NDArray[np.float32]
     names: tuple[str, ...]
     category_columns: Mapping[str, tuple[str, ...]] = {}
+    bins: Mapping[str, ColumnBins] = {}
 
 
 _SHOWN = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import Cuts
+from fedmq.boosting.binning import ColumnBins, Cuts
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_model import (
     differences,
@@ -76,21 +76,26 @@ def describe_table(where: str, data: DataSection, max_bin: int) -> dict[str, Any
     table = None if found.refused else read_table(where, data)
     for column in described["columns"]:
         name = column["name"]
-        column["spreads"] = [asdict(spread) for spread in _spreads(table, name, max_bin)]
+        column["spreads"] = [asdict(spread) for spread in _spreads(table, name, max_bin, data.bins)]
         column["counts"] = _counts(table, name)
     return {**described, "max_bin": max_bin, **_features(found)}
 
 
-def _spreads(table: Table | None, column: str, max_bin: int) -> Iterator[Spread]:
+def _spreads(
+    table: Table | None, column: str, max_bin: int, given: Mapping[str, ColumnBins]
+) -> Iterator[Spread]:
     if table is None or column in table.category_columns:
         return
     for place, feature in enumerate(table.features):
         if feature == column or (column not in table.features and _is_part(feature, column)):
-            yield _spread(feature, table.values[:, [place]], max_bin)
+            yield _spread(feature, table.values[:, [place]], max_bin, given.get(feature))
 
 
-def _spread(name: str, values: NDArray[np.float32], max_bin: int) -> Spread:
-    cuts = tuple(map(float, Cuts.of(values, max_bin).thresholds[0]))
+def _spread(
+    name: str, values: NDArray[np.float32], max_bin: int, given: ColumnBins | None
+) -> Spread:
+    own = {} if given is None else {0: given}
+    cuts = tuple(map(float, Cuts.of(values, max_bin, own).thresholds[0]))
     present = values[np.isfinite(values)]
     if not len(present):
         return Spread(name, 0.0, 0.0, (), ())

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import ColumnBins
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
 from fedmq.boosting.objectives.registry import objective_of
@@ -23,6 +24,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
 from fedmq.party.configuration.party import NamedFunction
 from fedmq.party.data.columns import NumberSpelling
+from fedmq.party.data.given_bins import checked_bins, kept_bins
 from fedmq.party.data.held_out import EvaluationShares, folds_of
 from fedmq.party.data.repeated_ids import (
     has_several,
@@ -334,6 +336,7 @@ class LoadActiveTable:
                 function.load()
         objective = objective_of(self.params)
         table = read_table(self.party, self.data, objective.labels)
+        bins = checked_bins(self.party, self.data, table)
         alignment, name = table.digest(self.salt), ""
         lacked_at: Mapping[str, int] = {}
         lacking: dict[str, NDArray[np.bool_]] = {}
@@ -381,7 +384,8 @@ class LoadActiveTable:
         )
         named = ~held_out if folds else held_out
         beside = [held for held in (table.weight, table.base_margin, person) if held is not None]
-        digest = _digest(table.features, table.values, label, *beside)
+        bins = kept_bins(bins, table.features)
+        digest = _digest(table.features, bins, table.values, label, *beside)
         return ActiveTable(
             table.values,
             table.features,
@@ -408,6 +412,7 @@ class LoadActiveTable:
             lacking=lacking,
             person=person,
             selected=_asked(selection),
+            bins=bins,
         )
 
     def _folds(
@@ -471,6 +476,7 @@ def load_passive_table(
     """
     refuse_several(party, data)
     table = read_table(party, data)
+    bins = checked_bins(party, data, table)
     alignment = table.digest(salt)
     if aligned is not None:
         table, stored = aligned.rows_of(party, table)
@@ -484,7 +490,8 @@ def load_passive_table(
         data = _about(chosen, data)
     places = [at for at, name in enumerate(table.features) if name in kept]
     names, values = tuple(table.features[at] for at in places), table.values[:, places]
-    digest = _digest(names, values)
+    bins = kept_bins(bins, names)
+    digest = _digest(names, bins, values)
     held = np.array([name != NO_ID for name in table.ids], dtype=np.bool_)
     people = np.where(held, hashed_ids(table.ids), NOBODY)
     return PassiveTable(
@@ -497,6 +504,7 @@ def load_passive_table(
         data.column_groups,
         table.category_columns if category_sets else {},
         people,
+        bins,
     )
 
 
@@ -526,9 +534,16 @@ def _asked(selection: ColumnSelection | None) -> dict[str, SelectedColumns]:
     }
 
 
-def _digest(features: tuple[str, ...], *arrays: NDArray[Any]) -> str:
-    """The digest of a training table: 16 bytes of BLAKE2b (RFC 7693), in hex."""
+def _digest(
+    features: tuple[str, ...], bins: Mapping[str, ColumnBins], *arrays: NDArray[Any]
+) -> str:
+    """The digest of a training table: 16 bytes of BLAKE2b (RFC 7693), in hex.
+
+    Without ``bins`` it is that of versions before them.
+    """
     digest = hashlib.blake2b(repr(features).encode(), digest_size=16)
+    if bins:
+        digest.update(repr(sorted(bins.items())).encode())
     for array in arrays:
         digest.update(repr(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import ColumnBins
 from fedmq.boosting.correlated_columns import CorrelatedColumns, rounded_inflation
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
@@ -22,6 +23,7 @@ from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.screen import MOST_CLASSES, MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
+from fedmq.party.data.given_bins import checked_bins
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.table import NO_ID, Table, numbered_columns, read_table
 from fedmq.party.store.answered_people import EarlierPeople
@@ -119,14 +121,14 @@ def load_labelled_columns(
             f"{party}: a screen takes one label of a person, and some have several; align with one "
             'row of each, duplicates = "first" or "last"'
         )
-    table, alignment = _rows(
-        party, read_table(party, data, label_check(job.label_type)), aligned, salt
-    )
+    whole = read_table(party, data, label_check(job.label_type))
+    given = checked_bins(party, data, whole)
+    table, alignment = _rows(party, whole, aligned, salt)
     rows = len(table.ids)
     table = table.taken(chosen_rows(rows, job.most_rows, job.seed).tolist())
     assert table.label is not None
     label = ScreenedLabel.of(table.label, job.label_type, f"{party}: {data.place}")
-    columns = tuple(_columns(table, job.bins, 1))
+    columns = tuple(_columns(table, job.bins, 1, given))
     values = table.columns(_numbers(columns))
     alike = CorrelatedColumns.of(values, _numbers(columns))
     numbers = correlated_numbers(values, columns, own=True, wanted=job.correlation)
@@ -155,7 +157,9 @@ def load_shown_columns(
         Refused: the parties' rows are others, too few, or nearly those of an ``earlier`` answer.
         DataError: as `read_table`.
     """
-    table, alignment = _rows(party, read_table(party, data), aligned, opening.salt)
+    whole = read_table(party, data)
+    given = checked_bins(party, data, whole)
+    table, alignment = _rows(party, whole, aligned, opening.salt)
     rows = len(table.ids)
     if alignment != opening.alignment or rows != opening.rows:
         what = f"alignment {opening.alignment_name!r}" if opening.alignment_name else "the ids"
@@ -167,7 +171,7 @@ def load_shown_columns(
     draw = np.random.default_rng()
     columns = [
         column.for_others(smallest, draw)
-        for column in _columns(table, opening.bins, smallest, permitted)
+        for column in _columns(table, opening.bins, smallest, given, permitted)
     ]
     if not columns:
         raise Refused(f"{party} has no column to show")
@@ -199,14 +203,18 @@ def _rows(party: str, table: Table, aligned: Aligned | None, salt: str) -> tuple
 
 
 def _columns(
-    table: Table, bins: int, smallest: int, permitted: tuple[str, ...] | None = None
+    table: Table,
+    bins: int,
+    smallest: int,
+    given: Mapping[str, ColumnBins],
+    permitted: tuple[str, ...] | None = None,
 ) -> list[ScreenedColumn]:
-    """The columns of the ``permitted`` features; all for None."""
+    """The columns of the ``permitted`` features, all for None; cut as ``given``."""
     columns = numbered_columns(table, permitted)
     features = [name for _, names in columns for name in names]
     categories = {column: names for column, names in columns if column in table.category_columns}
     values = table.columns(features)
-    return list(screened_columns(values, features, categories, bins, smallest))
+    return list(screened_columns(values, features, categories, bins, smallest, given))
 
 
 def _numbers(columns: Sequence[ScreenedColumn]) -> list[str]:

@@ -24,6 +24,7 @@ from fedmq.party.data.columns import (
     checked_beside,
     likely_meaning,
 )
+from fedmq.party.data.given_bins import wrong_bins
 from fedmq.party.data.id_column import IdColumns
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
@@ -151,6 +152,19 @@ class _Columns:
                 lines += _of_labels(f"{self.source.name}, column {name!r}", label)
         return lines
 
+    def refused_bins(self) -> Iterator[str]:
+        """A line for each of the given bins of no column of numbers."""
+        numbers, categories = list[str](), list[str]()
+        for name, column in self.features.items():
+            if self.checks[name].problem is not None:
+                numbers.append(name)  # its own line says more
+            elif isinstance(column, DateColumn):
+                numbers += [f"{name}.{part}" for part in self.data.columns[name].wanted]
+            else:
+                known = isinstance(column.decided, CategoryColumn)
+                (categories if known else numbers).append(name)
+        yield from wrong_bins(f"{self.source.name}: data.bins", self.data.bins, numbers, categories)
+
     def described(self, name: str) -> ValidatedColumn:
         checked = self.roles.ids[0] if name in self.roles.ids else name
         broken = self.checks[checked].problem is not None if checked in self.checks else False
@@ -202,7 +216,7 @@ def validate_source(
             rows += len(batch.numbers)
             on_rows(rows, source.rows)
         refused = [check.problem for check in columns.checks.values() if check.problem is not None]
-        refused += columns.refused_beside()
+        refused += [*columns.refused_beside(), *columns.refused_bins()]
         again = columns.ids.repeated()
         if columns.checks[columns.roles.ids[0]].problem is None:
             try:

@@ -77,6 +77,7 @@ from fedmq.protocol.training.terms import (
     MainModel,
     TrainingTerms,
     bin_table,
+    binned_places,
     category_places,
     columns_by_sets,
     continuing,
@@ -112,9 +113,8 @@ class Opening(Part):
         table, params = self._training.terms.table, self._training.terms.params
         columns = tuple(category_places(table).values())
         learning = ~table.evaluation
-        binning = bin_table.bind(
-            table.values, learning, params.max_bin, columns, params.max_cat_to_onehot
-        )
+        given, by_sets = binned_places(table), params.max_cat_to_onehot
+        binning = bin_table.bind(table.values, learning, params.max_bin, columns, by_sets, given)
         bins = yield from single(binning)
         yield from self._training.model.start()
         public = yield from self._training.engine.open()

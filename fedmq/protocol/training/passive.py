@@ -75,6 +75,7 @@ from fedmq.protocol.training.terms import (
     REGROWN,
     PassiveTable,
     bin_table,
+    binned_places,
     category_places,
     columns_by_sets,
     kept_constraints,
@@ -337,7 +338,9 @@ class PassiveTraining(Machine):
         if by_sets is not None and not spec.shows_exact_sums:
             raise Refused(f"engine {spec.name!r} finds no sets of categories")
         bins = yield from single(
-            bin_table.bind(table.values, learning, asked.max_bin, of_sets, by_sets)
+            bin_table.bind(
+                table.values, learning, asked.max_bin, of_sets, by_sets, binned_places(table)
+            )
         )
         columns = OwnColumns(bins, asked)
         earlier = None if spec.hides_sums else self._earlier_sums

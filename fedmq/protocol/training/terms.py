@@ -14,12 +14,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.binning import BinMatrix, ColumnBins, Cuts
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.fallbacks import fallback_name
 from fedmq.boosting.model.refreshed import check_refreshable
@@ -63,6 +64,7 @@ __all__ = [
     "PassiveTable",
     "TrainingTerms",
     "bin_table",
+    "binned_places",
     "category_places",
     "columns_by_sets",
     "continuing",
@@ -108,6 +110,7 @@ class ActiveTable:
     ``category_columns``: the features of each column of categories, 1 if a row has the category,
     otherwise 0. ``lacked_at``: how many people of the alignment a passive party lacks; parties that
     lack nobody are left out. ``lacking`` bool (rows,): which people it lacks, where that is known.
+    ``bins``: how single columns are cut, where their owner says it.
     ``person`` int32 (rows,): where people have several rows here, the number of each row's; passive
     parties hold a row for each person, in the order of these numbers. ``selected``: which
     columns of a passive party take part; all of those that are left out.
@@ -136,6 +139,7 @@ class ActiveTable:
     lacking: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     person: NDArray[np.int32] | None = None
     selected: Mapping[str, SelectedColumns] = field(default_factory=dict)
+    bins: Mapping[str, ColumnBins] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -214,10 +218,10 @@ class PassiveTable:
     """A passive party's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``, ``digest``, ``signs``,
-    ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: the row set
-    for counting answered sums, None if they are not counted. ``people``: a hash of each row's id,
-    uint64 (rows,), to be compared with those of earlier sessions, None if they are not; ``NOBODY``
-    for a person whom this party lacks.
+    ``column_groups``, ``category_columns`` and ``bins`` as in :class:`ActiveTable`; ``row_set``:
+    the row set for counting answered sums, None if they are not counted. ``people``: a hash of each
+    row's id, uint64 (rows,), to be compared with those of earlier sessions, None if they are not;
+    ``NOBODY`` for a person whom this party lacks.
     """
 
     values: NDArray[np.float32]
@@ -229,6 +233,7 @@ class PassiveTable:
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     people: NDArray[np.uint64] | None = None
+    bins: Mapping[str, ColumnBins] = field(default_factory=dict)
 
     @property
     def lacks_people(self) -> bool:
@@ -262,6 +267,8 @@ class PassiveTable:
                 f"the ids do not match: {party} and {peer} hold {rows} rows each, "
                 f"but not the same ids; {_ALIGN}"
             )
+        if (problem := _too_many_bins(party, self.bins, terms.max_bin)) is not None:
+            raise Refused(problem)
         for tree in saved:
             if tree.records.feature_names != self.features:
                 raise Refused(f"the columns of {party} have changed since the session began")
@@ -279,13 +286,14 @@ def bin_table(
     max_bin: int,
     category_columns: Sequence[Sequence[int]] = (),
     by_sets: int | None = None,
+    given: Mapping[int, ColumnBins] = MappingProxyType({}),
 ) -> BinMatrix:
     """Cuts over the training rows of ``values`` (rows, features), and all rows as bins.
 
     ``category_columns``: the features of columns of categories; sets split a column in which
-    ``by_sets`` categories occur; None: no column.
+    ``by_sets`` categories occur; None: no column. ``given``: as in `Cuts.of`.
     """
-    cuts = Cuts.of(values[training], max_bin)
+    cuts = Cuts.of(values[training], max_bin, given)
     return BinMatrix.of(values, cuts.by_sets(category_columns, by_sets))
 
 
@@ -297,6 +305,24 @@ def category_places(table: ActiveTable | PassiveTable) -> Mapping[str, tuple[int
         for column, names in table.category_columns.items()
     }
     return {column: held for column, held in columns.items() if held}
+
+
+def binned_places(table: ActiveTable | PassiveTable) -> Mapping[int, ColumnBins]:
+    """What the owner says of its features' bins, by their indices, as `Cuts.of` takes it."""
+    return {
+        place: table.bins[name] for place, name in enumerate(table.features) if name in table.bins
+    }
+
+
+def _too_many_bins(party: str, bins: Mapping[str, ColumnBins], max_bin: int) -> str | None:
+    """Why ``party`` cannot cut its columns as given; it names no column, for others read it."""
+    most = max((len(of) + 1 for of in bins.values() if isinstance(of, tuple)), default=0)
+    if most <= max_bin:
+        return None
+    return (
+        f"{party} has given a column {most} bins (bins in its [data]), and max_bin = {max_bin}: "
+        f"train with max_bin = {most} or more"
+    )
 
 
 def columns_by_sets(table: ActiveTable | PassiveTable, cuts: Cuts) -> dict[str, tuple[int, ...]]:
@@ -574,6 +600,8 @@ class TrainingTerms:
         """The terms of ``model``. Raises `ConfigError` if they do not fit together."""
         engine.check(params)
         table.check_engine(engine)
+        if (problem := _too_many_bins(party, table.bins, params.max_bin)) is not None:
+            raise ConfigError(problem)
         parties = (party, *peers)
         return cls(
             model,

@@ -76,6 +76,10 @@ def committed(
         category_columns={
             name: list(features) for name, features in table.category_columns.items()
         },
+        bins={
+            name: list(given) if isinstance(given, tuple) else given
+            for name, given in table.bins.items()
+        },
     )
     root = yield from single(commit_table.bind(bins, table.features, secret, settings))
     return Commitment(
