@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from fedmq.boosting.binning import Cuts
+from fedmq.cli.bins import bins
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
@@ -62,24 +62,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
     print_next_step(as_json, "run", party)
 
 
-@data.command(epilog=PARTY_HELP)
-@party_argument
-@click.option("--max-bin", default=256, show_default=True, help="The training's max_bin.")
-@json_option
-def bins(party: Path, max_bin: int, as_json: bool) -> None:
-    """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
-
-    The command sends nothing: the owner decides whether to pass the numbers on.
-    """
-    config, _ = PartyFile.read(party)
-    read = read_table(config.party, config.data)
-    counts = Cuts.of(read.values, max_bin).n_bins.tolist()
-    result = {"party": config.party, "bins": counts}
-    print_result(
-        result, as_json, lambda found: f"{found['party']}={','.join(map(str, found['bins']))}"
-    )
-    shown = f"--bins {config.party}={','.join(map(str, counts))}"
-    print_next_step(as_json, "estimate", "train.toml", shown)
+data.add_command(bins)
 
 
 @data.command(epilog=PARTY_HELP)
