@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from fedmq.leakage.audit import audit as mount_attacks
 from fedmq.leakage.view import SessionView
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.data import DataSection
+from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import rows_in_order
 from fedmq.party.data.table import Table, read_table
 from fedmq.party.sessions.observe import Recording
@@ -29,7 +30,7 @@ __all__ = ["audit"]
 
 _File = click.Path(path_type=Path)
 _SHOWN_STEPS = 100
-_EG = {"FILE": "data.csv", "STATE": "state"}
+_EG = {"FILE": "data.csv", "STATE": "state", "TOML": "party.toml"}
 
 
 @click.command()
@@ -42,6 +43,13 @@ _EG = {"FILE": "data.csv", "STATE": "state"}
     multiple=True,
     metavar="PARTY=FILE",
     help="CSV with a passive party's columns: scores the active party's attacks.",
+)
+@click.option(
+    "--bins",
+    "own_bins",
+    multiple=True,
+    metavar="PARTY=TOML",
+    help="The party file of a party of --features, if bins in its [data] cut its columns.",
 )
 @click.option(
     "--state",
@@ -74,6 +82,7 @@ def audit(
     labels: Path | None,
     label_column: str,
     features: tuple[str, ...],
+    own_bins: tuple[str, ...],
     state: Path | None,
     model: str | None,
     shares: tuple[str, ...],
@@ -90,6 +99,7 @@ def audit(
     truth = _Truth(id_column, _alignment(SessionView(recorded).terms, state))
     label = None if labels is None else truth.labels(labels, label_column)
     tables = dict(truth.features(given) for given in features)
+    given_bins = dict(_bins(given, tables) for given in own_bins)
     scored = {} if model is None else _scored(truth, model, state, shares, labels, label_column)
     with ProgressBar("solving sums, steps", "step", quiet=as_json) as bar:
 
@@ -100,10 +110,11 @@ def audit(
         report = mount_attacks(
             recorded,
             label=label,
-            passive=tables,
+            passive={party: held.values for party, held in tables.items()},
             known=known,
             solve=not quick,
             on_progress=show,
+            column_bins=given_bins,
             **scored,
         )
     if plot is not None:
@@ -151,6 +162,18 @@ def _scored(
     }
 
 
+def _bins(given: str, tables: Mapping[str, Table]) -> tuple[str, Any]:
+    """The bins of a party's own file, by the places of columns in its table."""
+    party, path = _named("--bins", given, "TOML")
+    if party not in tables:
+        raise ConfigError(f"--bins {given!r}: give the columns of {party} with --features")
+    own, columns = PartyFile.read(path)[0].data.bins, tables[party].features
+    strange = next((name for name in own if name not in columns), None)
+    if strange is not None:
+        raise ConfigError(f"{path}: data.bins: --features of {party} has no column {strange!r}")
+    return party, {f"f{columns.index(name)}": bins for name, bins in own.items()}
+
+
 def _named(option: str, given: str, what: str) -> tuple[str, Path]:
     party, equals, path = given.partition("=")
     if not equals or not party or not path:
@@ -174,10 +197,10 @@ class _Truth:
         assert label is not None
         return np.asarray(label)
 
-    def features(self, given: str) -> tuple[str, Any]:
+    def features(self, given: str) -> tuple[str, Table]:
         party, file = _named("--features", given, "FILE")
         name = f"--features {party}"
-        return party, self._rows(name, read_table(name, self._section(file))).values
+        return party, self._rows(name, read_table(name, self._section(file)))
 
     def columns(self, name: str, path: Path, label: str) -> Any:
         """The columns beside the ``label``."""

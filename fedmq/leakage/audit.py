@@ -43,7 +43,8 @@ from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projecte
 from fedmq.leakage.sealed_scores import leaves_from_scores
 from fedmq.leakage.shown_sums import OnProgress, bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
-from fedmq.party.data.data_frame import feature_table
+from fedmq.party.data.data_frame import feature_table, party_features
+from fedmq.party.data.given_bins import with_bins
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.masking import splitting_matrix
 
@@ -148,6 +149,7 @@ def audit(
     seed: int = 0,
     solve: bool = True,
     on_progress: OnProgress = lambda _done, _total: None,
+    column_bins: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> AuditReport:
     """Mount the known attacks on what one party saw in a training, and score them by the truth.
 
@@ -173,6 +175,7 @@ def audit(
         solve: whether *bins from sums* solves all sums together, which may take minutes.
         on_progress: called with the steps of that which are done, and their number, for each
             passive party.
+        column_bins: how passive parties cut single columns, if they say it, as in ``simulate``.
 
     Raises:
         DataError: the recording is none, or the truth does not fit it.
@@ -206,14 +209,21 @@ def audit(
             raise DataError(
                 f"leaf weights of {len(leaf_weights.values)} rows for {view.terms.rows} rows"
             )
+        bins = _bins(view, passive, column_bins)
         found = itertools.chain(
-            _active_attacks(view, tables),
+            _active_attacks(view, tables, bins),
             *(order_from_directions(view, party, values) for party, values in tables.items()),
             *(
                 bins_from_sums(
-                    view, party, values, own, leaf_weights, counts, on_progress if solve else None
+                    view,
+                    party,
+                    bins[party],
+                    own,
+                    leaf_weights,
+                    counts,
+                    on_progress if solve else None,
                 )
-                for party, values in tables.items()
+                for party in tables
             ),
             *(
                 order_from_columns(party, tables[party], table)
@@ -272,6 +282,23 @@ def _table(party: str, data: Any, view: SessionView) -> NDArray[np.float32]:
     if len(values) != view.terms.rows:
         raise DataError(f"{party} has {len(values)} rows, the session had {view.terms.rows}")
     return values
+
+
+def _bins(
+    view: SessionView,
+    passive: Mapping[str, Any],
+    given: Mapping[str, Mapping[str, Any]] | None,
+) -> dict[str, BinMatrix]:
+    """All rows of each passive party in the bins of the training."""
+    own = {party: places for party, places in (given or {}).items() if party != "active"}
+    tables = with_bins({party: party_features(data, party) for party, data in passive.items()}, own)
+    training = ~view.terms.evaluation.numpy()
+    binned = {}
+    for party, table in tables.items():
+        places = {table.names.index(name): bins for name, bins in table.bins.items()}
+        cuts = Cuts.of(table.values[training], view.terms.max_bin, places)
+        binned[party] = BinMatrix.of(table.values, cuts)
+    return binned
 
 
 # A passive party can learn labels
@@ -365,10 +392,12 @@ def _masked_gradients(
 
 
 def _active_attacks(
-    view: SessionView, tables: Mapping[str, NDArray[np.float32]]
+    view: SessionView,
+    tables: Mapping[str, NDArray[np.float32]],
+    bins: Mapping[str, BinMatrix],
 ) -> Iterator[Finding]:
     for party, values in tables.items():
-        yield from _splits_recovered(view, party, values)
+        yield from _splits_recovered(view, party, bins[party])
         splits, orders = _orders(view, party)
         judged = [best_concordance(ranks, values) for ranks in orders]
         if judged:
@@ -411,11 +440,7 @@ def _orders(view: SessionView, party: str) -> tuple[int, list[NDArray[np.float64
     return len(parts), inferred_orders(view.terms.rows, parts)
 
 
-def _splits_recovered(
-    view: SessionView, party: str, values: NDArray[np.float32]
-) -> Iterator[Finding]:
-    training = ~view.terms.evaluation.numpy()
-    bins = BinMatrix.of(values, Cuts.of(values[training], view.terms.max_bin))
+def _splits_recovered(view: SessionView, party: str, bins: BinMatrix) -> Iterator[Finding]:
     candidates = CandidateTable.of(bins.cuts)
     for number, tree in sorted(view.trees.items())[:1]:
         for (peer, node), exchanged in sorted(tree.exchanged.items()):

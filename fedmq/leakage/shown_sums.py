@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.splits import ROOT, CandidateTable, children, parent, sibling
@@ -75,13 +75,13 @@ class _ShownTree:
 def bins_from_sums(
     view: SessionView,
     party: str,
-    values: NDArray[np.float32],
+    bins: BinMatrix,
     labels: NDArray[np.float32] | None,
     weights: LeafWeights | None,
     counts: NDArray[np.float32] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Finding]:
-    """Findings from the candidates' sums of ``party``, whose table is ``values``.
+    """Findings from the candidates' sums of ``party``, whose rows are ``bins``.
 
     Nothing where sums are hidden, or the gradients are not known: in the recording under ``plain``
     and ``ldp``, else from the ``labels`` and the ``weights`` of leaves with the training's
@@ -93,7 +93,6 @@ def bins_from_sums(
     if not any(peer == party for tree in view.trees.values() for peer, _ in tree.exchanged):
         return
     training = ~view.terms.evaluation.numpy()
-    bins = BinMatrix.of(values, Cuts.of(values[training], view.terms.max_bin))
     if weights is not None and weights.leaves is not None:
         for number, leaves in enumerate(weights.leaves.T):
             if number in view.trees:

@@ -19,7 +19,7 @@ from fedmq.boosting.xgboost_comparison.parity import (
     of_bounds,
     train_reference,
 )
-from fedmq.simulation.given_bins import joined_places
+from fedmq.party.data.given_bins import joined_places
 from fedmq.simulation.simulate import simulate
 from fedmq.simulation.tables import ACTIVE, by_index, targets_of
 

@@ -22,6 +22,7 @@ from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.job import ScreenJob, SelectSection
 from fedmq.party.configuration.toml_file import check_document
 from fedmq.party.data.data_frame import PartyFeatures, party_features
+from fedmq.party.data.given_bins import with_bins
 from fedmq.party.data.screening import (
     LabelledColumns,
     correlated_numbers,
@@ -37,7 +38,6 @@ from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.screen.active import ActiveScreen, Shown
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
-from fedmq.simulation.given_bins import with_bins
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows

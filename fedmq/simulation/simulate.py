@@ -20,6 +20,7 @@ from fedmq.party.compute.dask import DaskPool
 from fedmq.party.compute.pool import ComputePool, ThreadPool
 from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.data.data_frame import PartyFeatures, party_features
+from fedmq.party.data.given_bins import with_bins
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine, SumsShown
@@ -31,7 +32,6 @@ from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import FindShare, PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
-from fedmq.simulation.given_bins import with_bins
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.repeated_ids import by_person

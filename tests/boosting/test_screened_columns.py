@@ -123,3 +123,14 @@ def test_as_many_rows_are_drawn_as_are_wanted_and_the_same_for_a_seed() -> None:
     assert len(set(drawn.tolist())) == 100 and (np.diff(drawn) > 0).all()
     assert drawn.tolist() == chosen_rows(1000, 100, 3).tolist()
     assert drawn.tolist() != chosen_rows(1000, 100, 4).tolist()
+
+
+def test_given_cuts_are_taken_whatever_the_number_of_bins_and_49_at_most() -> None:
+    values = np.arange(1000, dtype=np.float32)
+    [few] = screened_columns(values[:, None], ["x"], {}, 2, 1, {"x": (99.0, 149.0, 899.0)})
+    assert few.counts.tolist() == [100, 50, 750, 100]
+    given = tuple(float(cut) for cut in range(0, 1000, 3))
+    [many] = screened_columns(values[:, None], ["x"], {}, 2, 1, {"x": given})
+    assert 40 <= len(many.counts) <= 50
+    ends = np.cumsum(many.counts)[:-1] - 1  # the last value of each bin
+    assert set(ends) <= set(given)

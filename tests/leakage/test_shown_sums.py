@@ -139,3 +139,33 @@ def test_of_a_node_and_its_children_two_tell_the_third() -> None:
         [True, False, True],
         [True, False, True],
     ]
+
+
+def test_bins_that_an_owner_has_chosen_are_those_of_the_audit(tmp_path: Path) -> None:
+    given = {"telco": {"f0": [-1.0, 0.0, 0.5]}}
+    passive = {"telco": TABLE[:, 2:]}
+    fedmq.simulate(
+        active=TABLE[:, :2],
+        label=LABEL.astype(int),
+        passive=passive,
+        params={"num_boost_round": 2, "max_depth": 3, "max_bin": 32},
+        engine="plain",
+        record=tmp_path,
+        column_bins=given,
+    )
+    recording = tmp_path / "active.recording"
+    right, wrong = (
+        fedmq.audit(recording, passive=passive, solve=False, column_bins=bins).as_dict()
+        for bins in (given, None)
+    )
+    assert right["findings"] != wrong["findings"]
+    view = SessionView(Recording.read(recording))
+    bins = BinMatrix.of(TABLE[:, 2:], Cuts.of(TABLE[:, 2:], 32, {0: (-1.0, 0.0, 0.5)}))
+    for number, tree in view.trees.items():
+        pairs = _pairs(view, number, tree, None, None, None)
+        assert pairs is not None
+        shown = _shown(view, "telco", bins, number, tree, pairs)
+        for (_, node), exchanged in tree.exchanged.items():
+            seen = set(map(tuple, np.concatenate(exchanged.answered["left"]).tolist()))
+            if node in shown.nodes:
+                assert seen <= set(map(tuple, shown.nodes[node].left[shown.known[node]].tolist()))

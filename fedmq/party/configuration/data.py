@@ -150,7 +150,7 @@ def column_bins(given: object) -> _ColumnBins:
     cuts = tuple(map(_float32, given))
     for cut, rounded in zip(given, cuts, strict=True):
         if not math.isfinite(rounded):
-            raise ValueError(f"{cut!r} is no finite float32, and no row stands beyond it")
+            raise ValueError(f"{cut!r} is no finite float32; leave it out")
     for (before, cut), (one, other) in zip(pairwise(given), pairwise(cuts), strict=True):
         if before >= cut:
             raise ValueError(f"{cut!r} stands after {before!r}: write each cut once, ascending")
