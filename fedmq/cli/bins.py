@@ -56,7 +56,6 @@ def bins(
         )
     most = max_bin or (_BEFORE_POOLING if monotone else _MAX_BIN)
     found = describe_bins(config.party, config.data, most, monotone)
-    counts = ",".join(map(str, found["bins"]))
     if column:
         named = {of["name"]: of for of in found["columns"]}
         for name in column:
@@ -72,7 +71,7 @@ def bins(
     if monotone:
         print_next_step(as_json, "data check", party)
     else:
-        print_next_step(as_json, "estimate", "train.toml", f"--bins {config.party}={counts}")
+        print_next_step(as_json, "estimate", "train.toml", f"--bins {_for_estimate(found)}")
 
 
 def _of_all(found: Any) -> Text:

@@ -46,6 +46,8 @@ class Sources:
     """The training's parameters, with those that name columns, which the card leaves out."""
     signs: Mapping[str, int] = field(default_factory=dict)
     """Own columns that ``[data]`` keeps monotone today."""
+    bins: Mapping[str, tuple[float, ...] | int] = field(default_factory=dict)
+    """How ``[data]`` cuts own columns today: at these cuts, or into so many bins at most."""
     offered: Sequence[str] = ()
     """The own columns of the training."""
     ignored: Sequence[str] = ()
@@ -281,6 +283,14 @@ def _signs(signs: Mapping[str, int]) -> Iterator[str]:
     return (f"{name} {'rises' if sign > 0 else 'falls'}" for name, sign in signs.items() if sign)
 
 
+def _cuts(bins: Mapping[str, tuple[float, ...] | int]) -> Iterator[str]:
+    for name, given in bins.items():
+        if isinstance(given, tuple):
+            yield f"{name} at {', '.join(f'{cut:.7g}' for cut in given)}"
+        else:
+            yield f"{name} into {given} bins at most"
+
+
 def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
     """Which columns the training was offered, as far as this party knows it."""
     party, training = sources.party, sources.card.training
@@ -292,6 +302,8 @@ def _selection(sources: Sources) -> Iterator[tuple[str, str]]:
         yield f"left out by {party}, as of today", ", ".join(sources.ignored)
     if sources.signs:
         yield f"monotone by [data] of {party}, as of today", ", ".join(_signs(sources.signs))
+    if sources.bins:
+        yield f"cut by [data] of {party}, as of today", "; ".join(_cuts(sources.bins))
     for other in () if sources.simulated else sources.card.parties[1:]:
         known = sources.named.get(other)
         yield (

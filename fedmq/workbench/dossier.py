@@ -114,6 +114,7 @@ def model_dossier(
             second_person=shares.config.policy.activate == "two",
             params=share.params.model_dump(mode="json", exclude_none=True),
             signs=shares.config.data.monotone,
+            bins=shares.config.data.bins,
             offered=_offered(share, columns),
             ignored=shares.config.data.ignore,
             named={party: [text for text in told.texts if text] for party, told in names.items()},

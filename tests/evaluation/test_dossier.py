@@ -127,11 +127,15 @@ def test_parameters_have_the_constraints_that_a_card_leaves_out() -> None:
         "monotone_constraints": {"income": -1, "telco.late": 1},
         "interaction_constraints": [["income", "telco.late"], ["*"]],
     }
-    found = section("How it was made", replace(KNOWN, params=params, signs={"age": 1}))
+    bins = {"income": (1000.0, 2000.5), "age": 10}
+    found = section("How it was made", replace(KNOWN, params=params, signs={"age": 1}, bins=bins))
     shown = dict(found.tables[0].rows)
     assert shown["monotone_constraints"] == "income falls, telco.late rises"
     assert shown["interaction_constraints"] == "together: income, telco.late; together: *"
     assert found.facts["monotone by [data] of bank, as of today"] == "age rises"
+    assert found.facts["cut by [data] of bank, as of today"] == (
+        "income at 1000, 2000.5; age into 10 bins at most"
+    )
 
 
 def test_points_that_no_file_answers_are_the_provider_s_and_no_section_claims_them() -> None:

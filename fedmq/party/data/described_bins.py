@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.monotone_bins import monotone_pools
 from fedmq.boosting.screened_columns import Strength
-from fedmq.computation import computation
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.given_bins import checked_bins
@@ -21,14 +20,13 @@ from fedmq.party.data.table import Table, read_table
 __all__ = ["describe_bins"]
 
 
-@computation("DescribeBins")
 def describe_bins(
     party: str, data: DataSection, max_bin: int, monotone: bool = False
 ) -> dict[str, Any]:
     """The bins of each feature of all rows of ``party``, as a training cuts them, as plain data.
 
     ``monotone``: bins of numbers are pooled until their weight of evidence is monotone; each then
-    has its ones and its weight. Categories are left out.
+    has its ones and its weight. Categories are left out, and so are ``bins``, the number by feature.
 
     Raises:
         DataError: as `read_table`; ``data.bins`` names no column of numbers; with ``monotone`` the
@@ -44,7 +42,7 @@ def describe_bins(
         label = _label(party, data, table)
         of_sets = {name for names in table.category_columns.values() for name in names}
         features = tuple(name for name in features if name not in of_sets)
-    return {
+    found = {
         "party": party,
         "rows": len(table.ids),
         "max_bin": max_bin,
@@ -56,8 +54,8 @@ def describe_bins(
             }
             for name in features
         ],
-        "bins": cuts.n_bins.tolist(),
     }
+    return found if monotone else found | {"bins": cuts.n_bins.tolist()}
 
 
 def _label(party: str, data: DataSection, table: Table) -> NDArray[np.bool_]:
