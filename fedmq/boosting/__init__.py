@@ -21,6 +21,7 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``standard_columns``      columns of mean 0 and mean square 1, whose products are correlations
 ``correlated_columns``    how much columns of numbers are alike
 ``population_stability``  how far a column is from what it was, by counts of bins
+``monotone_bins``         bins pooled until their weight of evidence is monotone
 ``screened_columns``      what columns are like, and how well each alone tells a binary label
 ``screened_label``        how well a column alone tells a label of several classes, or of numbers
 ``tail_probability``      p-values of chi-square and F

@@ -14,7 +14,7 @@ from fedmq.boosting.screened_columns import Strength
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.given_bins import checked_bins
-from fedmq.party.data.screening import binary_label
+from fedmq.party.data.screening import label_check
 from fedmq.party.data.table import Table, read_table
 
 __all__ = ["describe_bins"]
@@ -26,13 +26,13 @@ def describe_bins(
     """The bins of each feature of all rows of ``party``, as a training cuts them, as plain data.
 
     ``monotone``: bins of numbers are pooled until their weight of evidence is monotone; each then
-    has its ones and its weight. Categories are left out, and so are ``bins``, the number by feature.
+    has its ones and its weight. Categories are left out, and so is ``bins``, the number of each.
 
     Raises:
         DataError: as `read_table`; ``data.bins`` names no column of numbers; with ``monotone`` the
             labels are not 0 and 1, or all alike.
     """
-    table = read_table(party, data, binary_label if monotone else None)
+    table = read_table(party, data, label_check("binary") if monotone else None)
     given = checked_bins(party, data, table)
     places = {name: place for place, name in enumerate(table.features)}
     own = {places[name]: bins for name, bins in given.items()}
