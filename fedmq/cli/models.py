@@ -5,6 +5,7 @@ A card states a model's purpose, quality and training data. Each party signs it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -51,6 +52,7 @@ from fedmq.party.atomic_file import write_whole
 from fedmq.party.card.model_card import Worth
 from fedmq.party.card.signed_card import CardFile, Endorsement, Signature, endorse, share_hash
 from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.job import TrainingSelection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity import private_keys
 from fedmq.party.operations.control import request_daemon
@@ -63,6 +65,7 @@ from fedmq.party.store.documents import (
     selections,
     training_records,
 )
+from fedmq.party.store.screens import OwnChoice, PeerChoice
 from fedmq.party.store.share_file import read_share, write_share
 from fedmq.workbench.evaluation import held_out_report
 from fedmq.workbench.joint_model import federated_booster
@@ -657,6 +660,9 @@ def _worths(
         others = tuple(other for other in share.parties[1:] if other != partner)
         if not shares.store.path(name).exists():
             job = record.job.model_copy(update={"model": name, "parties": others})
+            if job.select is not None:  # what its screen would select now may be other columns
+                same = TrainingSelection(model=share.model_id)
+                job = job.model_copy(update={"select": same})
             watched(party, {"do": "train", "job": job.model_dump(mode="json")}, quiet, job)
         without = shares.checked(name)
         assert isinstance(without, ActiveShare)
@@ -665,8 +671,24 @@ def _worths(
                 f"--worth: there is a model {name} already, of other parties; delete it with: "
                 f"fedmq models delete PARTY {name}"
             )
+        if _selected_for(shares, share.model_id, others) != _selected_for(shares, name, others):
+            raise ConfigError(
+                f"--worth: there is a model {name} already, of other columns; delete it with: "
+                f"fedmq models delete PARTY {name}"
+            )
         worths[partner] = Worth.of(share, without)
     return worths
+
+
+def _selected_for(
+    shares: OwnShares, model: str, partners: tuple[str, ...]
+) -> tuple[OwnChoice | None, Mapping[str, PeerChoice]] | None:
+    """The columns of this party and of ``partners`` that ``model`` was offered; None: all."""
+    selection = selections(shares.state).find(model)
+    if selection is None:
+        return None
+    chosen = selection.among(partners)
+    return chosen.own, chosen.others
 
 
 def _own_signature(shares: OwnShares, file: CardFile) -> Endorsement:

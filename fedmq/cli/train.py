@@ -278,11 +278,13 @@ def cross_validated_in_words(result: Mapping[str, Any]) -> Text:
 
 
 def _selected_in_words(result: Mapping[str, Any], rows: str) -> str:
-    if not result.get("selected_by"):
+    screen, model = result.get("selected_by"), result.get("selected_as")
+    if not screen and not model:
         return ""
+    by = f"by screen {screen}" if screen else f"for model {model}, by a screen"
     return (
-        f"columns were selected once, by screen {result['selected_by']}: where it looked at people "
-        f"of {rows}, the figures are better than on people whom nobody has looked at"
+        f"columns were selected once, {by}: where it looked at people of {rows}, the figures are "
+        "better than on people whom nobody has looked at"
     )
 
 

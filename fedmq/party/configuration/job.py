@@ -152,16 +152,22 @@ class TrainingSelection(SelectSection):
     """The parties whose columns are selected, the active party included; the others train with all
     of theirs. All parties of the screen when left out."""
 
+    model: ModelId | None = None
+    """An earlier model of this party, whose columns are taken as they were selected then, whatever
+    screens have found since. It stands alone."""
+
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if not self.rule:
+        if self.model is not None and (self.rule or self.screen or self.parties):
+            raise ValueError("model takes the columns of that model; leave the other keys out")
+        if not self.rule and self.model is None:
             raise ValueError("say which columns: iv, p, top, missing or correlation")
         return self
 
     @property
     def rule(self) -> dict[str, float]:
         """What a column has to meet."""
-        return self.model_dump(exclude={"screen", "parties"}, exclude_none=True)
+        return self.model_dump(exclude={"screen", "parties", "model"}, exclude_none=True)
 
 
 class TrainingJob(Section):

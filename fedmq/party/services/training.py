@@ -580,8 +580,8 @@ class TrainingService(Service):
 
 
 def _by_last_screen(state: Path, job: TrainingJob) -> TrainingJob:
-    """The ``job``; if it selects columns, it names the screen by which it does."""
-    if job.select is None or job.select.screen is not None:
+    """The ``job``; if it selects columns anew, it names the screen by which it does."""
+    if job.select is None or job.select.screen is not None or job.select.model is not None:
         return job
     names = made_screens(state).names()
     if not names:
@@ -594,9 +594,18 @@ def _select(context: PartyContext, job: TrainingJob, begun: Sequence[StoredSessi
     rule, state = job.select, context.config.state
     if rule is None:
         return
-    screen = made_screens(state).read(rule.screen or "")
     partners = context.federation.partners(job.parties)
-    selection = selection_of(screen, context.party, partners, rule)
+    if rule.model is not None:
+        earlier = selections(state).find(rule.model)
+        if earlier is None:
+            raise ConfigError(
+                f"select: {context.party} knows of no columns that were selected for a model "
+                f"{rule.model!r}"
+            )
+        selection = earlier.among(partners)
+    else:
+        screen = made_screens(state).read(rule.screen or "")
+        selection = selection_of(screen, context.party, partners, rule)
     for session in begun:
         selections(state).keep(session.model, selection)
 
@@ -649,7 +658,10 @@ def result_of(
     job = TrainingJob.of_stored(session.job)
     engine = engine_named(job.engine, job.engine_options, "job")
     seconds = round(max(0.0, time.time() - session.begun), 3)
-    by_screen = {} if job.select is None else {"selected_by": job.select.screen}
+    selected: dict[str, Any] = {}
+    if job.select is not None:
+        of_model = job.select.model
+        selected = {"selected_as": of_model} if of_model else {"selected_by": job.select.screen}
     if isinstance(share, CrossValidated):
         asked = max(0, share.rounds * share.params.trees_per_round - job.params.trees_alone)
         return {
@@ -661,7 +673,7 @@ def result_of(
             "seconds": seconds,
             "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(share.folds * asked),
-            **by_screen,
+            **selected,
         }
     broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
     if share.refreshes:
@@ -675,7 +687,7 @@ def result_of(
         "bytes_sent": sent,
         "epsilon_spent": engine.epsilon_spent(broadcast),
         "departures": list(share.departures),
-        **by_screen,
+        **selected,
     }
 
 

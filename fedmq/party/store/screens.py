@@ -89,6 +89,11 @@ class ColumnSelection(_Kept):
     rows: int = 0
     looked_at: int = 0
 
+    def among(self, partners: Sequence[str]) -> ColumnSelection:
+        """The same columns, where of the other parties these ``partners`` alone take part."""
+        kept = {name: of for name, of in self.others.items() if name in partners}
+        return self.model_copy(update={"others": kept})
+
     def described(self, party: str) -> dict[str, Any]:
         """As plain data: the screen, the counts, and the names of the own columns of ``party``."""
         own = None if self.own is None else list(self.own.columns)
