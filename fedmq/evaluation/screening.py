@@ -75,8 +75,7 @@ class Screen:
     def correlation(self) -> Any:
         """Pearson's coefficients of the columns of numbers that are known, as a pandas data frame.
 
-        Those of other parties begin with the party's name; NaN is what nobody told, such as that of
-        columns of two of them.
+        Those of other parties begin with the party's name; NaN is what nobody told.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -203,6 +202,12 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
                 for party, told in screen["parties"].items()
                 if "uncorrelated" in told
             },
+            **{
+                f"{party} beside {other}": between["refused"]
+                for party, told in screen["parties"].items()
+                for other, between in told.get("among", {}).items()
+                if "refused" in between
+            },
         },
         metrics={},
         tables=tuple(_tables(screen)),
@@ -243,8 +248,8 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
         ),
         rows=tuple(rows),
         about=f"{_ABOUT[label]} VIF, the variance inflation factor, says how well other columns "
-        "tell it: of the active party its own, of another party its own and the active party's, by "
-        "coefficients in hundredths.",
+        "tell it: of the active party its own, of another party its own and the active party's, "
+        "and those of all others where these are known, by coefficients in hundredths.",
     )
     for party, told in screen["parties"].items():
         if "joint" in told:
@@ -256,6 +261,15 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
                 about="By coefficients in hundredths: what two digits do not tell from a sum of "
                 "other columns is infinite.",
             )
+    active = next(iter(screen["parties"].values()))
+    if "whole" in active:
+        yield ReportTable(
+            name="Own columns beside those of all",
+            headers=("column", "vif"),
+            rows=tuple(
+                zip(_names(active, active["whole"]["columns"]), active["whole"]["vif"], strict=True)
+            ),
+        )
     yield from _alike(screen)
     for column in [column for column in columns if column.get("bins")][:_SHOWN]:
         yield _of_bins(f"{column['party']}: {title_of(column)}", column["bins"], label)
@@ -311,6 +325,13 @@ def _matrix(screen: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[list
         if "joint" in told:
             beside = [(active, number) for number in told["joint"]["columns"]]
             blocks.append((own, beside, told["joint"]["coefficients"]))
+        for other_party, between in told.get("among", {}).items():
+            if "coefficients" in between:
+                across = [
+                    (other_party, number)
+                    for number in parties[other_party]["correlation"]["columns"]
+                ]
+                blocks.append((own, across, between["coefficients"]))
         for down, across, coefficients in blocks:
             for one, row in zip(down, coefficients, strict=True):
                 for other, coefficient in zip(across, row, strict=True):

@@ -2,6 +2,7 @@
 
 In the order in which they are sent: an opening, then, as far as the owner agrees, encrypted labels
 and encrypted columns of numbers, hints and products of these with own columns, and the columns.
+Two passive parties whose owners agree then correlate their columns with one another.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from fedmq.messages.array import Array, Uint32s
 from fedmq.messages.body import Body
-from fedmq.messages.fields import Count, Index, ModelId, Text
+from fedmq.messages.fields import Count, Index, ModelId, PartyName, Text
 
 __all__ = [
     "BODIES",
@@ -22,6 +23,11 @@ __all__ = [
     "MOST_ROWS",
     "PEOPLE_OF_A_COLUMN",
     "DescribedColumn",
+    "PairBegin",
+    "PairLink",
+    "PairOpen",
+    "PairReady",
+    "PairSums",
     "ScreenColumns",
     "ScreenHints",
     "ScreenLabels",
@@ -63,7 +69,7 @@ class ScreenOpen(Body):
     seed: Index
     bins: Annotated[int, Field(ge=2, le=MOST_BINS)]
     """Into so many bins a column of numbers is cut at most."""
-    elements: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    elements: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
     """The seed of the ring elements under which labels are encrypted, of this session alone."""
     correlated: Annotated[int, Field(ge=0, le=MOST_CORRELATED)] = 0
     """So many of the active party's columns of numbers are to be correlated with the other's."""
@@ -78,6 +84,8 @@ class ScreenReady(Body):
 
     label: bool = True
     correlates: bool = False
+    among: bool = False
+    """Whether its columns may be correlated with those of other passive parties as well."""
 
 
 class ScreenLabels(Body):
@@ -161,6 +169,59 @@ class ScreenColumns(Body):
     described: Annotated[tuple[DescribedColumn, ...], Field(strict=False), FailFast()]
 
 
+# Columns of two passive parties: one asks, the other answers, and the active party reads.
+
+
+class PairOpen(ScreenOpen):
+    """Active to both: correlate your columns of numbers with one another, for me alone.
+
+    ``correlated`` are the columns of the party that ``asks``. No label is encrypted, and the seed
+    of ``elements`` is empty.
+    """
+
+    kind: ClassVar[str] = "pair open"
+
+    asks: PartyName
+    answers: PartyName
+
+
+class PairReady(Body):
+    """Passive to active: agreed, so many columns of mine are correlated."""
+
+    kind: ClassVar[str] = "pair ready"
+
+    columns: Count
+
+
+class PairBegin(Body):
+    """Active to both: both agree, and the other one has so many columns."""
+
+    kind: ClassVar[str] = "pair begin"
+
+    columns: Annotated[int, Field(ge=1, le=MOST_CORRELATED)]
+
+
+class PairLink(Body):
+    """Passive to passive: half of the seed of masks that the active party does not know.
+
+    ``marks`` uint8 (columns, 32): by what the other tells my columns from others, and nothing else.
+    """
+
+    kind: ClassVar[str] = "pair link"
+
+    seed: Annotated[bytes, Field(min_length=32, max_length=32)]
+    marks: Array
+
+
+class PairSums(Body):
+    """Passive to active: what, with the other party's, is the sums; each alone looks random."""
+
+    kind: ClassVar[str] = "pair sums"
+
+    sums: Array
+    """uint32 (answering party's columns, asking party's columns, 3)."""
+
+
 BODIES: tuple[type[Body], ...] = (
     ScreenOpen,
     ScreenReady,
@@ -169,4 +230,9 @@ BODIES: tuple[type[Body], ...] = (
     ScreenHints,
     ScreenProducts,
     ScreenColumns,
+    PairOpen,
+    PairReady,
+    PairBegin,
+    PairLink,
+    PairSums,
 )

@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +60,14 @@ __all__ = [
     "Seeds",
     "add_products",
     "asked_columns",
+    "column_marks",
     "column_seeds",
     "decrypt_products",
     "encrypt_columns",
+    "marked",
+    "masked_products",
+    "masked_readings",
+    "pair_coefficients",
     "public_seed",
     "seed_of",
 ]
@@ -326,8 +331,7 @@ def add_products(
             number = sum(limb << _LIMB_BITS * power for power, limb in enumerate(limbs))
             number += _even(seed_of(secret, "noise", contents[place], digest), layout.half_noise)
             number += int.from_bytes(floods[place].read(16), "little") % layout.flood
-            sent = (number - layout.flood // 2) % _MODULUS
-            sums[place, at] = np.frombuffer(sent.to_bytes(4 * SENT_WORDS, "little"), "<u4")
+            sums[place, at] = _as_words(number - layout.flood // 2)
     return Multiplied(hints, sums)
 
 
@@ -375,19 +379,118 @@ def decrypt_products(
     """
     layout = ColumnLayout(rows)
     found = np.empty(sums.shape[:2])
-    drawn = [draw_secret(seed, DEGREE, _LARGEST_SECRET) for seed in seeds]
-    secrets = reversed_element(np.stack(drawn)).T.astype(np.float64)
-    for place, (hint, answers) in enumerate(zip(hints, sums, strict=True)):
-        products = (hint.T.astype(np.float64) @ secrets).astype(np.int64)
-        for at, words in enumerate(products.T.tolist()):
-            taken = sum(word << 16 * power + _CUT_BITS for power, word in enumerate(words))
-            number = int.from_bytes(answers[at].astype("<u4").tobytes(), "little") - taken
-            half = _MODULUS // 2
-            found[place, at] = ((number + half) % _MODULUS - half) / layout.whole
+    for place, row in enumerate(_readings(seeds, hints)):
+        for at, taken in enumerate(row):
+            found[place, at] = _signed(_number(sums[place, at]) - taken) / layout.whole
     return np.clip(np.round(found, 2), -1.0, 1.0)
 
 
+def _readings(seeds: Sequence[bytes], hints: NDArray[np.uint16]) -> Iterator[list[int]]:
+    """[H·s]_0 of each hint, for the s of all ``seeds``."""
+    drawn = [draw_secret(seed, DEGREE, _LARGEST_SECRET) for seed in seeds]
+    secrets = reversed_element(np.stack(drawn)).T.astype(np.float64)
+    for hint in hints:
+        products = (hint.T.astype(np.float64) @ secrets).astype(np.int64)
+        yield [
+            sum(word << 16 * power + _CUT_BITS for power, word in enumerate(words))
+            for words in products.T.tolist()
+        ]
+
+
+# Two parties of which neither reads
+#
+# Both add the same mask, uniform modulo q: the answering party to y, the asking one to [H·s]_0 and
+# to noise of its own. A third party, which does not know the mask, takes one from the other. It
+# learns the coefficient under both noises, and nothing else. Here s is fresh, since answers to a
+# party that lies may tell of it; noise follows from marks of both columns in place of a ciphertext.
+
+
+@computation("MarkColumns")
+def column_marks(secret: bytes, standard: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """What tells each of the columns ``standard`` (rows, columns) from others: uint8 (columns, 32).
+
+    It follows from the ``secret`` and the column: a column that is the same has the same mark.
+    """
+    marks = _distinct(secret, "mark", _fixed(standard, _ASKED_BITS))
+    return np.frombuffer(b"".join(marks), np.uint8).reshape(-1, SEED_BYTES)
+
+
+def marked(asked: AskedColumns, marks: NDArray[np.uint8]) -> AskedColumns:
+    """The question ``asked`` with the ``marks`` of its columns: noise follows from these."""
+    return AskedColumns(asked.whole, tuple(mark.tobytes() for mark in marks))
+
+
+@computation("MaskProducts")
+def masked_products(sums: Words, mask: bytes) -> Words:
+    """The ``sums`` of `Multiplied` and a mask that follows from the seed ``mask``."""
+    return _sum_of(sums, _mask(mask, sums.shape[:2]))
+
+
+@computation("MaskReadings")
+def masked_readings(
+    seeds: Sequence[bytes],
+    hints: NDArray[np.uint16],
+    rows: int,
+    noise: tuple[bytes, NDArray[np.uint8], NDArray[np.uint8]],
+    mask: bytes,
+) -> Words:
+    """[H·s]_0 with noise and the mask of `masked_products`: uint32 (own, asked columns, 3).
+
+    ``seeds`` of the asked columns. ``noise``: this party's secret, and the marks of its columns
+    and of the other party's.
+    """
+    half, found = ColumnLayout(rows).half_noise, np.empty((len(hints), len(seeds), 3), np.uint32)
+    secret, asked, own = noise
+    for place, row in enumerate(_readings(seeds, hints)):
+        for at, number in enumerate(row):
+            drawn = seed_of(secret, "asked noise", asked[at].tobytes(), own[place].tobytes())
+            found[place, at] = _as_words(number + _even(drawn, half))
+    return _sum_of(found, _mask(mask, found.shape[:2]))
+
+
+@computation("ReadPair")
+def pair_coefficients(products: Words, readings: Words, rows: int) -> NDArray[np.float64]:
+    """The coefficients in hundredths, of `masked_products` and `masked_readings`."""
+    layout = ColumnLayout(rows)
+    found = [
+        [
+            _signed(_number(product) - _number(reading)) / layout.whole
+            for product, reading in zip(*pair, strict=True)
+        ]
+        for pair in zip(products, readings, strict=True)
+    ]
+    coefficients = np.array(found, np.float64).reshape(products.shape[:2])
+    return np.clip(np.round(coefficients, 2), -1.0, 1.0)
+
+
+def _mask(seed: bytes, shape: tuple[int, ...]) -> Words:
+    drawn = Stream(seed, "fedmq column products mask").read(4 * SENT_WORDS * math.prod(shape))
+    return np.frombuffer(drawn, "<u4").reshape(*shape, SENT_WORDS)
+
+
+def _sum_of(one: Words, other: Words) -> Words:
+    found, carry = np.empty(one.shape, np.uint32), np.zeros(one.shape[:-1], np.uint64)
+    for word in range(SENT_WORDS):
+        carry += one[..., word].astype(np.uint64) + other[..., word]
+        found[..., word] = carry & np.uint64(0xFFFFFFFF)
+        carry >>= np.uint64(32)
+    return found
+
+
 # Numbers modulo 2^96: limbs of 24 bits, the lowest first, where they are computed with
+
+
+def _as_words(number: int) -> Words:
+    return np.frombuffer((number % _MODULUS).to_bytes(4 * SENT_WORDS, "little"), "<u4")
+
+
+def _number(words: Words) -> int:
+    return int.from_bytes(words.astype("<u4").tobytes(), "little")
+
+
+def _signed(number: int) -> int:
+    half = _MODULUS // 2
+    return (number + half) % _MODULUS - half
 
 
 def _carried(limbs: NDArray[np.int64]) -> NDArray[np.int64]:

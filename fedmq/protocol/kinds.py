@@ -61,9 +61,13 @@ from fedmq.protocol.overlap.states import (
     PassiveOverlapState,
 )
 from fedmq.protocol.screen.states import (
+    ACTIVE_PAIR,
     ACTIVE_SCREEN,
+    PASSIVE_PAIR,
     PASSIVE_SCREEN,
+    ActivePairState,
     ActiveScreenState,
+    PassivePairState,
     PassiveScreenState,
 )
 from fedmq.protocol.training.states import (
@@ -137,6 +141,8 @@ SESSION_KINDS: dict[str, SessionKind] = {
             sides=(
                 Side("Screen: the active party", ACTIVE_SCREEN, ActiveScreenState),
                 Side("Screen: a passive party", PASSIVE_SCREEN, PassiveScreenState),
+                Side("Two others' columns: the active party", ACTIVE_PAIR, ActivePairState),
+                Side("Two others' columns: one of both", PASSIVE_PAIR, PassivePairState),
             ),
         ),
         SessionKind(

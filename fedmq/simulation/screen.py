@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,12 @@ from fedmq.party.data.data_frame import PartyFeatures, party_features
 from fedmq.party.data.given_bins import with_bins
 from fedmq.party.data.screening import (
     LabelledColumns,
+    Pair,
+    add_pairs,
     correlated_numbers,
     label_check,
     own_columns,
+    pair_opening,
     screen_found,
     screen_opening,
     shown_columns,
@@ -36,8 +40,11 @@ from fedmq.party.data.screening import (
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
-from fedmq.protocol.screen.active import ActiveScreen, Shown
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.screen.active import ActiveScreen, Shown, ShownCorrelations
+from fedmq.protocol.screen.active_pair import ActivePair
 from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+from fedmq.protocol.screen.passive_pair import PassivePair
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows
@@ -75,8 +82,8 @@ def screen(
             it.
         names: whether the passive parties show the names of their columns.
         measured: whether they add up labels by bin; otherwise they only describe their columns.
-        correlation: whether they correlate their columns of numbers with the active party's, which
-            they cannot read, in hundredths.
+        correlation: whether they correlate their columns of numbers with the active party's, and
+            with one another's, which they cannot read, in hundredths.
         label_type: ``binary``, 0 and 1, told by IV, KS and AUC; ``classes``, numbered from 0 on,
             told by chi-square; or ``number``, told by F.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
@@ -122,6 +129,9 @@ def screen(
     own = LabelledColumns("", rows, looked_at, columns, alike, correlated)
     told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, looked_at)}
     traffic = Traffic()
+    correlations: dict[str, ShownCorrelations] = {}
+    held: dict[str, OwnColumns] = {}
+    machines: dict[str, Machine]
     for party in passive:
         if len(taken) < smallest_group:
             told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
@@ -145,6 +155,22 @@ def screen(
         shown: Shown
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
         told[party] = shown_columns(party, shown, own)
+        if shown.correlations is not None:
+            correlations[party] = shown.correlations
+            held[party] = theirs
+    pairs = []
+    for pair in itertools.combinations(correlations, 2):
+        asks, answers = pair
+        paired = pair_opening(job, own, "", pair, correlations[asks])
+        machines = {ACTIVE: ActivePair(paired, len(correlations[answers].columns))} | {
+            party: PassivePair(
+                ACTIVE, other, Given(held[party]), lambda: None, _secret(party), fresh_seed()
+            )
+            for party, other in (pair, pair[::-1])
+        }
+        between, *_ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
+        pairs.append(Pair(pair, between))
+    add_pairs(told, own, correlations, pairs)
     return Screen(screen_found(job, looked_at, rows, told, traffic.total.bytes))
 
 
@@ -165,7 +191,9 @@ def screened_in_the_clear(
     for party, held in tables.items():
         smallest = 1 if party == ACTIVE else smallest_group
         columns = list(
-            screened_columns(held.values, held.names, held.category_columns, job.bins, smallest)
+            screened_columns(
+                held.values, held.names, held.category_columns, job.bins, smallest, held.bins
+            )
         )
         names = [column.name for column in columns if column.kind == "number"]
         values = held.values[:, [held.names.index(name) for name in names]]

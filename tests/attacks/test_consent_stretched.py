@@ -22,7 +22,7 @@ from fedmq.messages.model_request import (
 )
 from fedmq.messages.online import ModelDeploy
 from fedmq.messages.overlap import OverlapOpen
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import PairOpen, ScreenOpen
 from fedmq.messages.training import MainTraining, SelectedColumns, TrainingOpen
 from fedmq.party.assembly import SERVICES
 from fedmq.party.configuration.online import OnlineSection
@@ -201,7 +201,7 @@ def openings() -> set[type[Body]]:
 
 
 def test_every_field_of_every_opening_is_told_free_or_refused() -> None:
-    asked_about = {TrainingOpen, AlignmentOpen, OverlapOpen, ScreenOpen}
+    asked_about = {TrainingOpen, AlignmentOpen, OverlapOpen, ScreenOpen, PairOpen}
     assert openings() == asked_about | set(BY_POLICY)
     assert TOLD.keys() | FREE.keys() == TrainingOpen.model_fields.keys()
     assert not TOLD.keys() & FREE.keys()
@@ -281,6 +281,14 @@ def test_a_yes_to_descriptions_covers_no_counts() -> None:
     assert not covers(standing_consent(screened(measured=False)), screened(measured=True))
     assert covers(standing_consent(screened()), screened(correlated=0))
     assert not covers(standing_consent(screened(correlated=0)), screened())
+
+
+def test_a_yes_to_a_screen_covers_no_pair_and_a_pair_has_no_standing_yes() -> None:
+    pair = PairOpen.model_validate(SCREENED | {"asks": "telco", "answers": "retail"})
+    asked = RequestedTerms.of_screen("bank", pair, False, True)
+    assert not covers(standing_consent(screened()), asked)
+    with pytest.raises(DaemonError, match="another passive party's columns is asked about"):
+        standing_consent(asked)
 
 
 @pytest.mark.parametrize("field", FREE_OF_SCREENS)

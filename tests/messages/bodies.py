@@ -490,8 +490,29 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         correlated=st.integers(0, screen.MOST_CORRELATED),
         classes=st.just(0) | st.integers(2, screen.MOST_CLASSES),
     ),
+    screen.PairOpen: st.builds(
+        screen.PairOpen,
+        name=models,
+        alignment=text,
+        alignment_name=st.just("") | models,
+        salt=text,
+        rows=st.integers(1, 2**32 - 1),
+        most_rows=st.integers(1, screen.MOST_ROWS),
+        seed=naturals,
+        bins=st.integers(2, screen.MOST_BINS),
+        elements=st.just(""),
+        correlated=st.integers(0, screen.MOST_CORRELATED),
+        asks=names,
+        answers=names,
+    ),
+    screen.PairReady: st.builds(screen.PairReady, columns=naturals),
+    screen.PairBegin: st.builds(screen.PairBegin, columns=st.integers(1, screen.MOST_CORRELATED)),
+    screen.PairLink: st.builds(
+        screen.PairLink, seed=st.binary(min_size=32, max_size=32), marks=points()
+    ),
+    screen.PairSums: st.builds(screen.PairSums, sums=points()),
     screen.ScreenReady: st.builds(
-        screen.ScreenReady, label=st.booleans(), correlates=st.booleans()
+        screen.ScreenReady, label=st.booleans(), correlates=st.booleans(), among=st.booleans()
     ),
     screen.ScreenNumbers: st.builds(
         screen.ScreenNumbers,
@@ -682,6 +703,10 @@ _FIELDS: dict[str, Any] = {
     "correlates": True,
     "own": Array.of(np.full((1, 1), 100, np.int8)),
     "ciphertexts": Array.of(np.ones((1, 32), np.uint8)),
+    "among": True,
+    "asks": "telco",
+    "answers": "retail",
+    "marks": Array.of(np.ones((1, 32), np.uint8)),
     "hints": Array.of(np.ones((1, 4, 5), np.uint16)),
 }
 
@@ -698,10 +723,15 @@ def example(kind: type[Body]) -> Body:
         inference.SealedQuery,
         online.OnlineMasks,
         screen.ScreenNumbers,
+        screen.PairLink,
     ):
         fields["seed"] = bytes(32)
-    if kind is screen.ScreenOpen:
+    if kind in (screen.ScreenOpen, screen.PairOpen):
         fields["salt"] = "salt"
+    if kind in (screen.PairBegin, screen.PairReady):
+        fields["columns"] = 3
+    if kind is screen.PairSums:
+        fields["sums"] = Array.of(np.ones((1, 1, 3), np.uint32))
     if kind is screen.ScreenProducts:
         fields |= {"columns": _NUMBERS, "sums": Array.of(np.ones((1, 1, 32), np.uint8))}
     if kind is training.SessionAccept:

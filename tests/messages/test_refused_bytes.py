@@ -173,6 +173,7 @@ _FLAGS = (
     "only_asks",
     "label",
     "correlates",
+    "among",
 )
 """Fields that are true or false."""
 

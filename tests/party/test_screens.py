@@ -261,6 +261,67 @@ async def test_columns_are_correlated_where_the_owner_says_so_and_the_audit_log_
     assert [entry.get("correlated") for entry in agreed] == [2, 2, None]
 
 
+async def test_columns_of_passive_parties_are_correlated_where_both_owners_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncorrelation = '
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch), telco=f'{policy}"all"', retail=f'{policy}"all"'
+    )
+    async with demo:
+        found = await look(demo, correlation=True)
+        again = await look(demo, correlation=True)
+    parties = found["parties"]
+    held = [table(demo, party) for party in ("bank", "telco", "retail")]
+    wanted = np.corrcoef(np.array([of[name] for of in held for name in ("x0", "x1")], np.float64))
+    [(other, between)] = parties["telco"]["among"].items()
+    assert other == "retail" and "among" not in parties["retail"]
+    np.testing.assert_allclose(between["coefficients"], wanted[2:4, 4:], atol=0.0156)
+    assert again["parties"]["telco"]["among"] == parties["telco"]["among"]
+    told = [*parties["bank"]["whole"]["vif"]]
+    told += [column["vif"] for party in ("telco", "retail") for column in parties[party]["columns"]]
+    np.testing.assert_allclose(told, np.diag(np.linalg.inv(wanted)), rtol=0.15)
+    log = (tmp_path / "retail" / "state" / "audit.jsonl").read_text().splitlines()
+    agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
+    assert [entry.get("pair") for entry in agreed] == [None, ["telco", "retail"]] * 2
+
+
+async def test_columns_of_a_party_that_shows_them_to_the_active_party_alone_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncorrelation = '
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch), telco=f'{policy}"all"', retail=f'{policy}"shown"'
+    )
+    async with demo:
+        parties = (await look(demo, correlation=True))["parties"]
+    assert all("joint" in parties[party] for party in ("telco", "retail"))
+    assert not any("among" in told or "whole" in told for told in parties.values())
+
+
+async def test_an_owner_is_asked_about_each_other_passive_party(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = 'screen = "described"\ncorrelation = "all"\n'
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch), telco=f'{policy}consent = "ask"', retail=policy
+    )
+    async with demo:
+        looking = asyncio.create_task(look(demo, correlation=True))
+        asked = await demo.waiting("telco")
+        await demo.ask("telco", "approve", request=asked["request"], by="olga")
+        asked = await demo.waiting("telco")
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        assert "of telco are correlated with those of retail" in words["active party learns"]
+        assert "that lie together" in words["told by correlations"]
+        with pytest.raises(DaemonError, match="approve it without --alike"):
+            await demo.ask("telco", "alike", request=asked["request"])
+        await demo.ask("telco", "refuse", request=asked["request"], by="olga")
+        found = await looking
+    refused = found["parties"]["telco"]["among"]["retail"]["refused"]
+    assert refused.startswith("telco does not correlate its columns with those of others")
+
+
 async def test_people_who_differ_by_few_are_not_correlated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

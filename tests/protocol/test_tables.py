@@ -47,7 +47,9 @@ from fedmq.protocol.overlap import passing_lists as passing_lists
 from fedmq.protocol.overlap.active import ActiveOverlap
 from fedmq.protocol.overlap.passive import PassiveOverlap
 from fedmq.protocol.screen.active import ActiveScreen
+from fedmq.protocol.screen.active_pair import ActivePair
 from fedmq.protocol.screen.passive import PassiveScreen
+from fedmq.protocol.screen.passive_pair import PassivePair
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.messages.bodies import example
@@ -67,6 +69,8 @@ MACHINES: list[type[Machine]] = [
     PassiveOverlap,
     ActiveScreen,
     PassiveScreen,
+    ActivePair,
+    PassivePair,
     ActiveTraining,
     PassiveTraining,
     ActiveInference,
@@ -320,6 +324,7 @@ def screened(watch: Watch) -> Iterator[None]:
             measured=measured, correlated=seed == 1, classes=(2, 4, 0)[seed % 3]
         )
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
+        ran(watch(screens.pair()), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         yield
 
 
@@ -333,6 +338,7 @@ def disturbed(watch: Watch) -> Iterator[None]:
         alignments.machines(alignments.people(3)),
         counts.machines(alignments.people(3)),
         screens.machines(),
+        screens.pair(),
     ):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
@@ -347,6 +353,7 @@ def asked(watch: Watch) -> Iterator[None]:
     ran(watch(alignments.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
     ran(watch(counts.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
     ran(watch(screens.machines(asked=60)), owners=owners)
+    ran(watch(screens.pair(asked=60)), owners=owners)
     yield
 
 
@@ -455,7 +462,10 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     ran(counting)
     screening = screens.machines()
     ran(screening)
+    pairing = screens.pair()
+    ran(pairing)
     for ended_machine in (
+        *pairing.values(),
         *screening.values(),
         *counting.values(),
         *aligning.values(),
@@ -469,6 +479,7 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     failing |= {f"aligning {k}": v for k, v in alignments.machines(alignments.people(3)).items()}
     failing |= {f"counting {k}": v for k, v in counts.machines(alignments.people(3)).items()}
     failing |= {f"screening {k}": v for k, v in screens.machines().items()}
+    failing |= {f"pairing {k}": v for k, v in screens.pair().items()}
     for ended_machine in failing.values():
         ended_machine.handle(Cancelled("enough"))
         ended[type(ended_machine)].append(ended_machine)

@@ -155,7 +155,7 @@ def correlated() -> fedmq.Screen:
     return fedmq.screen(
         active=bank,
         label=LABEL,
-        passive={"telco": telco, "retail": telco[["usage"]]},
+        passive={"telco": telco, "retail": telco[["usage"]] ** 2},
         smallest_group=10,
         correlation=True,
     )
@@ -178,18 +178,48 @@ def test_coefficients_across_parties_are_those_of_the_joined_table_to_a_hundredt
     np.testing.assert_allclose(shown, wanted, atol=0.0106)
     of_telco = shown.loc[[name for name in wanted.index if name.startswith("telco")]]
     np.testing.assert_array_equal(of_telco, of_telco.round(2))
-    # Passive parties are not compared with one another, and a constant with nothing.
-    assert np.isnan(frame.loc["telco: usage", "retail: usage"])
-    assert frame["constant"].isna().all()
+    assert frame["constant"].isna().all()  # compared with nothing
 
-    # Variance inflation: each column regressed on all others of both tables.
-    expected = dict(zip(wanted.index, np.diag(np.linalg.inv(wanted)), strict=True))
-    told = correlated.found["parties"]["telco"]
-    vif = {f"telco: {column['name']}": column.get("vif") for column in told["columns"]}
-    vif |= dict(zip(("age", "years"), told["joint"]["vif"], strict=True))
-    for name, factor in expected.items():
-        assert vif[name] == pytest.approx(factor, rel=0.12), name
-    assert vif["telco: few"] is None and vif["telco: plan"] is None
+
+def test_columns_of_passive_parties_are_correlated_with_one_another(
+    correlated: fedmq.Screen,
+) -> None:
+    bank, telco = wide()
+    joined = pandas.concat(
+        [
+            bank[["age", "years"]],
+            telco[["calls", "income", "usage"]].add_prefix("telco: "),
+            (telco[["usage"]] ** 2).add_prefix("retail: "),
+        ],
+        axis=1,
+    )
+    wanted = joined.fillna(joined.mean()).corr()
+    frame = correlated.correlation.loc[wanted.index, wanted.index]
+    np.testing.assert_allclose(frame, wanted, atol=0.0156)  # noise of both, and rounding
+    np.testing.assert_array_equal(frame, frame.T)
+
+    # Variance inflation is that of regressions on all others, as far as hundredths tell.
+    inverse = np.linalg.inv(wanted)
+    near = 0.02 * (np.abs(inverse).sum(axis=1) ** 2)
+    parties = correlated.found["parties"]
+    told = [*parties["active"]["whole"]["vif"]]
+    told += [
+        column["vif"]
+        for party in ("telco", "retail")
+        for column in parties[party]["columns"]
+        if column.get("vif") is not None
+    ]
+    for name, found, bound in zip(wanted.index, told, near, strict=True):
+        assert found == pytest.approx(inflation(joined, name), abs=bound), name
+
+
+def inflation(table: pandas.DataFrame, name: str) -> float:
+    """1 / (1 - R²) of the regression of a column on all others, and a constant."""
+    whole = table.fillna(table.mean())
+    others = np.column_stack([whole.drop(columns=name), np.ones(len(whole))])
+    column = whole[name].to_numpy()
+    left = column - others @ np.linalg.lstsq(others, column, rcond=None)[0]
+    return float(column.var() / left.var())
 
 
 def test_the_page_has_a_map_of_correlations(correlated: fedmq.Screen, tmp_path: Path) -> None:
@@ -197,7 +227,9 @@ def test_the_page_has_a_map_of_correlations(correlated: fedmq.Screen, tmp_path: 
     page = (tmp_path / "screen.html").read_text()
     value = correlated.correlation.loc["age", "telco: usage"]
     assert f"<title>active: age, telco: usage: {value:.2f}</title>" in page
-    assert "<title>telco: usage, retail: usage: not told</title>" in page
+    value = correlated.correlation.loc["telco: usage", "retail: usage"]
+    assert f"<title>telco: usage, retail: usage: {value:.2f}</title>" in page
+    assert "Own columns beside those of all" in page
     assert "Own columns beside those of telco" in page
     assert "http:" not in page and "https:" not in page
 

@@ -303,10 +303,11 @@ class PolicySection(Section):
     the label as well (``measured``), by how many people of each label stand in each of its bins, or
     by what a label of numbers adds up to there: sums that are shown whatever ``engine_options``
     hide."""
-    correlation: Literal["refuse", "shown"] = "refuse"
+    correlation: Literal["refuse", "shown", "all"] = "refuse"
     """Whether the active party may see in a screen how this party's columns of numbers are
     correlated with its own, which stay encrypted, and with one another: in hundredths, of columns
-    whose variance ``smallest_group`` people carry. ``screen`` must allow the screen."""
+    whose variance ``smallest_group`` people carry. ``screen`` must allow the screen. ``all``: also
+    with those of other passive parties whose policy says so, which the active party alone reads."""
     most_screens_per_day: Annotated[int, Field(ge=0)] = 5
     """Such looks within any day."""
     smallest_selection: Annotated[int, Field(ge=1)] = 3

@@ -15,6 +15,7 @@ __all__ = [
     "CORRELATED_IN_WORDS",
     "MEASURED_LEAKS",
     "PAGE",
+    "PAIRED_IN_WORDS",
     "SCREENED_IN_WORDS",
     "MeasuredLeak",
     "measured_leaks",
@@ -34,6 +35,12 @@ CORRELATED_IN_WORDS = (
     "each of your columns, to 10 bits at most (docs/explanation/screening.md)"
 )
 """What coefficients tell a liar."""
+
+PAIRED_IN_WORDS = (
+    "an active party and the other of both that lie together read the same of your columns as an "
+    "active party alone does by its own (docs/explanation/screening.md)"
+)
+"""What coefficients of two passive parties tell liars."""
 
 
 @dataclass(frozen=True, slots=True)

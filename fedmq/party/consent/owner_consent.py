@@ -372,7 +372,8 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
     if asked.kind == "screen":
         classes = terms.get("classes", 2)
         return (
-            standing.alignment == terms["alignment"]
+            "pair" not in terms
+            and standing.alignment == terms["alignment"]
             and standing.most_rows >= terms["rows"]
             and standing.least_training_rows <= terms["looked_at"]
             and standing.most_bins >= terms["bins"]
@@ -409,6 +410,11 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
         raise DaemonError("each activation is asked about: approve it without --alike")
     if asked.kind == "joint model":
         raise DaemonError("each model is asked about: approve it without --alike")
+    if "pair" in terms:
+        raise DaemonError(
+            "each correlation with another passive party's columns is asked about: approve it "
+            "without --alike"
+        )
     if asked.kind == "screen":
         return StandingConsent(
             peer=asked.peer,

@@ -20,7 +20,7 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.overlap import OverlapOpen
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import PairOpen, ScreenOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog, audited
@@ -225,14 +225,25 @@ class PolicyConsent:
                 'show its columns before a training; screen = "described" or "measured" in its '
                 "[policy] would allow it"
             )
+        pair: dict[str, Any] = {}
+        if isinstance(terms, PairOpen):
+            pair["pair"] = [terms.asks, terms.answers]
+            if self._policy.correlation != "all":
+                raise self._refusal(
+                    "correlate its columns with those of other passive parties; correlation = "
+                    '"all" in its [policy] would allow it'
+                )
         await self._remember_days()
         self._screens.take()
         shown = self._policy.screen
         correlated = {"correlated": terms.correlated} if correlates(self._policy, terms) else {}
-        other = {"classes": terms.classes} if shown == "measured" and terms.classes != 2 else {}
-        told = {**correlated, **other}
-        await self.audit.record("agreed", header, screen=terms.name, shown=shown, **told)
-        return shown == "measured"
+        if pair:
+            details = {**pair, **correlated}
+        else:
+            other = {"classes": terms.classes} if shown == "measured" and terms.classes != 2 else {}
+            details = {"shown": shown, **correlated, **other}
+        await self.audit.record("agreed", header, screen=terms.name, **details)
+        return shown == "measured" and not pair
 
     async def inference(
         self,
@@ -414,7 +425,7 @@ class PolicyConsent:
 
 def correlates(policy: PolicySection, terms: ScreenOpen) -> bool:
     """Whether ``policy`` shows how columns are correlated, if ``terms`` ask for that."""
-    return terms.correlated > 0 and policy.correlation == "shown"
+    return terms.correlated > 0 and policy.correlation != "refuse"
 
 
 class DailyQuota:

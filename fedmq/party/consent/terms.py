@@ -18,12 +18,13 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.online import ModelDeploy
 from fedmq.messages.overlap import OverlapOpen
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import PairOpen, ScreenOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
 from fedmq.party.consent.measured_leaks import (
     CORRELATED_IN_WORDS,
     PAGE,
+    PAIRED_IN_WORDS,
     SCREENED_IN_WORDS,
     measured_leaks,
 )
@@ -91,6 +92,8 @@ class RequestedTerms:
             **({"correlated": opening.correlated} if correlates else {}),
             **({"classes": opening.classes} if measured and opening.classes != 2 else {}),
         }
+        if isinstance(opening, PairOpen):
+            details["pair"] = [opening.asks, opening.answers]
         # The key and the salt are others in the next session.
         named = f"{opening.name} {opening.seed} {sorted(details.items())}".encode()
         digest = hashlib.blake2b(named, digest_size=16).hexdigest()
@@ -340,6 +343,15 @@ def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator
     yield "screen", request["name"]
     yield "alignment", terms["alignment"] or "none: all parties hold the same ids"
     yield "people", f"{_rows(rows)}{drawn}"
+    if terms.get("pair"):
+        first, second = terms["pair"]
+        yield (
+            "active party learns",
+            f"how {terms['correlated']} columns of numbers of {first} are correlated with those of "
+            f"{second}, in hundredths; neither of both reads the other's, or a coefficient",
+        )
+        yield "told by correlations", PAIRED_IN_WORDS
+        return
     what = "of each column its type, missing values in hundredths, how many values in steps"
     if terms.get("correlated"):
         yield (

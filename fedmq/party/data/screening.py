@@ -20,7 +20,13 @@ from fedmq.boosting.screened_label import LabelType, ScreenedLabel, strength
 from fedmq.boosting.standard_columns import carried_by, standardised
 from fedmq.computation import computation
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.messages.screen import MOST_CLASSES, MOST_CORRELATED, PEOPLE_OF_A_COLUMN, ScreenOpen
+from fedmq.messages.screen import (
+    MOST_CLASSES,
+    MOST_CORRELATED,
+    PEOPLE_OF_A_COLUMN,
+    PairOpen,
+    ScreenOpen,
+)
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.job import ScreenJob, SelectSection, TrainingSelection
 from fedmq.party.data.given_bins import checked_bins
@@ -42,6 +48,8 @@ from fedmq.protocol.session_records import PeopleAnswered, hashed_ids
 
 __all__ = [
     "LabelledColumns",
+    "Pair",
+    "add_pairs",
     "correlated_numbers",
     "label_check",
     "load_labelled_columns",
@@ -49,6 +57,7 @@ __all__ = [
     "made_screen",
     "own_columns",
     "own_correlation",
+    "pair_opening",
     "screen_found",
     "screen_opening",
     "selected",
@@ -295,6 +304,30 @@ def screen_opening(
     )
 
 
+def pair_opening(
+    job: ScreenJob,
+    own: LabelledColumns,
+    salt: str,
+    pair: tuple[str, str],
+    asking: ShownCorrelations,
+) -> PairOpen:
+    """What the active party asks of a ``pair`` of parties; ``asking``: what the first has shown."""
+    return PairOpen(
+        name=job.name,
+        alignment=own.alignment,
+        alignment_name=job.alignment or "",
+        salt=salt,
+        rows=own.rows,
+        most_rows=job.most_rows,
+        seed=job.seed,
+        bins=job.bins,
+        elements="",
+        correlated=len(asking.columns),
+        asks=pair[0],
+        answers=pair[1],
+    )
+
+
 # A screen, and a column, as plain data
 
 
@@ -426,6 +459,55 @@ def _correlations(
             "vif": inflation[theirs:],
         },
     }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two passive ``parties``; ``coefficients`` float64 (second's, first's columns), or why not."""
+
+    parties: tuple[str, str]
+    coefficients: NDArray[np.float64] | None
+    refused: str = ""
+
+
+def add_pairs(
+    told: Mapping[str, dict[str, Any]],
+    own: LabelledColumns,
+    shown: Mapping[str, ShownCorrelations],
+    pairs: Sequence[Pair],
+) -> None:
+    """Add to what parties have ``told`` how the columns of each of ``pairs`` are correlated.
+
+    Where all parties that correlate do so with one another, inflation is by all of them.
+    """
+    known: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for pair in pairs:
+        first, second = pair.parties
+        if pair.coefficients is None:
+            told[first].setdefault("among", {})[second] = {"refused": pair.refused}
+            continue
+        known[first, second] = pair.coefficients.T
+        known[second, first] = pair.coefficients
+        told[first].setdefault("among", {})[second] = {
+            "coefficients": known[first, second].tolist()
+        }
+    parties = list(shown)
+    if len(parties) < 2 or len(known) < len(parties) * (len(parties) - 1):
+        return
+    blocks = [
+        [
+            *(shown[one].own if one == other else known[one, other] for other in parties),
+            shown[one].joint,
+        ]
+        for one in parties
+    ]
+    last = [*(shown[one].joint.T for one in parties), own.numbers.coefficients]
+    inflation = [_number(each) for each in rounded_inflation(np.block([*blocks, last])).tolist()]
+    for party in parties:
+        for column in shown[party].columns:
+            told[party]["columns"][column - 1]["vif"] = inflation.pop(0)
+    active = next(iter(told.values()))
+    active["whole"] = {"columns": list(own.numbers.columns), "vif": inflation}
 
 
 def _shown_column(number: int, column: ShownColumn, label: ScreenedLabel) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 from collections.abc import Mapping
@@ -10,20 +11,23 @@ from functools import partial
 from typing import Any
 
 from fedmq.computation import Computation
-from fedmq.errors import ConfigError, FedmqError
+from fedmq.errors import ConfigError, FedmqError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import PairOpen, ScreenOpen
 from fedmq.party.configuration.job import ScreenJob
 from fedmq.party.consent.policy_consent import correlates
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import Aligned
 from fedmq.party.data.screening import (
     LabelledColumns,
+    Pair,
+    add_pairs,
     load_labelled_columns,
     load_shown_columns,
     made_screen,
     own_columns,
+    pair_opening,
     screen_found,
     screen_opening,
     shown_columns,
@@ -39,8 +43,10 @@ from fedmq.party.store.kept_secret import kept_secret
 from fedmq.party.store.screens import MadeScreen
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.random_stream import fresh_seed
-from fedmq.protocol.screen.active import ActiveScreen, Shown
+from fedmq.protocol.screen.active import ActiveScreen, Shown, ShownCorrelations
+from fedmq.protocol.screen.active_pair import ActivePair
 from fedmq.protocol.screen.passive import PassiveScreen, ScreenTerms
+from fedmq.protocol.screen.passive_pair import PassivePair
 
 __all__ = ["ScreenService"]
 
@@ -52,7 +58,7 @@ class ScreenService(Service):
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
-        return {ScreenOpen: self._join}
+        return {ScreenOpen: self._join, PairOpen: self._join_pair}
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -78,6 +84,8 @@ class ScreenService(Service):
         sessions = {party: secrets.token_hex(8) for party in partners}
         secret = await self._secret() if own.numbers.columns else b""
 
+        correlations: dict[str, ShownCorrelations] = {}
+
         async def looked_at(party: str) -> tuple[dict[str, Any], int]:
             key = ColumnKey(fresh_seed(), fresh_seed())
             opening = screen_opening(job, own, salt, key)
@@ -96,6 +104,8 @@ class ScreenService(Service):
                 shown: Shown = await attempts.followed(on_progress)
             except FedmqError as error:
                 return {"refused": str(error)}, attempts.bytes_sent
+            if shown.correlations is not None:
+                correlations[party] = shown.correlations
             return shown_columns(party, shown, own), attempts.bytes_sent
 
         found = await asyncio.gather(*(looked_at(party) for party in partners))
@@ -103,11 +113,48 @@ class ScreenService(Service):
             context.party: own_columns(own.columns, own.alike, own.label),
             **{party: told for party, (told, _) in zip(partners, found, strict=True)},
         }
-        sent = sum(sent for _, sent in found)
+        pairs, sent_of_pairs = await self._pairs(job, own, salt, correlations, on_progress)
+        add_pairs(parties, own, correlations, pairs)
+        sent = sent_of_pairs + sum(sent for _, sent in found)
         seconds = round(asyncio.get_running_loop().time() - begun, 3)
         screen = screen_found(job, own.label, own.rows, parties, sent) | {"seconds": seconds}
         await asyncio.to_thread(self._keep, made_screen(screen, own.numbered, sessions))
         return screen
+
+    async def _pairs(
+        self,
+        job: ScreenJob,
+        own: LabelledColumns,
+        salt: str,
+        correlations: Mapping[str, ShownCorrelations],
+        on_progress: OnProgress,
+    ) -> tuple[list[Pair], int]:
+        """The coefficients of columns of each two passive parties that both allow it."""
+
+        async def paired(asks: str, answers: str) -> tuple[Pair, int]:
+            opening = pair_opening(job, own, salt, (asks, answers), correlations[asks])
+
+            async def attempt(number: int, on_change: OnChange) -> RunningSession:
+                machine = ActivePair(opening, len(correlations[answers].columns))
+                return context.sessions.open(
+                    session, number, "screen", job.name, machine, on_change=on_change
+                )
+
+            session = secrets.token_hex(8)
+            attempts = context.sessions.drive(AttemptLoop(attempt))
+            await on_progress({"event": "opened", "session": session, "screen": job.name})
+            try:
+                told = await attempts.followed(on_progress)
+            except FedmqError as error:
+                return Pair((asks, answers), None, str(error)), attempts.bytes_sent
+            return Pair((asks, answers), told), attempts.bytes_sent
+
+        context = self.context
+        willing = [party for party, told in correlations.items() if told.among]
+        ordered = [party for party in context.federation.parties if party in willing]
+        both = list(itertools.combinations(ordered, 2))
+        found = await asyncio.gather(*(paired(*names) for names in both))
+        return [pair for pair, _ in found], sum(sent for _, sent in found)
 
     def _keep(self, made: MadeScreen) -> None:
         """Keep the screen for trainings that follow; its owner has it either way."""
@@ -139,6 +186,28 @@ class ScreenService(Service):
         journal = PeopleJournal(context.session_store.database, header.session, smallest)
         return context.host(header, "screen", opening.name, machine, journal)
 
+    async def _join_pair(self, envelope: Envelope) -> RunningSession:
+        context, header, opening = self.context, envelope.header, envelope.body
+        assert isinstance(opening, PairOpen)
+        pair = opening.asks, opening.answers
+        known = context.federation.are_members((context.federation.active, *pair))
+        if not known or context.party not in pair or pair[0] == pair[1]:
+            raise Refused(f"{context.party} knows no such pair of passive parties")
+        agreed = await answered(self._agree(header, opening))
+        machine = PassivePair(
+            header.sender,
+            opening.answers if context.party == opening.asks else opening.asks,
+            await self._read(header, opening),
+            agreed.result,
+            await self._secret(),
+            fresh_seed(),
+            consent_within=0 if agreed.exception() else agreed.result()[1],
+        )
+        journal = PeopleJournal(
+            context.session_store.database, header.session, self._smallest_difference
+        )
+        return context.host(header, "screen", opening.name, machine, journal)
+
     @property
     def _smallest_difference(self) -> int:
         """By so many people a screen differs from earlier answers: of fewer it would tell."""
@@ -159,7 +228,9 @@ class ScreenService(Service):
             context.config.policy.smallest_group,
             await store.earlier(people, self._smallest_difference),
             correlates(context.config.policy, opening),
-            partial(keep_shown_screen, context.config.state, header.session),
+            None
+            if isinstance(opening, PairOpen)
+            else partial(keep_shown_screen, context.config.state, header.session),
         )
 
     async def _agree(self, header: Header, opening: ScreenOpen) -> tuple[ScreenTerms, int]:
@@ -173,4 +244,6 @@ class ScreenService(Service):
         correlating = correlates(policy, opening)
         requested = RequestedTerms.of_screen(header.sender, opening, measured, correlating)
         seconds = await context.owner_consent.seconds_left(header, requested)
-        return ScreenTerms(policy.column_names == "shared", measured, correlating), seconds
+        return ScreenTerms(
+            policy.column_names == "shared", measured, correlating, policy.correlation == "all"
+        ), seconds

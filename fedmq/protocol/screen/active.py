@@ -63,12 +63,13 @@ class ShownCorrelations:
     """Coefficients in hundredths of another party's ``columns``, by number from 1 on.
 
     ``own`` float64 (columns, columns): among themselves; ``joint`` float64 (columns, own columns):
-    with the active party's.
+    with the active party's. ``among``: those with other passive parties' may be asked for.
     """
 
     columns: tuple[int, ...]
     own: NDArray[np.float64]
     joint: NDArray[np.float64]
+    among: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,6 +267,7 @@ class ActiveScreen(Machine):
                 tuple(self._products.columns.numpy().tolist()),
                 self._products.own.numpy() / 100,
                 found[-1],
+                self._asked.among,
             )
         shown = [ShownColumn(*column) for column in zip(self._columns, by_bin, strict=True)]
         self._emit(Finish(Shown(shown, correlations)))

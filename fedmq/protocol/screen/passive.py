@@ -86,12 +86,14 @@ class OwnColumns:
 class ScreenTerms:
     """What an owner shows: ``names`` of columns, and, ``measured``, how they tell the label.
 
-    ``correlating``: also how columns of numbers are correlated.
+    ``correlating``: also how columns of numbers are correlated; ``among``: with those of other
+    passive parties, too.
     """
 
     names: bool
     measured: bool
     correlating: bool = False
+    among: bool = False
 
 
 class PassiveScreen(Machine):
@@ -172,7 +174,9 @@ class PassiveScreen(Machine):
             self._send(
                 self.peers[0],
                 screen.ScreenReady(
-                    label=self._terms.measured, correlates=self._correlated is not None
+                    label=self._terms.measured,
+                    correlates=self._correlated is not None,
+                    among=self._correlated is not None and self._terms.among,
                 ),
             )
 

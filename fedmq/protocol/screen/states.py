@@ -9,7 +9,16 @@ from fedmq.messages.body import ConsentPendingMessage, SessionRefuse
 from fedmq.protocol.events import ComputationFailed, ConsentDecided, Start
 from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, session_table
 
-__all__ = ["ACTIVE_SCREEN", "PASSIVE_SCREEN", "ActiveScreenState", "PassiveScreenState"]
+__all__ = [
+    "ACTIVE_PAIR",
+    "ACTIVE_SCREEN",
+    "PASSIVE_PAIR",
+    "PASSIVE_SCREEN",
+    "ActivePairState",
+    "ActiveScreenState",
+    "PassivePairState",
+    "PassiveScreenState",
+]
 
 
 class ActiveScreenState(Enum):
@@ -86,4 +95,79 @@ PASSIVE_SCREEN = session_table(
     },
     (_P.FINISHED, _P.FAILED),
     PassiveScreenState,
+)
+
+
+# Two passive parties correlate their columns
+
+
+class ActivePairState(Enum):
+    """Where the active party stands while two others correlate their columns for it."""
+
+    READY = "not begun"
+    ASKING = "both are asked to correlate their columns"
+    WAITING = "they multiply; sums arrive of which each alone looks random"
+    FINISHED = "the coefficients are known"
+    FAILED = "one of both refused, or gave no answer"
+
+
+class PassivePairState(Enum):
+    """Where one of two passive parties stands whose columns are correlated."""
+
+    READY = "not begun"
+    ASKING = "its owner is asked whether it takes part"
+    PREPARING = "the columns are read"
+    WAITING = "marks, columns or hints of the other party arrive"
+    MULTIPLYING = "it multiplies by columns that it cannot read, or takes their masks off"
+    FINISHED = "the masked sums are sent"
+    FAILED = "refused, or not asked any more"
+
+
+BOTH_READY = When("both agree")
+BOTH_TOLD = Done("coefficients of two other parties' columns")
+ENCRYPTED_PAIR = Done("encrypted own columns")
+COMPLETE = When("all has arrived of the other party")
+MASKED = Done("masked sums")
+
+_B = ActivePairState
+
+ACTIVE_PAIR = session_table(
+    {
+        _B.READY: {Start: _B.ASKING},
+        _B.ASKING: {
+            ConsentPendingMessage: _B.ASKING,
+            screen.PairReady: _B.ASKING,
+            BOTH_READY: _B.WAITING,
+            SessionRefuse: _B.FAILED,
+        },
+        _B.WAITING: {screen.PairSums: _B.WAITING, BOTH_TOLD: _B.FINISHED},
+    },
+    (_B.FINISHED, _B.FAILED),
+    ActivePairState,
+)
+
+_Q = PassivePairState
+
+PASSIVE_PAIR = session_table(
+    {
+        _Q.READY: {screen.PairOpen: _Q.PREPARING},
+        _Q.ASKING: {ConsentDecided: _Q.PREPARING},
+        _Q.PREPARING: {
+            ASKS_OWNER: _Q.ASKING,
+            COLUMNS: _Q.WAITING,
+            ComputationFailed: _Q.PREPARING,
+            REFUSES: _Q.FAILED,
+        },
+        _Q.WAITING: {
+            screen.PairBegin: _Q.WAITING,
+            screen.PairLink: _Q.WAITING,
+            screen.ScreenNumbers: _Q.WAITING,
+            screen.ScreenHints: _Q.WAITING,
+            ENCRYPTED_PAIR: _Q.WAITING,
+            COMPLETE: _Q.MULTIPLYING,
+        },
+        _Q.MULTIPLYING: {MASKED: _Q.FINISHED},
+    },
+    (_Q.FINISHED, _Q.FAILED),
+    PassivePairState,
 )

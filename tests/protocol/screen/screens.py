@@ -12,17 +12,19 @@ from fedmq.boosting.screened_columns import ScreenedColumn, screened_columns
 from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.boosting.standard_columns import standardised
 from fedmq.computation import Given
-from fedmq.messages.screen import ScreenOpen
+from fedmq.messages.screen import PairOpen, ScreenOpen
 from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen
+from fedmq.protocol.screen.active_pair import ActivePair
 from fedmq.protocol.screen.passive import (
     CorrelatedNumbers,
     OwnColumns,
     PassiveScreen,
     ScreenTerms,
 )
+from fedmq.protocol.screen.passive_pair import PassivePair
 
 ROWS, SMALLEST = 90, 8
 KEY = ColumnKey(b"p" * 32, b"s" * 32)
@@ -107,3 +109,31 @@ def machines(
         ),
         "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked, secret=b"t" * 32),
     }
+
+
+def pair_opening() -> PairOpen:
+    fields = opening().model_dump(exclude={"elements", "correlated"})
+    return PairOpen(**fields, elements="", correlated=3, asks="telco", answers="retail")
+
+
+def of_retail() -> NDArray[np.float64]:
+    """Two columns of retail, standardised."""
+    random = np.random.default_rng(6)
+    return standardised(random.normal(size=(ROWS, 2)) + numbers()[:, :2])
+
+
+def pair(
+    asked: int = 0, agree: Callable[[], None] = lambda: None, fresh: bytes = b"f" * 32
+) -> dict[str, Machine]:
+    """The bank, for which telco's three columns are correlated with two of retail."""
+    made: dict[str, Machine] = {"bank": ActivePair(pair_opening(), 2)}
+    for party, other, standard in (
+        ("telco", "retail", numbers()),
+        ("retail", "telco", of_retail()),
+    ):
+        held = CorrelatedNumbers(tuple(range(1, standard.shape[1] + 1)), standard)
+        secret = party[:1].encode() * 32
+        load = Given(OwnColumns([], numbers=held))
+        waits = asked if party == "telco" else 0
+        made[party] = PassivePair("bank", other, load, agree, secret, fresh, waits)
+    return made
