@@ -12,7 +12,7 @@ from fedmq.messages import screen
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.column_products import pair_coefficients
+from fedmq.privacy.column_products import column_seeds, decrypt_products
 from fedmq.protocol.events import Received
 from tests.how_often import each_seed
 from tests.protocol.inspection import Codes, Numbers, leaks
@@ -71,24 +71,19 @@ def test_columns_go_past_the_active_party_and_no_message_tells_one() -> None:
     assert leaks(envelopes, secrets) == set()
 
 
-def test_each_of_both_sums_alone_looks_random() -> None:
-    sums: dict[str, np.ndarray] = {}
-
-    def tap(sent: Envelope) -> None:
-        if isinstance(sent.body, screen.PairSums):
-            sums[sent.header.sender] = sent.body.sums.numpy()
-
-    ran(pair(), tap=tap)
-    nothing = np.zeros_like(sums["telco"])
-    for one in (
-        pair_coefficients(sums["retail"], nothing, ROWS),
-        pair_coefficients(nothing, sums["telco"], ROWS),
-    ):
-        assert np.abs(one - EXACT).max() > 0.1
-    one, other = (
-        ran(pair(fresh=fresh), tap=tap) and dict(sums) for fresh in (b"1" * 32, b"2" * 32)
-    )
-    assert all((one[party] != other[party]).any(axis=2).all() for party in one)
+def test_neither_of_both_sums_tells_anything_without_the_other() -> None:
+    """Not even to who knows the asking party's secret, and has seen all that passed by."""
+    fresh = b"f" * 32
+    bodies: list[tuple[str, Body]] = []
+    ran(pair(fresh=fresh), tap=lambda sent: bodies.append((sent.header.sender, sent.body)))
+    sums = {party: of.sums.numpy() for party, of in bodies if isinstance(of, screen.PairSums)}
+    [hints] = [of.hints.numpy() for _, of in bodies if isinstance(of, screen.ScreenHints)]
+    seeds = column_seeds(fresh, numbers())
+    assert sums.keys() == {"telco", "retail"}
+    # Without masks retail's would be the coefficients, and telco's its noise.
+    read = {party: decrypt_products(seeds, hints, sums[party], ROWS) for party in sums}
+    assert np.abs(read["retail"] - EXACT).max() > 0.1
+    assert np.abs(read["telco"]).max() > 0.1
 
 
 def test_either_owner_may_refuse() -> None:
