@@ -179,6 +179,7 @@ def test_coefficients_across_parties_are_those_of_the_joined_table_to_a_hundredt
     of_telco = shown.loc[[name for name in wanted.index if name.startswith("telco")]]
     np.testing.assert_array_equal(of_telco, of_telco.round(2))
     assert frame["constant"].isna().all()  # compared with nothing
+    assert "telco: few" not in frame and "telco: plan" not in frame
 
 
 def test_columns_of_passive_parties_are_correlated_with_one_another(
@@ -211,6 +212,41 @@ def test_columns_of_passive_parties_are_correlated_with_one_another(
     ]
     for name, found, bound in zip(wanted.index, told, near, strict=True):
         assert found == pytest.approx(inflation(joined, name), abs=bound), name
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_of_whole_tables_it_is_pandas_corr_and_the_inflation_of_regressions(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    base = random.normal(size=(1500, 1))
+    held = {
+        party: pandas.DataFrame(
+            random.gamma(2, size=(1500, 3)) + random.normal(size=3) * base,
+            columns=[f"{party}{place}" for place in range(3)],
+        ).astype(np.float32)
+        for party in ("bank", "telco", "retail")
+    }
+    found = fedmq.screen(
+        active=held["bank"],
+        label=random.random(1500) < 0.3,
+        passive={"telco": held["telco"], "retail": held["retail"]},
+        measured=False,
+        correlation=True,
+    )
+    joined = pandas.concat(held.values(), axis=1)
+    wanted, told = joined.corr().to_numpy(), found.correlation.to_numpy()
+    # Exact at home; in hundredths of one other party; of two others under noise of both.
+    bound = np.full((9, 9), 0.0106)
+    bound[3:, 3:] = 0.0156
+    for at, most in ((0, 1e-4), (3, 0.0051), (6, 0.0051)):
+        bound[at : at + 3, at : at + 3] = most
+    assert (np.abs(told - wanted) <= bound).all()
+    inverse = np.abs(np.linalg.inv(wanted))
+    near = 1.2 * np.diag(inverse @ bound @ inverse)  # of the first order, and a fifth more
+    parties = found.found["parties"]
+    factors = [*parties["active"]["whole"]["vif"]]
+    factors += [one["vif"] for party in ("telco", "retail") for one in parties[party]["columns"]]
+    for name, factor, most in zip(joined, factors, near, strict=True):
+        assert factor == pytest.approx(inflation(joined, name), abs=most), name
 
 
 def inflation(table: pandas.DataFrame, name: str) -> float:
