@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedmq.party.compute import pool
-from fedmq.party.compute.pool import SINGLE_THREAD, ComputePool, ThreadPool
+from fedmq.party.compute.pool import SINGLE_THREAD, ThreadPool
 from fedmq.party.compute.processes import ProcessPool
 
 
@@ -28,13 +31,39 @@ class Multiply:
         return time.thread_time() - thread, time.process_time() - process
 
 
-@pytest.mark.parametrize("kind", [ThreadPool, ProcessPool], ids=["threads", "processes"])
-async def test_a_product_takes_no_other_thread(kind: type[ComputePool]) -> None:
-    pool = kind()
+@dataclass(frozen=True)
+class CountThreads:
+    """The threads that each library of linear algebra would take."""
+
+    label: ClassVar[str] = "CountThreads"
+
+    def run(self) -> set[int]:
+        return threads_of_libraries()
+
+
+def threads_of_libraries() -> set[int]:
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
+
+
+async def test_a_product_takes_no_other_thread_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")  # tests have one
+    pool = ProcessPool()
     await pool.run(Multiply())  # threads of an earlier product may spin for a while
     thread, process = await pool.run(Multiply())
     await pool.close()
     assert process < 1.5 * thread
+
+
+async def test_a_product_takes_no_other_thread_of_this_process() -> None:
+    pool = ThreadPool()
+    in_its_thread = partial(asyncio.get_running_loop().run_in_executor, pool._executor)
+    more = await in_its_thread(threadpool_limits, 2, "blas")  # tests have one
+    assert await pool.run(CountThreads()) == {1}
+    assert threads_of_libraries() == {2}
+    await in_its_thread(more.restore_original_limits)
+    await pool.close()
 
 
 class _Libraries:
