@@ -22,7 +22,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
-.PHONY: docs site docs-serve charts
+.PHONY: debian docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql softhsm
 .PHONY: bench-console bench-console-day chromium screenshots
@@ -33,7 +33,8 @@ help: ## this list
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq postgresql softhsm ## lint, types, rooms, tests, side by side
+test: | $(BIN)/pip ## lint, types, rooms, tests, side by side
+	@$(MAKE) --jobs=2 $(VENV)/test.stamp debian
 	@$(MAKE) --jobs=2 lint pytest
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
@@ -41,7 +42,9 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq postgresql softhsm softhsm
+# All workers at once would compile the modules of a new clone, each for itself: one does before.
+pytest: $(VENV)/test.stamp debian
+	@[ -d tests/__pycache__ ] || $(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed and case, command of the docs, link of the site, page of the console
@@ -210,36 +213,45 @@ clean: ## remove the virtual environment and all caches
 	@rm -rf --one-file-system $(VENV) .matrix .rabbitmq4 .secretflow .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# uv installs in seconds what takes pip minutes. Of pip's settings it is told an index and
+# constraints; where it cannot install, pip does. $(1): what
+define install
+index=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null || true)}; \
+constraints=$${PIP_CONSTRAINT:-$$($(BIN)/pip config get global.constraint 2>/dev/null || true)}; \
+{ $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $${index:+--default-index "$$index"} \
+  $${constraints:+--constraints "$$constraints"} --editable '$(1)'; } >&2 || $(PIP) --editable '$(1)' >&2
+endef
+
 # A stamp is newer than pyproject.toml when what that file asks for is installed.
 
 $(VENV)/demo.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing fedmq for the demo into $(VENV)" >&2
-	@$(PIP) --editable '.[demo]' >&2
+	@$(call install,.[demo])
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing fedmq for the tests into $(VENV)" >&2
-	@$(PIP) --editable '.[test]' >&2
+	@$(call install,.[test])
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/bench.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
 	@echo "installing fedmq for the benchmarks into $(VENV)" >&2
-	@$(PIP) --editable '.[test,bench,papers]' >&2
+	@$(call install,.[test,bench,papers])
 	@touch $@
 
 $(VENV)/release.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing what builds a release into $(VENV)" >&2
-	@$(PIP) --editable '.[release]' >&2
+	@$(call install,.[release])
 	@touch $@
 
 $(VENV)/docs.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing what builds the documentation site into $(VENV)" >&2
-	@$(PIP) --editable '.[docs]' >&2
+	@$(call install,.[docs])
 	@touch $@
 
 $(VENV)/charts.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
 	@echo "installing what checks the Helm chart into $(VENV)" >&2
-	@$(PIP) --editable '.[test,charts]' >&2
+	@$(call install,.[test,charts])
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site brings it along, so that it needs no network.
@@ -273,6 +285,14 @@ postgresql:
 softhsm:
 	@if ! command -v softhsm2-util >/dev/null; then \
 	$(call debian_package,softhsm2,the tests keep keys on its token); fi
+
+# What `make test` needs of Debian, at once: two installations would wait for the same lock.
+debian: | $(BIN)/pip
+	@missing=(); \
+	[ -x $(RABBITMQ) ] || missing+=(rabbitmq-server); \
+	ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || command -v pg_ctl >/dev/null || missing+=(postgresql); \
+	command -v softhsm2-util >/dev/null || missing+=(softhsm2); \
+	if (( $${#missing[@]} )); then $(call debian_package,$${missing[*]},for the tests); fi
 
 chromium:
 	@if ! command -v chromium >/dev/null; then \
