@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from httpx._transports import default
 from hypothesis import settings
 from xdist.remote import Producer
 
@@ -96,6 +98,14 @@ def nodes_start_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as patch:
         erlang = quick_erlang(tmp_path_factory.mktemp("erlang"))
         patch.setenv("PATH", str(erlang), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities_read_once() -> Iterator[None]:
+    """Each HTTP client of a test reads all authorities of the web anew, and asks for HTTP alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", cache(default.create_ssl_context))
         yield
 
 
