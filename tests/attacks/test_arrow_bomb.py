@@ -17,7 +17,7 @@ from fedmq.party.http.predict import ARROW, predict_router, unpacked_bytes
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import usual_world
 
 PREDICT = "/v1/models/production/predict"
 MOST = 1024 * 1024
@@ -25,7 +25,7 @@ MOST = 1024 * 1024
 
 @pytest.fixture
 async def served() -> AsyncIterator[httpx.AsyncClient]:
-    harness = ServingHarness(World())
+    harness = ServingHarness(usual_world())
     predictions = PredictionService(harness.scorer)
     section = HttpSection(port=0, body_bytes=MOST)
     server = HttpServer(section, [predict_router(predictions, section.body_bytes)])

@@ -18,7 +18,7 @@ from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 PREDICT = "/v1/models/production/predict"
 MOST = 4 * 1024 * 1024
@@ -28,7 +28,7 @@ ENDS = (0, 4, 8, 12)
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 @pytest.fixture

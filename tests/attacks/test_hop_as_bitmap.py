@@ -20,12 +20,12 @@ from fedmq.party.online.answering import Answering, BatchLedger, HostedShare
 from fedmq.party.online.rows import Rows, RowsInMemory
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.party.online.serving_harness import ServingHarness, hosted
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 class Liar:

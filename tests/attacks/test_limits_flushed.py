@@ -16,7 +16,7 @@ from fedmq.messages.online import OnlineExits, OnlineHop
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.answering import AskedPeople, AskedShare, RateLimits
 from tests.attacks.test_hop_as_bitmap import Liar, refused
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 HOUR = 3600.0
 SHARE = AskedShare("m", most_records=8)
@@ -24,7 +24,7 @@ SHARE = AskedShare("m", most_records=8)
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 class Clock:

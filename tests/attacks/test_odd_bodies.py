@@ -15,7 +15,7 @@ from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, PredictRequest, RequestError
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 WRONG = b",".join([b"1"] * 100_000)
@@ -46,7 +46,7 @@ ODD = {
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from fedmq.party.http.predict import ARROW
 from fedmq.protocol.online.options import Mode
 from tests.party.http.serving import PREDICT, TOKEN, arrow_stream, serving
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 def agreed(world: World) -> Agreed:

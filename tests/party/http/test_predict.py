@@ -24,12 +24,12 @@ from fedmq.party.online.rows import Rows, ServedRows
 from tests.free_port import free_port
 from tests.party.http.serving import PREDICT, TOKEN, arrow_stream, serving
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,15 @@ class World:
         )
 
 
+@cache
+def usual_world() -> World:
+    """The one that most tests take: to train it takes a second, and nobody changes it."""
+    return World()
+
+
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -22,7 +22,7 @@ from fedmq.protocol.sealed_sums import open_sums
 from tests.how_often import seldom
 from tests.protocol.online.online_schedule import OnlineSchedule
 from tests.protocol.online.sealed_parties import Multiplying, Sealing
-from tests.protocol.online.test_online import BAD, World
+from tests.protocol.online.test_online import BAD, World, usual_world
 from tests.simulator import Link
 
 ALIKE = 2**-20
@@ -30,7 +30,7 @@ ALIKE = 2**-20
 
 @pytest.fixture(scope="module")
 def sealing() -> Sealing:
-    return Sealing(World())
+    return Sealing(usual_world())
 
 
 def check_alike(margins: np.ndarray, exact: np.ndarray) -> None:

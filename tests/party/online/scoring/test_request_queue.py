@@ -16,7 +16,7 @@ from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.requests import PredictionService, RequestQueue
 from fedmq.transport.rabbitmq.connection import BrokerConnection
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 from tests.rabbitmq_node import RabbitNode
 
 QUEUE = "scores"
@@ -24,7 +24,7 @@ QUEUE = "scores"
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -19,13 +19,13 @@ from fedmq.party.consent.policy_consent import PolicyConsent
 from fedmq.party.online.rows import Rows, ServedRows
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ServingHarness
-from tests.protocol.online.test_online import MODES, World
+from tests.protocol.online.test_online import MODES, World, usual_world
 from tests.virtual_clock import in_virtual_time
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 @pytest.mark.parametrize("mode", MODES)

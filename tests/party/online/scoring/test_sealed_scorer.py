@@ -14,14 +14,14 @@ from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online import scoring
 from fedmq.party.online.answering import Answering
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
-from tests.protocol.online.test_online import World
+from tests.protocol.online.test_online import World, usual_world
 
 ALIKE = 2**-20
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return World()
+    return usual_world()
 
 
 def check_alike(world: World, margins: np.ndarray, rows: np.ndarray | slice) -> None:
