@@ -150,7 +150,7 @@ def test_it_runs_in_a_script_without_a_guard(tmp_path: Path) -> None:
             model = fedmq.simulate(
                 active=X[:, :2], label=X.sum(axis=1) > 0, passive={"telco": X[:, 2:]},
                 params=fedmq.TrainParams(num_boost_round=1, max_depth=2, max_bin=8),
-                engine_options={"key_bits": 512, "allow_weak_keys": True}, workers=2,
+                engine_options={"key_bits": 512, "allow_weak_keys": True}, workers=1,
             )
             print(len(model.share.trees))
         """)
@@ -177,7 +177,7 @@ def test_progress_comes_after_each_tree() -> None:
 @pytest.mark.usefixtures("own_processes")
 def test_nothing_is_left_running() -> None:
     before = threading.active_count()
-    for _ in range(3):
+    for _ in range(2):
         train(engine="paillier", engine_options=WEAK, workers=1)
     assert threading.active_count() <= before + 1
 
