@@ -165,6 +165,22 @@ class BinMatrix:
         """Number of rows."""
         return len(self.codes)
 
+    def goes_left(
+        self, rows: NDArray[np.integer], feature: int, threshold: np.float32, default_left: bool
+    ) -> NDArray[np.bool_]:
+        """Whether each of ``rows``, ascending, goes left at a ``threshold``: bool, of their length.
+
+        The threshold is a cut of the ``feature``, or an infinity: as a value at a cut, so a code.
+        """
+        cuts, codes = self.cuts.thresholds[feature], self.codes[:, feature]
+        if len(rows) < len(codes):
+            codes = codes.take(rows)
+        below = -1 if np.isneginf(threshold) else int(np.searchsorted(cuts, threshold))
+        left: NDArray[np.bool_] = codes <= below
+        if default_left:
+            left |= codes == len(cuts) + 1
+        return left
+
     @property
     def is_missing(self) -> NDArray[np.bool_]:
         """Where values are missing; bool (rows, features)."""

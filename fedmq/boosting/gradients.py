@@ -264,16 +264,21 @@ class Gradients:
 
         The sums of the negative and of the positive entries; together they are the totals.
         """
-        # Sums along rows are slow, and so are pairs chosen by brackets.
-        columns = np.ascontiguousarray(self.pairs.take(rows, axis=0).T)
+        columns = self._columns_of(rows)
         most = np.maximum(columns, 0).sum(axis=1)
         return np.stack((columns.sum(axis=1) - most, most))
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (columns,)."""
-        columns = np.ascontiguousarray(self.pairs.take(rows, axis=0).T)
+        columns = self._columns_of(rows)
         sums: NDArray[np.int64] = columns.sum(axis=1)
         return sums
+
+    def _columns_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The pairs of ``rows``, ascending, as int64 (columns, rows)."""
+        # Sums along rows are slow, and so are pairs chosen by brackets.
+        held = self.pairs if len(rows) == len(self.pairs) else self.pairs.take(rows, axis=0)
+        return np.ascontiguousarray(held.T)
 
     def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:
         """The sums over ``rows`` before rounding, float64 (columns,); None without rounding."""

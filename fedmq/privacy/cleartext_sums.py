@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.node_rows import marked, span
 from fedmq.boosting.splits import parent, plan_level
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit
@@ -88,8 +89,9 @@ class CleartextPassive(PassiveHalf):
         pairs = checked_pairs(piece.values, "pairs", self._outputs)
         if len(pairs) != len(piece.rows):
             raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
-        self._pairs[piece.rows] = pairs
-        self._carried[piece.rows] = True
+        rows = span(piece.rows)
+        self._pairs[rows] = pairs
+        self._carried[rows] = True
         return
         yield
 
@@ -97,7 +99,7 @@ class CleartextPassive(PassiveHalf):
         return nodes * self._bins.cuts.n_cells * SUM_BYTES * self._outputs
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
-        rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
+        rows = {query.node: marked(query.rows, self._carried) for query in queries}
         level = plan_level({node: len(held) for node, held in rows.items()}, self._histograms)
         step = histograms.bind(self._bins, self._pairs, [rows[node] for node in level.summed])
         [summed] = yield Compute([step])

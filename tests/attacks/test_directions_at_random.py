@@ -19,8 +19,8 @@ def test_directions_that_do_not_fit_the_sums_end_the_session(
 ) -> None:
     random = np.random.default_rng(9)
 
-    def at_random(_: Any, __: Any, ___: Any, rows: Any) -> Any:
-        return random.random(len(rows)) < 0.5
+    def at_random(*given: Any) -> Any:
+        return random.random(len(given[-1])) < 0.5
 
     monkeypatch.setattr(passive_growth, "went_left", at_random)
     simulation = small(counts=(0, 2, 2)).having(engine=engine).train()

@@ -121,9 +121,9 @@ class InventedColumn:
         for place, threshold in enumerate(half._bins.cuts.thresholds[0].tolist()):
             self.sides[threshold] = codes <= place
 
-    def went_left(self, records: Any, record: int, values: Any, rows: Any) -> Any:
+    def went_left(self, records: Any, record: int, values: Any, bins: Any, rows: Any) -> Any:
         if int(records.feature[record]):
-            return self._went_left(records, record, values, rows)
+            return self._went_left(records, record, values, bins, rows)
         self.won += 1
         return self.sides[float(records.threshold[record])][rows]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.node_rows import span
 from fedmq.privacy.cleartext_sums import (
     BYTES_PER_ROW,
     CleartextPassive,
@@ -70,7 +71,7 @@ class _Active(ActiveHalf):
         return [self._piece(rows, gradients.pairs) for rows in pieces]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
-        return BroadcastPiece(rows, {"pairs": pairs[rows]})
+        return BroadcastPiece(rows, {"pairs": pairs[span(rows)]})
         yield
 
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:

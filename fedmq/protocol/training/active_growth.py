@@ -119,6 +119,7 @@ class ActiveGrowth(Part):
             self._marks,
             terms.first_order,
         )
+        self._bins = columns.bins
         self._candidates = OwnCandidates(
             columns,
             constraints.signs,
@@ -279,7 +280,7 @@ class ActiveGrowth(Part):
         candidates, split = self._candidates.split(node, best)
         record = self._model.record(candidates, split)
         rows = self._builder.rows[node]
-        left = went_left(self._model.records, record, self._terms.table.values, rows)
+        left = went_left(self._model.records, record, self._terms.table.values, self._bins, rows)
         self._split(node, ACTIVE_PARTY, record, left, best.mark_of(split), best.gain)
 
     @on_message(training.SplitOutcome)

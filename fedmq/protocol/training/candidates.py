@@ -423,7 +423,14 @@ def recorded(
 
 
 def went_left(
-    table: LookupTable, record: int, values: NDArray[np.float32], rows: NDArray[np.int32]
+    table: LookupTable,
+    record: int,
+    values: NDArray[np.float32],
+    bins: BinMatrix,
+    rows: NDArray[np.int32],
 ) -> NDArray[np.bool_]:
-    """Whether each of ``rows`` goes left at ``record``: bool (rows,)."""
-    return table.directions_at(values, rows, record)
+    """Whether each of ``rows`` of ``values``, which lie in ``bins``, goes left at ``record``."""
+    if table.category_sets and table.category_sets[record]:
+        return table.directions_at(values, rows, record)
+    feature, threshold = int(table.feature[record]), table.threshold[record]
+    return bins.goes_left(rows, feature, threshold, bool(table.default_left[record]))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Tree, TreeArrays
+from fedmq.boosting.node_rows import marked, parted
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import (
     ROOT,
@@ -102,8 +103,7 @@ class NodeRows:
 
     def carrying(self, node: int) -> NDArray[np.int32]:
         """The rows in ``node`` that carry a gradient."""
-        rows = self.rows[node]
-        return rows[self.gradients.carried[rows]]
+        return marked(self.rows[node], self.gradients.carried)
 
     def totals(self, node: int) -> NDArray[np.int64]:
         """The sums G and H of ``node``, in fixed point: int64 (2 * outputs,)."""
@@ -115,7 +115,7 @@ class NodeRows:
         below = children(node)
         # Sums are integers: those of the smaller child give the other's by subtraction.
         counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
-        rows = self.rows[node][left if counted == 0 else ~left]
+        rows = self.rows[node].compress(left if counted == 0 else ~left)
         bounds = self.gradients.bounds(rows)
         self.bounds[below[counted]] = bounds
         self.bounds[below[1 - counted]] = self.bounds[node] - bounds
@@ -187,7 +187,7 @@ class NodeRows:
         if below[0] not in self.bounds:
             self.left_totals(node, left)
         del self.rows[node]
-        self.rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        self.rows |= zip(below, parted(rows, left), strict=True)
         bounds = self._weight_bounds[node]
         if column.sign:
             weights = (node_weights(self._sums(child), self._params, bounds) for child in below)

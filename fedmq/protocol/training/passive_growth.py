@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.tree import LookupTable
+from fedmq.boosting.node_rows import marked, parted, span
 from fedmq.boosting.splits import (
     ROOT,
     UNMARKED,
@@ -214,7 +215,7 @@ class PassiveGrowth(Part):
         if len(rows) and int(rows.max()) >= self.terms.asked.rows:
             raise ProtocolError(f"a gradient for row {int(rows.max())}, which does not exist")
         self._to_arrive -= 1
-        self.rows.carrying[rows] = True
+        self.rows.carrying[span(rows)] = True
         piece = BroadcastPiece(rows, unpack_payload(body.payload))
         self._run(RECEIVED, self.engine.receive(self.tree, piece), self._received)
 
@@ -366,7 +367,8 @@ class PassiveGrowth(Part):
         mark = self._marks.of(body.node, column) if self._hides_sums else UNMARKED
         self._marks.split(body.node, column)
         record = self.splits.add(candidates, winner, self.tree, body.node)
-        left = went_left(self.splits.table, record, self._prepared.table.values, rows)
+        table, bins = self.splits.table, self._prepared.columns.bins
+        left = went_left(table, record, self._prepared.table.values, bins, rows)
         showing = self.engine.show_directions(self.tree, body.node, left, pieces)
         self._run(SHOWN, showing, partial(self._show, body.node, record, mark=mark))
         self.rows.divide(body.node, left)
@@ -585,7 +587,7 @@ class PassiveNodeRows:
             return
         rows = self._rows.pop(node)
         if depth(node) + 1 < self._max_depth:
-            self._rows |= zip(children(node), (rows[left], rows[~left]), strict=True)
+            self._rows |= zip(children(node), parted(rows, left), strict=True)
 
     def check(self) -> None:
         """Raise AssertionError if a row stands in two nodes."""
@@ -818,10 +820,8 @@ class CandidateDisclosure:
         rows = self._rows.rows(node)
         if rows is None:
             raise ProtocolError(f"sums of node {node ^ 1}, whose sibling was split meanwhile")
-        learning = self._rules.learning[rows]
-        if not self._rows.hidden:
-            learning &= self._rows.carrying[rows]
-        return rows[learning]
+        learning = marked(rows, self._rules.learning)
+        return learning if self._rows.hidden else marked(learning, self._rows.carrying)
 
     def orders(self, nodes: Collection[int]) -> Plan[Mapping[int, NDArray[np.int64]]]:
         """The shown candidates of each of ``nodes``, chosen at the first question.
