@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting.node_rows import masked
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
@@ -81,6 +82,9 @@ RESOLUTION_BITS = 40
 
 _SUM_BITS = 62
 
+_ROUNDS = np.float64(1.5 * 2**52)  # for numbers up to 2**51
+_BITS_OF_ROUNDS = _ROUNDS.view(np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
@@ -142,9 +146,14 @@ class FixedPoint:
         # A product with a power of two is exact, and taken at once where `ldexp` goes one by one.
         powers = np.ldexp(1.0, self._bits(gradients))
         scaled = np.multiply(gradients, powers, dtype=np.float64)
-        encoded = np.rint(scaled, out=scaled).astype(np.int64)
+        # A sum with this number has no room for fractions: it rounds as `rint` does, and its bits
+        # are those of an integer, with no second array.
+        scaled += _ROUNDS
+        encoded = scaled.view(np.int64)
+        encoded -= _BITS_OF_ROUNDS
         hessians = encoded[:, 1::2]
-        np.maximum(hessians, gradients[:, 1::2] > 0, out=hessians)
+        if hessians.min(initial=0) <= 0:
+            np.maximum(hessians, gradients[:, 1::2] > 0, out=hessians)
         return encoded
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -170,8 +179,9 @@ class FixedPoint:
 def _largest(gradients: NDArray[np.float32]) -> NDArray[np.float32]:
     """The largest magnitudes of any g and of any h: (2,)."""
     # NumPy is slow along rows of two numbers, so g and h are looked at apart.
-    apart = (np.abs(gradients[:, place::2]) for place in (0, 1))
-    return np.array([magnitudes.max(initial=0.0) for magnitudes in apart], np.float32)
+    apart = (gradients[:, place::2] for place in (0, 1))
+    most = [max(own.max(initial=0.0), -own.min(initial=0.0)) for own in apart]
+    return np.array(most, np.float32)
 
 
 def most_value_bits(params: TrainParams) -> int:
@@ -225,9 +235,10 @@ class Gradients:
             # Other parties count the rows of a sum: a row that adds nothing must not count.
             carried &= weight > 0
         # Over all training rows: a caller's function may identify rows by position.
-        floats = (objective or objective_of(params)).gradients(
-            margins[training], labels[training], None if weight is None else weight[training]
-        )[carried[training]]
+        learning = masked(margins, training), masked(labels, training)
+        weights = None if weight is None else masked(weight, training)
+        floats = (objective or objective_of(params)).gradients(*learning, weights)
+        floats = masked(floats, masked(carried, training))
         if floats.ndim == 3:
             floats = (
                 floats.reshape(len(floats), -1)
@@ -248,8 +259,10 @@ class Gradients:
             carried = np.zeros(len(labels), np.bool_)
             carried[held] = True
         scale = FixedPoint.of(floats)
-        pairs = np.zeros((len(labels), floats.shape[1]), dtype=np.int64)
-        pairs[carried] = scale.encode(floats)
+        pairs = scale.encode(floats)
+        if len(pairs) < len(labels):
+            encoded, pairs = pairs, np.zeros((len(labels), floats.shape[1]), dtype=np.int64)
+            pairs[carried] = encoded
         if params.gradient_bits is None:
             return cls(tree, pairs, carried, scale, params)
         salt = salt_of(labels)

@@ -126,6 +126,11 @@ def _relative(labels: _Floats, predictions: _Floats) -> _Floats:
 
 
 def _log_loss(labels: _Floats, predictions: _Floats) -> _Floats:
+    if ((labels == 0) | (labels == 1)).all():
+        # Half the logarithms: those of the label's own probability, exact for 0 and 1.
+        likely = np.abs(_ONE - labels - predictions)
+        return -single_precision.log(np.maximum(likely, _SMALLEST))
+
     def weighted_log(share: _Floats, probability: _Floats) -> _Floats:
         logs = single_precision.log(np.maximum(probability, _SMALLEST))
         return np.where(share == 0, np.float32(0), share * logs)

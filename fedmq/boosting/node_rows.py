@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["marked", "parted", "span"]
+__all__ = ["marked", "masked", "parted", "span"]
 
+_Value = TypeVar("_Value", bound=np.generic)
 _Row = TypeVar("_Row", bound=np.integer)
 
 
@@ -27,6 +28,11 @@ def marked(rows: NDArray[_Row], marks: NDArray[np.bool_]) -> NDArray[_Row]:
     ``marks`` bool (rows of the table,).
     """
     return rows if marks.all() else rows.compress(marks.take(rows))
+
+
+def masked(values: NDArray[_Value], mask: NDArray[np.bool_]) -> NDArray[_Value]:
+    """``values`` (rows, ...) where ``mask``, bool (rows,); themselves where it is true of all."""
+    return values if mask.all() else values[mask]
 
 
 def span(rows: NDArray[_Row]) -> slice | NDArray[_Row]:

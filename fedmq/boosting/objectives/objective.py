@@ -280,9 +280,12 @@ class RegressionLoss(Objective):
         weight: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """g and h of the loss, times the weight of the row."""
+        derivatives, scale = self._derivatives(margins, labels), np.float32(self.scale_pos_weight)
+        if weight is None and scale == 1:
+            return derivatives
         rows = np.ones_like(labels) if weight is None else weight
-        scaled = np.where(labels == 1, rows * np.float32(self.scale_pos_weight), rows)
-        return self._derivatives(margins, labels) * scaled[:, None]
+        scaled = np.where(labels == 1, rows * scale, rows)
+        return derivatives * scaled[:, None]
 
     @abstractmethod
     def _derivatives(

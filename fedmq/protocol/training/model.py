@@ -19,6 +19,7 @@ from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.objectives.objective import BaseScore, quantile
 from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.node_rows import masked
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.computation import computation
@@ -444,13 +445,15 @@ def _metrics(
     shown = evaluated if table.objective is None else margins
     metrics: dict[str, float] = {}
     for name, rows in {"train": training, **table.evaluation_sets}.items():
-        label, weight = table.label[rows], None if table.weight is None else table.weight[rows]
+        label = masked(table.label, rows)
+        weight = None if table.weight is None else masked(table.weight, rows)
+        predicted = masked(evaluated, rows)
         values = {
-            metric: metric_of(metric, params).of(label, evaluated[rows], weight)
+            metric: metric_of(metric, params).of(label, predicted, weight)
             for metric in params.eval_metric
         }
         if table.metric is not None:
-            values |= table.metric.of(label, shown[rows], weight)
+            values |= table.metric.of(label, masked(shown, rows), weight)
         metrics |= {f"{name}-{metric}": value for metric, value in values.items()}
     return metrics
 
