@@ -198,13 +198,12 @@ def histograms(
     in machine code. Of NumPy, ``add.at`` adds integers, and is faster than ``bincount``, whose
     float64 sums are exact to 53 bits only.
     """
-    cuts = bins.cuts
-    rows = np.concatenate([np.asarray(node, np.intp) for node in nodes] or [np.empty(0, np.intp)])
-    lengths = list(map(len, nodes))
-    if len(rows) >= FEWEST_ROWS and can_add(bins.codes, gradients):
+    cuts, lengths = bins.cuts, list(map(len, nodes))
+    if sum(lengths) >= FEWEST_ROWS and can_add(bins.codes, gradients):
         summed = np.zeros((len(nodes), cuts.n_cells, gradients.shape[1]), dtype=np.int64)
-        add_by_cell(summed, bins.codes, cuts.first_cell, gradients, rows, lengths)
+        add_by_cell(summed, bins.codes, cuts.first_cell, gradients, nodes)
         return summed
+    rows = np.concatenate([np.asarray(node, np.intp) for node in nodes] or [np.empty(0, np.intp)])
     sums = np.zeros((gradients.shape[1], len(nodes) * cuts.n_cells), dtype=np.int64)
     columns = np.ascontiguousarray(gradients.take(rows, axis=0).T)
     first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, lengths)

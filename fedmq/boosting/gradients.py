@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting import machine_sums
+from fedmq.boosting.machine_sums import FEWEST_ROWS, can_bound
 from fedmq.boosting.node_rows import masked
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
@@ -277,6 +279,8 @@ class Gradients:
 
         The sums of the negative and of the positive entries; together they are the totals.
         """
+        if len(rows) >= FEWEST_ROWS and can_bound(self.pairs):
+            return machine_sums.bounds(self.pairs, rows)
         columns = self._columns_of(rows)
         most = np.maximum(columns, 0).sum(axis=1)
         return np.stack((columns.sum(axis=1) - most, most))

@@ -11,14 +11,20 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting import machine_rows
+
 __all__ = ["marked", "masked", "parted", "span"]
 
 _Value = TypeVar("_Value", bound=np.generic)
 _Row = TypeVar("_Row", bound=np.integer)
 
 
-def parted(rows: NDArray[_Row], left: NDArray[np.bool_]) -> tuple[NDArray[_Row], NDArray[_Row]]:
+def parted(
+    rows: NDArray[np.int32], left: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The ``rows`` that go ``left``, bool (rows,), and the others; both in their order."""
+    if len(rows) >= machine_rows.FEWEST_ROWS and machine_rows.can_part(rows):
+        return machine_rows.parted(rows, left)
     return rows.compress(left), rows.compress(~left)
 
 

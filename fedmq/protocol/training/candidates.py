@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.machine_sums import FEWEST_ROWS, can_count, count_by_cell
 from fedmq.boosting.model.tree import LookupTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
 from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent, plan_level
@@ -286,6 +287,9 @@ def count_cells(
     cuts = bins.cuts
     counts = np.zeros((len(nodes), cuts.n_cells), np.int64)
     features = np.unique(candidates.feature).tolist()
+    if sum(map(len, nodes)) >= FEWEST_ROWS and can_count(bins.codes):
+        count_by_cell(counts, bins.codes, cuts.first_cell, features, nodes)
+        return counts
     for node, rows in enumerate(nodes):
         for feature in features:
             first, stop = cuts.first_cell[feature], cuts.first_cell[feature + 1]

@@ -17,9 +17,9 @@ from fedmq.boosting.metrics import metric_of, watched_maximizes
 from fedmq.boosting.model.refreshed import refreshed
 from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.node_rows import masked
 from fedmq.boosting.objectives.objective import BaseScore, quantile
 from fedmq.boosting.objectives.registry import objective_of
-from fedmq.boosting.node_rows import masked
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.computation import computation

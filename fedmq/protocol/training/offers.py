@@ -95,6 +95,8 @@ class NodeRows:
         """All rows by node: training, left out by subsampling, and evaluation rows."""
         self.bounds = {ROOT: gradients.bounds(self.rows[ROOT])}
         """The bounds of sums over some of a node's rows, by node: see `Gradients.bounds`."""
+        self._halves: dict[int, tuple[NDArray[np.int32], NDArray[np.int32]]] = {}
+        """The rows of both children, of nodes whose directions are known."""
         self._constrained = constrained
         self._weight_bounds = {ROOT: UNBOUNDED}
         self._paths = {ROOT: InteractionPath()} if interacting else {}
@@ -115,8 +117,8 @@ class NodeRows:
         below = children(node)
         # Sums are integers: those of the smaller child give the other's by subtraction.
         counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
-        rows = self.rows[node].compress(left if counted == 0 else ~left)
-        bounds = self.gradients.bounds(rows)
+        self._halves[node] = parted(self.rows[node], left)
+        bounds = self.gradients.bounds(self._halves[node][counted])
         self.bounds[below[counted]] = bounds
         self.bounds[below[1 - counted]] = self.bounds[node] - bounds
         return self.totals(below[0])
@@ -182,12 +184,12 @@ class NodeRows:
 
         ``expands``: whether the children may be split as well.
         """
-        below, rows = children(node), self.rows[node]
+        below = children(node)
         self._splits[node] = _Split(owner, record, gain, cover=_cover(self._sums(node)))
         if below[0] not in self.bounds:
             self.left_totals(node, left)
         del self.rows[node]
-        self.rows |= zip(below, parted(rows, left), strict=True)
+        self.rows |= zip(below, self._halves.pop(node), strict=True)
         bounds = self._weight_bounds[node]
         if column.sign:
             weights = (node_weights(self._sums(child), self._params, bounds) for child in below)
