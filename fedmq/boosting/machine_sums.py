@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,8 @@ def add_by_cell(
 ) -> None:
     """Add the gradients of each node to ``sums``, int64 (nodes, cells, columns).
 
-    A node is given by its rows. ``codes`` (rows, features) lie below the number of cells of their feature.
+    A node is given by its rows. ``codes`` (rows, features) lie below the number of cells of their
+    feature.
 
     Raises:
         IndexError: a row is not in the table.
@@ -125,7 +127,7 @@ def _numbers(rows: NDArray[np.integer], table: int) -> NDArray[np.int32]:
     return np.ascontiguousarray(rows, np.int32)
 
 
-def _address(array: NDArray[np.generic]) -> int:
+def _address(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
 
 

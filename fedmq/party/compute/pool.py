@@ -60,12 +60,12 @@ class ComputePool(ABC):
 
 
 class ThreadPool(ComputePool):
-    """One thread of this process: enough for plain NumPy, with nothing to start."""
+    """Two threads of this process: enough for plain NumPy of two parties, with nothing to start."""
 
     parallelism = 1
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-compute")
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="fedmq-compute")
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
         loop = asyncio.get_running_loop()

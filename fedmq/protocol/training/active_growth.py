@@ -34,7 +34,7 @@ from fedmq.privacy.engine import (
     SizeLimit,
     SplitOffer,
 )
-from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
+from fedmq.privacy.plan import Exchange, Plan, Reply, Values
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
 from fedmq.protocol.session_records import ActiveTree
 from fedmq.protocol.training.candidates import OwnColumns, went_left
@@ -179,8 +179,8 @@ class ActiveGrowth(Part):
             for question in self._engine.ask_level(level):
                 self._ask(question)
         # After the questions, whose answers take longer.
-        computation = self._candidates.scored(nodes)
-        self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, ACTIVE_PARTY))
+        own = self._candidates.scored(nodes)
+        self._run(OWN_OFFERS, own, partial(self._with_offers, nodes, ACTIVE_PARTY))
 
     def _ask(self, question: Question) -> None:
         nodes = [asked.node for asked in question.nodes]

@@ -39,13 +39,14 @@ from fedmq.boosting.splits import (
     leaf_weights,
     node_weights,
     parent,
+    plan_level,
     split_gains,
     vector_leaf_weights,
 )
-from fedmq.computation import Computation, computation
+from fedmq.computation import computation
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
-from fedmq.privacy.plan import Compute, Plan
+from fedmq.privacy.plan import Compute, Plan, single
 from fedmq.protocol.training.candidates import OwnColumns
 from fedmq.protocol.training.claims import CandidateMarks, ConsistencyCheck
 from fedmq.protocol.training.model import Residuals
@@ -259,6 +260,9 @@ def _cover(sums: NDArray[np.float64]) -> float:
     return float(sums[1::2].sum())
 
 
+_MOST_KEPT_BYTES = 2**26  # of histograms; more take longer to move than rows to sum
+
+
 class OwnCandidates:
     """The candidates of ``columns`` while the tree of ``builder`` grows.
 
@@ -284,6 +288,8 @@ class OwnCandidates:
         self._params = params
         self._builder = builder
         self._first_order = first_order
+        self._histograms: dict[int, NDArray[np.int64]] = {}
+        """Those of nodes whose children may be asked about."""
         self._candidates = columns.of_tree(builder.gradients.tree // folds)
 
     def of_node(self, node: int) -> CandidateTable:
@@ -298,8 +304,8 @@ class OwnCandidates:
         self._columns.split(node, int(candidates.columns[first]))
         return candidates, split
 
-    def scored(self, nodes: Sequence[int]) -> Computation:
-        """The computation of the best candidates in each of ``nodes``."""
+    def scored(self, nodes: Sequence[int]) -> Plan[Sequence[SplitOffer]]:
+        """Find the best candidates in each of ``nodes``."""
         builder = self._builder
         candidates = [self.of_node(node) for node in nodes]
         columns = [offered.columns for offered in candidates]
@@ -308,11 +314,16 @@ class OwnCandidates:
             builder.interactions(node, ACTIVE_PARTY, held)
             for node, held in zip(nodes, constraints, strict=True)
         ]
-        return score_own_candidates.bind(
+        above = {
+            number: sums
+            for number in map(parent, nodes)
+            if (sums := self._histograms.get(number)) is not None
+        }
+        scoring = score_own_candidates.bind(
             self._bins,
             candidates,
             builder.gradients,
-            [builder.carrying(node) for node in nodes],
+            {node: builder.carrying(node) for node in nodes},
             [builder.totals(node) for node in nodes],
             self._params,
             [
@@ -320,8 +331,21 @@ class OwnCandidates:
                 for node, held in zip(nodes, columns, strict=True)
             ],
             bounded,
+            above,
             self._first_order,
         )
+        offers, sums = yield from single(scoring)
+        self._keep(nodes, sums)
+        scored: Sequence[SplitOffer] = offers
+        return scored
+
+    def _keep(self, nodes: Sequence[int], sums: NDArray[np.int64]) -> None:
+        """Keep the histograms of ``nodes`` for their children, in place of their parents'."""
+        for node in nodes:
+            self._histograms.pop(parent(node), None)
+        held = sum(histogram.nbytes for histogram in self._histograms.values())
+        if held + sums.nbytes <= _MOST_KEPT_BYTES:
+            self._histograms |= zip(nodes, sums, strict=True)
 
 
 @computation("ScoreOwnCandidates")
@@ -329,16 +353,26 @@ def score_own_candidates(
     bins: BinMatrix,
     candidates: Sequence[CandidateTable],
     gradients: Gradients,
-    nodes: Sequence[NDArray[np.int32]],
+    nodes: Mapping[int, NDArray[np.int32]],
     totals: Sequence[NDArray[np.int64]],
     params: TrainParams,
     monotone: Sequence[MonotoneNode | None],
     interactions: Sequence[InteractionNode | None],
+    above: Mapping[int, NDArray[np.int64]],
     first_order: bool = False,
-) -> list[SplitOffer]:
-    """The active party's own best of the ``candidates`` of nodes, given by rows and sums."""
-    sums = histograms(bins, gradients.pairs, nodes)
-    return [
+) -> tuple[list[SplitOffer], NDArray[np.int64]]:
+    """The active party's own best of the ``candidates`` of ``nodes``, given by their rows.
+
+    Beside them the histograms, int64 (nodes, cells, columns). ``above``: those of known parents,
+    by which the larger of two siblings is a difference.
+    """
+    level = plan_level({node: len(rows) for node, rows in nodes.items()}, above)
+    summed = histograms(bins, gradients.pairs, [nodes[node] for node in level.summed])
+    of_node = dict(zip(level.summed, summed, strict=True))
+    for node, smaller in level.subtracted:
+        of_node[node] = above[parent(node)] - of_node[smaller]
+    sums = np.stack([of_node[node] for node in nodes])
+    offers = [
         ScoreCandidates(
             held.left_sums(histogram),
             total,
@@ -353,6 +387,7 @@ def score_own_candidates(
             candidates, totals, sums, monotone, interactions, strict=True
         )
     ]
+    return offers, sums
 
 
 @dataclass(frozen=True, slots=True)
