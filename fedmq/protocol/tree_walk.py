@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model import machine_walk
 from fedmq.boosting.model.served_forest import RecordPlaces, is_below
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Forest, LookupTable
 from fedmq.boosting.splits import ROOT
@@ -76,6 +77,9 @@ def walk_on(
     ``left``: another owner's directions at ``nodes``; None at the start.
     """
     trees = len(forest.roots)
+    if len(pairs) >= machine_walk.FEWEST_PAIRS and machine_walk.can_walk(forest, table, values):
+        nodes = machine_walk.walk(forest, table, values, pairs, nodes, left)
+        return Walked(pairs, nodes, tuple(_hops(nodes, forest, pairs)))
     nodes = nodes.copy() if left is None else forest.below(nodes, left).copy()
     walking = np.flatnonzero(forest.owner[nodes] == ACTIVE_PARTY)
     while len(walking):
@@ -87,22 +91,26 @@ def walk_on(
 
 
 def _hops(nodes: NDArray[np.int32], forest: Forest, pairs: NDArray[np.int64]) -> list[Hop]:
-    owners = forest.owner[nodes]
+    owners = forest.owner.take(nodes)
     hops = []
-    for owner in np.unique(owners[owners > ACTIVE_PARTY]).tolist():
+    for owner in range(ACTIVE_PARTY + 1, int(forest.owner.max(initial=ACTIVE_PARTY)) + 1):
         waiting = np.flatnonzero(owners == owner)
-        records = forest.record[nodes[waiting]]
-        waiting = waiting[np.argsort(records, kind="stable")]
+        records = forest.record.take(nodes.take(waiting))
+        # Numbers of two bytes are sorted at once, longer ones by comparisons.
+        narrow = records.astype(np.min_scalar_type(int(records.max(initial=0))))
+        order = np.argsort(narrow, kind="stable")
+        waiting, records = waiting.take(order), records.take(order)
         for start in range(0, len(waiting), _PAIRS_PER_HOP):
-            part = waiting[start : start + _PAIRS_PER_HOP]
-            records, counts = np.unique(forest.record[nodes[part]], return_counts=True)
+            asked = pairs.take(waiting[start : start + _PAIRS_PER_HOP])
+            of_pairs = records[start : start + _PAIRS_PER_HOP]
+            first = np.flatnonzero(np.append(True, of_pairs[1:] != of_pairs[:-1]))
             hops.append(
                 Hop(
                     owner,
-                    records.astype(np.uint32),
-                    counts.astype(np.uint32),
-                    (pairs[part] // len(forest.roots)).astype(np.uint32),
-                    pairs[part],
+                    of_pairs[first].astype(np.uint32),
+                    np.diff(first, append=len(of_pairs)).astype(np.uint32),
+                    (asked // len(forest.roots)).astype(np.uint32),
+                    asked,
                 )
             )
     return hops
@@ -127,24 +135,35 @@ class OneWay:
         Raises:
             ProtocolError: a row is asked about beside its way.
         """
-        trees, nodes = self._places.tree[records], self._places.node[records]
+        trees, nodes = self._places.tree.take(records), self._places.node.take(records)
+        if len(rows) >= machine_walk.FEWEST_PAIRS and machine_walk.can_note(self._standing):
+            beside_it = machine_walk.ask(self._standing, rows, trees, nodes)
+            if beside_it >= 0:
+                raise self._beside(int(rows[beside_it]))
+            return
         ahead = np.flatnonzero(is_below(nodes, self._stand(rows, trees)))
         ahead = ahead[np.argsort(nodes[ahead])]  # of several nodes the deepest one stays
         self._standing[rows[ahead], trees[ahead]] = nodes[ahead]
         # A node above may be asked about again: ids may be listed twice.
         beside = ~is_below(self._stand(rows, trees), nodes)
         if beside.any():
-            row = int(rows[beside.argmax()])
-            raise ProtocolError(
-                f"row {row} is asked about beside its one way through a tree{IF_NO_OLD_SHARE}"
-            )
+            raise self._beside(int(rows[beside.argmax()]))
+
+    @staticmethod
+    def _beside(row: int) -> ProtocolError:
+        return ProtocolError(
+            f"row {row} is asked about beside its one way through a tree{IF_NO_OLD_SHARE}"
+        )
 
     def answer(
         self, rows: NDArray[np.int64], records: NDArray[np.int64], left: NDArray[np.bool_]
     ) -> None:
         """Note the answer: where the rows go on."""
-        trees = self._places.tree[records]
-        below = 2 * self._places.node[records] + ~left
+        trees = self._places.tree.take(records)
+        below = 2 * self._places.node.take(records) + ~left
+        if len(rows) >= machine_walk.FEWEST_PAIRS and machine_walk.can_note(self._standing):
+            machine_walk.answer(self._standing, rows, trees, below)
+            return
         further = is_below(below, self._stand(rows, trees))
         self._standing[rows[further], trees[further]] = below[further]
 
