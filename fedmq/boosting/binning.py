@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from fedmq.boosting.machine_bins import FEWEST_VALUES, can_bin, write_codes
 from fedmq.boosting.machine_sums import FEWEST_ROWS, add_by_cell, can_add
 from fedmq.boosting.model.tree import Bools, Float32s
 from fedmq.computation import computation
@@ -131,6 +132,9 @@ class Cuts(BaseModel):
         return int(self.first_cell[-1])
 
 
+_MOST_NARROW = np.iinfo(np.uint8).max
+
+
 def _parting(cuts: Sequence[float], present: NDArray[np.float32]) -> NDArray[np.float32]:
     """The ``cuts`` that part the ``present`` values: the last one between two values."""
     ascending = np.array(cuts, np.float32)
@@ -151,13 +155,18 @@ class BinMatrix:
     @classmethod
     def of(cls, X: NDArray[np.float32], cuts: Cuts) -> BinMatrix:
         """Bins of float32 rows ``X`` (rows, features); NaN takes the code of missing values."""
-        codes = np.empty(X.shape, dtype=np.uint16, order="F")
+        largest = max(map(len, cuts.thresholds), default=0) + 1
+        codes = np.empty(X.shape, np.uint16 if largest > _MOST_NARROW else np.uint8, order="F")
+        fast = X.size >= FEWEST_VALUES and can_bin(X)
         for feature, thresholds in enumerate(cuts.thresholds):
             column = X[:, feature]
+            if fast:
+                write_codes(codes[:, feature], column, thresholds)
+                continue
             codes[:, feature] = np.searchsorted(thresholds, column, side="left")
             codes[np.isnan(column), feature] = len(thresholds) + 1
-        if codes.size == 0 or codes.max() <= np.iinfo(np.uint8).max:
-            return cls(codes.astype(np.uint8, order="F"), cuts)
+        if codes.max(initial=0) <= _MOST_NARROW:
+            return cls(codes.astype(np.uint8, order="F", copy=False), cuts)
         return cls(codes, cuts)
 
     @property

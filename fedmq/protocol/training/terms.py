@@ -25,6 +25,7 @@ from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.fallbacks import fallback_name
 from fedmq.boosting.model.refreshed import check_refreshable
 from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, Withheld
+from fedmq.boosting.node_rows import masked
 from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import OBJECTIVES
@@ -293,7 +294,7 @@ def bin_table(
     ``category_columns``: the features of columns of categories; sets split a column in which
     ``by_sets`` categories occur; None: no column. ``given``: as in `Cuts.of`.
     """
-    cuts = Cuts.of(values[training], max_bin, given)
+    cuts = Cuts.of(masked(values, training), max_bin, given)
     return BinMatrix.of(values, cuts.by_sets(category_columns, by_sets))
 
 
