@@ -97,7 +97,8 @@ def bounds(gradients: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[n
     """
     rows = _numbers(rows, len(gradients))
     found = np.empty((2, gradients.shape[1]), np.int64)
-    _bounds(gradients.shape[1])(*map(_address, (found, gradients, rows)), len(rows))
+    arrays: tuple[NDArray[Any], ...] = (found, gradients, rows)
+    _bounds(gradients.shape[1])(*map(_address, arrays), len(rows))
     return found
 
 
@@ -115,7 +116,7 @@ def _by_cell(
     first_cell = np.ascontiguousarray(first_cell, np.int64)
     for of_node, node in zip(sums, nodes, strict=True):
         rows = _numbers(node, table)
-        arrays = (of_node, codes, first_cell, gradients, rows, listed)
+        arrays: tuple[NDArray[Any], ...] = (of_node, codes, first_cell, gradients, rows, listed)
         steps = (codes.strides[0] // width, codes.strides[1] // width)
         kernel(*map(_address, arrays), len(rows), len(listed), *steps)
 

@@ -54,7 +54,7 @@ def walk(
     gone = np.empty(0, np.bool_) if left is None else np.ascontiguousarray(left, np.bool_)
     if left is not None and gone.shape != nodes.shape:
         raise IndexError(f"{len(gone)} directions of {len(nodes)} pairs")
-    arrays = (
+    arrays: tuple[NDArray[Any], ...] = (
         nodes,
         np.ascontiguousarray(pairs, np.int64),
         gone,
@@ -116,7 +116,7 @@ def _noted(
 ) -> int:
     _check_within(rows, standing.shape[0])
     _check_within(trees, standing.shape[1])
-    arrays = (
+    arrays: tuple[NDArray[Any], ...] = (
         standing,
         np.ascontiguousarray(rows, np.int64),
         np.ascontiguousarray(trees, np.int32),
