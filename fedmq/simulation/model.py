@@ -43,7 +43,7 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.simulation.dossier import simulated_dossier
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.simulation.tables import ACTIVE, active_table, by_index
+from fedmq.simulation.tables import ACTIVE, active_table, by_index, with_queries
 
 if TYPE_CHECKING:
     import xgboost
@@ -311,6 +311,7 @@ class SimulatedModel:
         active: Any,
         label: ArrayLike,
         passive: Mapping[str, Any],
+        qid: ArrayLike | None = None,
         weight: ArrayLike | None = None,
         base_margin: ArrayLike | None = None,
         refresh_leaf: bool = True,
@@ -319,16 +320,17 @@ class SimulatedModel:
 
         As XGBoost has it with ``process_type = "update"``, ``updater = "refresh"`` and the model's
         parameters; ``refresh_leaf = False`` leaves leaves as they are. The active party computes it
-        from the leaf in which each row ends. ``label``, ``weight`` and ``base_margin`` (rows,);
-        the result has no history and no ``best_iteration``, and trees after that one are left out.
+        from the leaf in which each row ends. ``label``, ``qid``, ``weight`` and ``base_margin`` are
+        those of ``fedmq.simulate``; leaves are sums of gradients, of quantiles too. The result has
+        no history and no ``best_iteration``, and trees after that one are left out.
 
         Raises:
-            ConfigError: the model is one of DART, vector leaves, ranks, quantiles or another
-                arithmetic than XGBoost 3.2's.
+            ConfigError: XGBoost refreshes no such model: one of DART that has left trees out, of
+                vector leaves, or in the arithmetic of 3.4 with monotone constraints.
             DataError: a table has other columns, there are no rows, or labels do not fit.
         """
         others = {party: passive[party] for party in self.share.parties[1:] if party in passive}
-        beside = {"label": label, "weight": weight, "base_margin": base_margin}
+        beside = {"label": label, "qid": qid, "weight": weight, "base_margin": base_margin}
         matched = by_index({ACTIVE: active, **others}, beside)
         by_party = dict(matched.tables)
         values, _ = self._values(by_party.pop(ACTIVE), by_party)
@@ -338,7 +340,7 @@ class SimulatedModel:
         given = active_table(
             own,
             self.share.params,
-            matched.beside["label"],
+            with_queries(matched.beside["label"], matched.beside["qid"]),
             weight=matched.beside["weight"],
             base_margin=matched.beside["base_margin"],
         )

@@ -1,8 +1,9 @@
 """What do the trees of a model become on other rows, if splits stay and leaves are weighed anew?
 
-XGBoost's ``process_type = "update"`` with ``updater = "refresh"``, in the arithmetic of 3.2. Who
-computes it needs the labels and the leaf in which each row ends, as the active party has them after
-scores; no sum and no gradient leaves it.
+XGBoost's ``process_type = "update"`` with ``updater = "refresh"``. Leaves are sums of gradients
+also where a training takes quantiles of residuals: XGBoost's updater knows no others. Who computes
+it needs the labels and the leaf in which each row ends, as the active party has them after scores;
+no sum and no gradient leaves it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
-from fedmq.boosting.params import TrainParams
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import leaf_weights
 from fedmq.errors import ConfigError
 
@@ -103,19 +104,21 @@ def refreshed(
 
 
 def check_refreshable(share: ActiveShare) -> None:
-    """Raise ConfigError if ``share`` is of a kind that is not refreshed."""
+    """Raise ConfigError if ``share`` is of a kind that XGBoost does not refresh."""
     params = share.params
     refused = {
-        "booster = 'dart'": params.booster == "dart",
+        "booster = 'dart', which weighs trees beside their leaves": bool(share.tree_weights)
+        and (params.rate_drop > 0 or params.one_drop),
         "multi_strategy = 'multi_output_tree'": params.vector_outputs > 1,
-        f"objective = {params.objective!r}, whose leaves are quantiles": bool(
-            objective_of(params).leaf_quantiles
+        "monotone_constraints, which leaves weighed anew may break": bool(
+            params.xgboost_arithmetic != OLDEST and any(params.monotone_constraints.values())
         ),
-        f"objective = {params.objective!r}, which ranks": params.objective.startswith("rank:"),
-        f"xgboost_arithmetic = {params.xgboost_arithmetic!r}": params.xgboost_arithmetic != "3.2",
     }
     if found := [what for what, is_so in refused.items() if is_so]:
-        raise ConfigError(f"a model with {found[0]} cannot be refreshed; train it anew")
+        raise ConfigError(
+            f"refresh: XGBoost {params.xgboost_arithmetic} refreshes no model with {found[0]}; "
+            "train it anew"
+        )
 
 
 def _refreshed_tree(
@@ -143,15 +146,22 @@ def _refreshed_tree(
 
 
 def _values(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
-    """``CalcGain`` of nodes in float64: that of the updater has no float32 in it."""
+    """``CalcGain`` of nodes in float64: that of the updater has no float32 in it.
+
+    3.2 adds alpha once where weights have a limit, and takes nodes lighter than min_child_weight
+    for empty.
+    """
     G, H = sums[:, 0], sums[:, 1]
-    shrunk = np.sign(G) * np.maximum(np.abs(G) - params.reg_alpha, 0)
-    below = H + params.reg_lambda
-    heavy = (params.min_child_weight <= H) & (H > 0)
+    is_oldest = params.xgboost_arithmetic == OLDEST
+    names = ("reg_alpha", "reg_lambda", "min_child_weight", "max_delta_step")
+    alpha, lambda_, lightest, limit = (float(np.float32(getattr(params, name))) for name in names)
+    shrunk = np.sign(G) * np.maximum(np.abs(G) - alpha, 0)
+    below = H + lambda_
+    heavy = (H > 0) & (not is_oldest or lightest <= H)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if params.max_delta_step == 0:
+        if limit == 0:
             return np.where(heavy, shrunk**2 / below, 0.0)
-        limit = params.max_delta_step
         weight = np.clip(-shrunk / below, -limit, limit)
     value = -(2 * G * weight + below * weight**2)
-    return np.where(heavy, value + params.reg_alpha * np.abs(weight), 0.0)
+    penalty = alpha * np.abs(weight)
+    return np.where(heavy, value + penalty if is_oldest else value - 2 * penalty, 0.0)
