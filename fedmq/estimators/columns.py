@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import feature_table, party_features, trained_columns
+from fedmq.simulation.repeated_ids import by_person
 from fedmq.simulation.simulate import check_parties
-from fedmq.simulation.tables import ACTIVE, MatchedRows, by_index
+from fedmq.simulation.tables import ACTIVE, MatchedRows, by_index, has_own_index
 
 __all__ = ["PartyColumns", "TrainedColumns", "column_names", "is_per_party"]
 
@@ -124,19 +125,21 @@ class TrainedColumns:
 
     ``dealt``: the parties' columns of one table; None with a table per party. ``numbered``: the
     table was an array, with numbers instead of column names. ``category_columns``: by party, the
-    features of each column of categories.
+    features of each column of categories. ``hides_people``: in a training the other parties do not
+    learn how many rows a person has.
     """
 
     features: Mapping[str, tuple[str, ...]]
     dealt: PartyColumns | None
     numbered: bool
     category_columns: Mapping[str, Mapping[str, tuple[str, ...]]]
+    hides_people: bool = False
 
     @classmethod
     def of(
-        cls, X: Any, parties: Any, beside: Mapping[str, Any]
-    ) -> tuple[TrainedColumns, _Values, Mapping[str, Any]]:
-        """The columns of ``X`` by party, each party's features, and the values ``beside`` the rows.
+        cls, X: Any, parties: Any, beside: Mapping[str, Any], *, hides_people: bool = False
+    ) -> tuple[TrainedColumns, _Values, MatchedRows]:
+        """The columns of ``X`` by party, each party's features, and what stands beside the rows.
 
         Raises:
             ConfigError: ``parties`` do not fit the columns.
@@ -149,7 +152,7 @@ class TrainedColumns:
             dealt = PartyColumns.of(parties, X, numbers if names is None else names)
         elif parties is not None:
             raise ConfigError("parties: a table per party is given; no column is left to deal out")
-        matched = _matched(X, dealt, beside)
+        matched = _matched(X, dealt, beside, hides_people)
         tables = {party: party_features(table, party) for party, table in matched.tables.items()}
         features = {party: held.names for party, held in tables.items()}
         category_columns = {party: held.category_columns for party, held in tables.items()}
@@ -157,15 +160,19 @@ class TrainedColumns:
         if dealt is not None and numbered:
             features = {party: dealt.features(party) for party in features}
         values = {party: held.values for party, held in tables.items()}
-        return cls(features, dealt, numbered, category_columns), values, matched.beside
+        return cls(features, dealt, numbered, category_columns, hides_people), values, matched
 
-    def values(self, X: Any, beside: Mapping[str, Any]) -> tuple[_Values, Mapping[str, Any]]:
+    def values(
+        self, X: Any, beside: Mapping[str, Any], *, trains: bool = False
+    ) -> tuple[_Values, MatchedRows]:
         """The features of each party, float32 (rows, features), and the values ``beside`` them.
+
+        ``trains``: they are rows of a training, and so the other parties' may be those of people.
 
         Raises:
             DataError: ``X`` has other columns, or rows cannot be matched.
         """
-        matched = _matched(X, self.dealt, beside)
+        matched = _matched(X, self.dealt, beside, trains and self.hides_people)
         missing = self.features.keys() - matched.tables.keys()
         if missing:
             raise DataError(f"the table of {sorted(missing)[0]} is missing")
@@ -175,7 +182,7 @@ class TrainedColumns:
             party: read(matched.tables[party], party, features)
             for party, features in self.features.items()
         }
-        return values, matched.beside
+        return values, matched
 
     def by_column(self) -> list[tuple[str, ...]]:
         """The names in the model, ``party.feature``, of each column's features.
@@ -232,16 +239,45 @@ def _signs(text: str) -> list[int]:
         ) from None
 
 
-def _matched(X: Any, dealt: PartyColumns | None, beside: Mapping[str, Any]) -> MatchedRows:
+def _matched(
+    X: Any, dealt: PartyColumns | None, beside: Mapping[str, Any], hides_people: bool
+) -> MatchedRows:
     if dealt is not None:
         if is_per_party(X):
             raise DataError("one table is needed, as in fit, not a table per party")
-        return MatchedRows(dealt.tables(X), by_index({ACTIVE: X}, beside).beside)
+        tables = dealt.tables(X)
+        if hides_people:
+            return by_person(_of_people(tables), beside, "same")
+        return MatchedRows(tables, by_index({ACTIVE: X}, beside).beside)
     if not is_per_party(X) or ACTIVE not in X:
         raise DataError(f"a dict of tables by party is needed, the active party's as {ACTIVE!r}")
     others = {party: table for party, table in X.items() if party != ACTIVE}
     check_parties(others)
+    if hides_people:
+        return by_person({ACTIVE: X[ACTIVE], **others}, beside, "same")
     return by_index({ACTIVE: X[ACTIVE], **others}, beside)
+
+
+def _of_people(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of one table: of the active party all rows, of others one for each of its ids.
+
+    Raises:
+        ConfigError: the table has no index of ids.
+        DataError: rows of one person differ in the columns of another party, which has one row.
+    """
+    found = dict(tables)
+    for party, table in tables.items():
+        if party == ACTIVE or not has_own_index(table):
+            continue  # who matches people refuses a table without ids
+        found[party] = people = table[~table.index.duplicated()]
+        same = people.loc[table.index]
+        unlike = np.flatnonzero(~((same == table) | (same.isna() & table.isna())).all(axis=1))
+        if len(unlike):
+            raise DataError(
+                f"{party}: rows of {table.index[unlike[0]]!r} differ in its columns; with "
+                'duplicates = "hidden" a party has one row of a person'
+            )
+    return found
 
 
 def _by_place(table: Any, party: str, features: tuple[str, ...]) -> NDArray[np.float32]:

@@ -31,6 +31,7 @@ _ELSEWHERE = {
     "tables",
     "workers": "[compute] in the party's file says it",
     "smallest_cell": "[policy] in each party's file says it",
+    "duplicates": "[data] duplicates in the party's file says it",
     "callbacks": "a daemon runs none; the run of fedmq.connect(...).train is watched and cancelled",
     "sample_weight": "[data] weight in the party's file names the column",
     "base_margin": "[data] base_margin in the party's file names the column",

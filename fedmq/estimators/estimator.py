@@ -9,7 +9,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,9 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.inference.computations import Scores
 from fedmq.simulation.evaluation_rows import RowSet, joined
 from fedmq.simulation.model import SimulatedModel, scored
+from fedmq.simulation.repeated_ids import check_duplicates
 from fedmq.simulation.simulate import Surroundings, train
-from fedmq.simulation.tables import ACTIVE, active_table, with_queries
+from fedmq.simulation.tables import ACTIVE, MatchedRows, active_table, with_queries
 from fedmq.workbench.asked_model import ids_of
 from fedmq.workbench.model import PartyModel
 
@@ -55,7 +56,7 @@ _TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
 _DEFAULT_OBJECTIVE = "reg:squarederror"
 _MEANS = ("gain", "cover")
 _TRAINING_ROWS = "train"
-_ENGINE = "plain"
+_ENGINE, _HIDES_PEOPLE = "plain", "lattice"
 _ELSEWHERE = {
     "save_model": "joblib.dump(estimator, path) keeps labels and columns too, and "
     "estimator.model_.save(path) the model alone",
@@ -87,6 +88,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         engine_options: Mapping[str, Any] | None = None,
         workers: int | None = None,
         smallest_cell: int = 0,
+        duplicates: Literal["each", "hidden"] = "each",
         callbacks: Sequence[Any] | None = None,
         importance_type: str | None = None,
         missing: float | None = None,
@@ -101,6 +103,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self.engine_options = engine_options
         self.workers = workers
         self.smallest_cell = smallest_cell
+        self.duplicates = duplicates
         self.callbacks = callbacks
         self.importance_type = importance_type
         self.missing = missing
@@ -206,8 +209,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         With ``qid`` among what is given, rows are ranked within queries.
         """
         X = self._checked(X, reset=True)
-        columns, values, beside = TrainedColumns.of(X, self.parties, given)
-        decided = self._learn_labels(_labels(beside["y"]))
+        check_duplicates(self.duplicates)
+        hides_people = self.duplicates == "hidden"
+        columns, values, matched = TrainedColumns.of(
+            X, self.parties, given, hides_people=hides_people
+        )
+        decided = self._learn_labels(_labels(matched.beside["y"]))
         named = self._parameters() | decided
         if "monotone_constraints" in named:
             named["monotone_constraints"] = columns.signs(named["monotone_constraints"])
@@ -216,8 +223,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         sets = {}
         for number, (table, held) in enumerate(eval_sets):
             scored_rows = self._checked(table, reset=False)
-            sets[f"validation_{number}"] = self._row_set(*columns.values(scored_rows, held))
-        rows, evaluation = joined(self._row_set(values, beside), sets)
+            found = columns.values(scored_rows, held, trains=True)
+            sets[f"validation_{number}"] = self._row_set(*found)
+        rows, evaluation = joined(self._row_set(values, matched), sets)
         others = {
             party: PartyFeatures(rows.values[party], names, columns.category_columns[party])
             for party, names in columns.features.items()
@@ -231,9 +239,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             evaluation=evaluation,
             obj=objective_function(self.objective, weighted=rows.weight is not None),
             custom_metric=metric_function(self.eval_metric),
+            person=rows.person,
         )
         options = self.engine_options or {}
-        engine = engine_named(self.engine or _ENGINE, options, type(self).__name__)
+        engine = engine_named(
+            self.engine or (_HIDES_PEOPLE if hides_people else _ENGINE),
+            options,
+            type(self).__name__,
+        )
         surroundings = Surroundings(workers=self.workers, smallest_cell=self.smallest_cell)
         callbacks = [*(self.callbacks or ()), *([_PrintedRounds(int(verbose))] if verbose else [])]
         self.model_ = train(own, others, params, engine, surroundings, callbacks, earlier)
@@ -249,6 +262,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 "parties": self.parties,
                 "workers": self.workers,
                 "smallest_cell": self.smallest_cell or None,
+                "duplicates": None if self.duplicates == "each" else self.duplicates,
                 "callbacks": self.callbacks,
                 **given,
             }
@@ -317,8 +331,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """Margins and predictions of the rows of ``X`` by a simulation."""
         model = self._simulated("predict")
         beside = {} if base_margin is None else {"base_margin": base_margin}
-        values, given = self._columns.values(self._checked(X, reset=False), beside)
-        return scored(model.share, model.passive_shares, values, given.get("base_margin"))
+        values, matched = self._columns.values(self._checked(X, reset=False), beside)
+        given = matched.beside.get("base_margin")
+        return scored(model.share, model.passive_shares, values, given)
 
     def _simulated(self, what: str) -> SimulatedModel:
         check_is_fitted(self)
@@ -337,9 +352,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             self, X, reset=reset, ensure_all_finite="allow-nan", accept_sparse="csr"
         )
 
-    def _row_set(
-        self, values: Mapping[str, NDArray[np.float32]], beside: Mapping[str, Any]
-    ) -> RowSet:
+    def _row_set(self, values: Mapping[str, NDArray[np.float32]], matched: MatchedRows) -> RowSet:
+        beside = matched.beside
         label = self._numbers(_labels(beside["y"]))
         check_consistent_length(values[ACTIVE], label)
         weight, margin = beside["sample_weight"], beside["base_margin"]
@@ -348,6 +362,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             with_queries(label, beside.get("qid")),
             None if weight is None else _weights(weight, label),
             None if margin is None else _margins(margin, label),
+            matched.person,
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -474,6 +489,10 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     All other columns, and the labels, are the active party's. ``engine``, ``engine_options``,
     ``workers``, ``smallest_cell`` and ``callbacks`` are those of ``fedmq.simulate``; exact
     engines give the same model, so that "plain", the default, is enough to search with.
+    ``duplicates``: the index of X may name a person several times, and each of these rows counts;
+    with "hidden" the other parties, which have one row of each person, do not learn how many there
+    are. It takes engine "lattice", which is then the default. People of an eval_set count as
+    others than those of X.
 
     With ``federation``, the active party's ``party.toml``, its daemon trains with the other
     parties' daemons instead, each on its own table, and ``model_`` is the party's model. ``job``

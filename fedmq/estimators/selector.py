@@ -97,8 +97,8 @@ class ScreenSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]  # sci
             ConfigError, DataError, ValueError: a parameter, table or label is wrong.
         """
         X, y = self._checked(X, y)
-        columns, values, beside = TrainedColumns.of(X, self.parties, {"y": y})
-        kind, label = _label(np.asarray(beside["y"]), self.label_type)
+        columns, values, matched = TrainedColumns.of(X, self.parties, {"y": y})
+        kind, label = _label(np.asarray(matched.beside["y"]), self.label_type)
         job = self._job(kind)
         if any(len(held) != len(label) for held in values.values()):
             raise ValueError(f"X and y have different numbers of rows: y has {len(label)}")

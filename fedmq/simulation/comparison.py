@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from fedmq.boosting.xgboost_comparison.parity import (
     train_reference,
 )
 from fedmq.party.data.given_bins import joined_places
+from fedmq.simulation.repeated_ids import by_person, check_duplicates
 from fedmq.simulation.simulate import simulate
 from fedmq.simulation.tables import ACTIVE, by_index, targets_of
 
@@ -49,13 +50,16 @@ def compare_with_xgboost(
     label: ArrayLike,
     passive: Mapping[str, Any],
     params: TrainParams | Mapping[str, Any] | None = None,
-    engine: str = "plain",
+    engine: str | None = None,
     column_bins: Mapping[str, Mapping[str, Any]] | None = None,
+    duplicates: Literal["each", "hidden"] = "each",
 ) -> XGBoostComparison:
     """Train on these tables by ``fedmq.simulate`` and by XGBoost, and compare the models.
 
-    The arguments are those of ``simulate``. Needs the extra ``fedmq[xgboost]``. Where ``params`` do
-    not name an ``xgboost_arithmetic``, it is that of the XGBoost that is installed.
+    The arguments are those of ``simulate``. ``engine`` is "plain" where it is left out, and
+    "lattice" with ``duplicates = "hidden"``; XGBoost then has each row of a person, too, among cuts
+    that other parties make of people. Needs the extra ``fedmq[xgboost]``. Where ``params`` do not
+    name an ``xgboost_arithmetic``, it is that of the XGBoost that is installed.
 
     Raises:
         ConfigError: xgboost is not installed or computes otherwise than ``params`` want, a
@@ -68,7 +72,9 @@ def compare_with_xgboost(
     if "xgboost_arithmetic" not in params.model_fields_set:
         params = params.model_copy(update={"xgboost_arithmetic": installed_arithmetic()})
     params = params.with_targets(targets_of(params, label))
-    matched = by_index({ACTIVE: active, **passive}, {"label": label})
+    check_duplicates(duplicates)
+    match = by_person if duplicates == "hidden" else by_index
+    matched = match({ACTIVE: active, **passive}, {"label": label}, "same")
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}
     model = simulate(
@@ -76,15 +82,17 @@ def compare_with_xgboost(
         label=label,
         passive=passive,
         params=params,
-        engine=engine,
+        engine=engine or ("plain" if matched.person is None else "lattice"),
         column_bins=column_bins,
+        duplicates=duplicates,
     )
     values = model.joined_values(active=active, passive=passive)
     constraints = joined_constraints(params, model.columns)
     labels = np.asarray(label, dtype=np.float32)
     types = model.to_xgboost().feature_types or ()
     given = joined_places(model.columns, column_bins)
-    bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types, given)
+    own, every = len(model.share.lookup_table.columns), np.ones(len(values), np.bool_)
+    bins = joined_bins(values, every, params.max_bin, types, given, matched.person, own)
     reference = train_reference(bins, labels, params, constraints=constraints)
     parity = compare(reference, model.joined_trees(), bins)
     made = of_bounds if params.objective == "survival:aft" else labelled

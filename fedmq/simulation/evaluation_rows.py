@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,14 @@ class RowSet:
     """Rows of all parties: ``values`` float32 (rows, features) by party, ``label`` (rows,).
 
     ``weight``: how often each row counts, ``base_margin`` where it starts; (rows,) or None.
+    ``person`` is that of `MatchedRows`: other parties' ``values`` are then those of people.
     """
 
     values: Mapping[str, NDArray[np.float32]]
     label: NDArray[Any]
     weight: NDArray[np.float64] | None
     base_margin: NDArray[np.float64] | None
+    person: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.label)
@@ -47,6 +49,8 @@ def joined(
     training: RowSet, sets: Mapping[str, RowSet]
 ) -> tuple[RowSet, dict[str, NDArray[np.bool_]]]:
     """The ``training`` rows and, below them, those of all ``sets``; and the rows of each set.
+
+    The people of a set are others than those of the training, whatever their ids.
 
     Raises:
         ConfigError: some have a base margin, and others none.
@@ -67,9 +71,22 @@ def joined(
         np.concatenate([rows.label for rows in every]),
         np.concatenate(weights) if weighted else None,
         np.concatenate(margins) if margins else None,
+        _people_of(every),
     )
     number = np.repeat(np.arange(len(every)), [len(rows) for rows in every])
     return whole, {name: number == place for place, name in enumerate(sets, start=1)}
+
+
+def _people_of(every: Sequence[RowSet]) -> NDArray[np.int32] | None:
+    """Whose each row is, of all sets one after the other; None where rows are people."""
+    found: list[NDArray[np.int32]] = []
+    people = 0
+    for rows in every:
+        if rows.person is None:
+            return None
+        found.append(rows.person + np.int32(people))
+        people += int(rows.person.max(initial=-1)) + 1
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ import numpy as np
 from fedmq.errors import ConfigError, DataError
 from fedmq.simulation.tables import Join, MatchedRows, by_index, has_own_index
 
-__all__ = ["by_person"]
+__all__ = ["by_person", "check_duplicates"]
+
+
+def check_duplicates(duplicates: str) -> None:
+    """Raise ConfigError unless ``duplicates`` says how rows of one person count."""
+    if duplicates not in ("each", "hidden"):
+        raise ConfigError(f'duplicates = {duplicates!r}: use "each" or "hidden"')
 
 
 def by_person(tables: Mapping[str, Any], beside: Mapping[str, Any], join: Join) -> MatchedRows:
@@ -44,9 +50,12 @@ def by_person(tables: Mapping[str, Any], beside: Mapping[str, Any], join: Join) 
                 "rows, both need the same one, row by row"
             )
         values = None if held is None else np.asarray(held)
-        if values is not None and len(values) != len(rows):
+        if values is None or values.ndim == 0:  # one number for all rows
+            taken[name] = values
+            continue
+        if len(values) != len(rows):
             raise DataError(f"{first}: {name} has {len(values)} rows, {first} has {len(rows)}")
-        taken[name] = None if values is None else values[rows]
+        taken[name] = values[rows]
     return replace(
         matched,
         tables={**matched.tables, first: leading[rows]},

@@ -34,7 +34,7 @@ from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.repeated_ids import by_person
+from fedmq.simulation.repeated_ids import by_person, check_duplicates
 from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of, with_queries
 from fedmq.transport.rabbitmq.topology import check_name
 
@@ -172,8 +172,7 @@ def simulate(
         params = TrainParams.parse(params or {}, "params")
     params = params.with_targets(targets_of(params, label))
     check_parties(passive)
-    if duplicates not in ("each", "hidden"):
-        raise ConfigError(f'duplicates = {duplicates!r}: use "each" or "hidden"')
+    check_duplicates(duplicates)
     matched = (by_person if duplicates == "hidden" else by_index)(
         {ACTIVE: active, **passive},
         {"label": label, "qid": qid, "weight": weight, "base_margin": base_margin},

@@ -177,14 +177,24 @@ def joined_bins(
     max_bin: int,
     types: Sequence[str],
     given: Mapping[int, ColumnBins] = MappingProxyType({}),
+    person: NDArray[np.integer[Any]] | None = None,
+    own: int = 0,
 ) -> BinMatrix:
     """Bins of the joined columns ``values`` (rows, columns), cut as their owners cut them.
 
     ``training`` bool (rows,): the rows that cuts are made of. Of columns of ``types`` "c" each code
     of a training row is a bin, and such a column is one that ``cuts`` splits by sets. ``given``: as
-    in `Cuts.of`, by joined column.
+    in `Cuts.of`, by joined column. With ``person``, whose each row is, cuts after those of the
+    ``own`` first columns are made of people.
     """
     cuts = Cuts.of(values[training], max_bin, given)
+    if person is not None:
+        _, first = np.unique(person[training], return_index=True)
+        of_people = Cuts.of(values[training][first], max_bin, given)
+        cuts = Cuts(
+            thresholds=(*cuts.thresholds[:own], *of_people.thresholds[own:]),
+            has_missing=cuts.has_missing,
+        )
     by_codes = [column for column, kind in enumerate(types) if kind == "c"]
     thresholds = list(cuts.thresholds)
     for column in by_codes:
