@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.xgboost_comparison.export import joined_constraints
 from fedmq.boosting.xgboost_comparison.parity import (
-    Parity,
     compare,
     installed_arithmetic,
     joined_bins,
     labelled,
     train_reference,
 )
+from tests.differential.afterwards import assert_refreshed_alike, assert_scored_alike
 from tests.differential.labels import drawn_labels, drawn_margins, drawn_rows
 from tests.differential.options import (
     drawn_categories,
@@ -67,11 +67,14 @@ class Case:
     """Whether sums are hidden."""
     covert: int = 1
     """Of how many copies of circuits."""
+    person: NDArray[np.intp] | None = None
+    """Of each row, where people have several."""
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
         """Few values, so that candidates tie; missing cells; a tenth is encrypted. In a fifth
-        passive parties lack people.
+        passive parties lack people, and in a fifth people have several rows, which an engine that
+        can may hide.
 
         A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
         as circuits are dear. So do tables on a lattice that have few values anyway. Half of that
@@ -91,7 +94,11 @@ class Case:
         hands = np.split(random.permutation(columns), ends)
         if seed % 5 == 2:
             _lack_people(X, hands[1:], np.random.default_rng([seed, 3]))
-        engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
+        person = None
+        if seed % 5 == 4:
+            person = _repeat_people(X, hands[1:], np.random.default_rng([seed, 5]))
+        encrypted = seed % 10 == 0 or seed % 20 == 4
+        engine = ENCRYPTED[seed // 10 % 3] if encrypted else "plain"
         signs = drawn_signs(random, columns)
         if "multi_strategy" in options:  # of vector leaves XGBoost has no constraints
             signs = [0] * columns
@@ -131,6 +138,7 @@ class Case:
             categories,
             hides,
             2 if seed % 16 in (7, 11) and not any(signs) and not together else 1,
+            person,
         )
 
     @property
@@ -156,10 +164,26 @@ class Case:
         return {**weak, **hiding} or None
 
     @property
+    def hides_people(self) -> bool:
+        """Whether other parties do not learn how many rows a person has."""
+        return self.person is not None and self.engine == "lattice"
+
+    @property
     def tables(self) -> dict[str, Any]:
-        """What each party holds, the active party first; frames where there are categories."""
+        """What each party holds, the active party first; frames where there are categories.
+
+        With an index where people have several rows: of each, other parties hold one.
+        """
         parties = ("active", *(f"passive{number}" for number in range(len(self.hands) - 1)))
-        return {party: self._table(hand) for party, hand in zip(parties, self.hands, strict=True)}
+        held = {party: self._table(hand) for party, hand in zip(parties, self.hands, strict=True)}
+        if self.person is None:
+            return held
+        ids = pd.Index([f"person {number}" for number in self.person], name="id")
+        indexed = {party: _frame(table).set_axis(ids) for party, table in held.items()}
+        return {
+            party: table if party == "active" else table[~ids.duplicated()].sort_index()
+            for party, table in indexed.items()
+        }
 
     def _table(self, hand: NDArray[np.integer[Any]]) -> Any:
         if not set(hand.tolist()) & set(self.categories):
@@ -183,31 +207,49 @@ class Case:
             engine=self.engine,
             engine_options=self.engine_options,
             workers=1,
+            duplicates="hidden" if self.hides_people else "each",
             **self.rows,
         )
 
-    def parity(self) -> Parity:
-        """How much of XGBoost's model on the joined table comes out.
+    def difference(self) -> str | None:
+        """The first difference from XGBoost's model on the joined table, in words.
 
-        It starts from XGBoost's base score, and as a booster it predicts the same.
+        It starts from XGBoost's base score, as a booster it predicts the same, it scores as the
+        reference does, and its leaves are weighed anew as XGBoost's.
         """
         params, model, passive = self.params, self.train(), self.tables
         given = {"active": passive.pop("active"), "passive": passive}
         values, exported = model.joined_values(**given), model.to_xgboost()
         types = exported.feature_types
-        bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types)
+        bins = joined_bins(
+            values,
+            np.ones(len(values), np.bool_),
+            params.max_bin,
+            types,
+            self.person if self.hides_people else None,
+            len(self.hands[0]),
+        )
         constraints = joined_constraints(params, model.columns)
         reference = train_reference(bins, self.y, params, **self.rows, constraints=constraints)
-        theirs = _base_score(reference)
-        ours = np.atleast_1d(model.share.base_score)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-        margins = model.predict(**given, output_margin=True)
-        data = labelled(values, None, types=types)
-        data.feature_names = exported.feature_names
-        # The C library's logarithm of a base score is not always the nearest float32.
-        theirs = exported.predict(data, output_margin=True)
-        np.testing.assert_allclose(theirs, margins, rtol=1e-6, atol=1e-6)
-        return compare(reference, model.joined_trees(), bins)
+        parity = compare(reference, model.joined_trees(), bins)
+        if parity.first_difference is not None:
+            return parity.first_difference
+        try:
+            theirs = _base_score(reference)
+            ours = np.atleast_1d(model.share.base_score)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg="base score")
+            margins = model.predict(**given, output_margin=True)
+            data = labelled(values, None, types=types)
+            data.feature_names = exported.feature_names
+            # The C library's logarithm of a base score is not always the nearest float32.
+            theirs = exported.predict(data, output_margin=True)
+            np.testing.assert_allclose(theirs, margins, rtol=1e-6, atol=1e-6, err_msg="exported")
+            random = np.random.default_rng([self.seed, 6])
+            assert_scored_alike(random, model, given, reference, bins)
+            assert_refreshed_alike(random, model, given, self.y, self.rows)
+        except AssertionError as error:
+            return " ".join(str(error).split())
+        return None
 
     def in_words(self) -> str:
         """What to run again when a case fails."""
@@ -216,7 +258,8 @@ class Case:
         what = f"{self.X.shape}, hands {hands}, {engine}, {self.options}"
         asked = f"signs {list(self.signs)}, together {list(self.together)}"
         asked += f", categories {list(self.categories)}"
-        return f"seed {self.seed}: {what}, {list(self.rows)}, {asked}"
+        people = "" if self.person is None else f", {self.person.max() + 1} people"
+        return f"seed {self.seed}: {what}{people}, {list(self.rows)}, {asked}"
 
 
 def _lack_people(
@@ -227,6 +270,24 @@ def _lack_people(
     """Leave out the rows of people whom a passive party lacks, as in a left join."""
     for hand in hands:
         X[np.ix_(random.random(len(X)) < random.choice([0.2, 0.6]), hand)] = np.nan
+
+
+def _repeat_people(
+    X: NDArray[np.float32],
+    hands: Sequence[NDArray[np.integer[Any]]],
+    random: np.random.Generator,
+) -> NDArray[np.intp]:
+    """The person of each row; the rows of one are alike in the columns of the other parties."""
+    person = random.integers(0, random.integers(2, len(X)), len(X)).astype(np.intp)
+    _, first, person = np.unique(person, return_index=True, return_inverse=True)
+    for hand in hands:
+        X[:, hand] = X[np.ix_(first[person], hand)]
+    return person
+
+
+def _frame(table: Any) -> pd.DataFrame:
+    made = pd.DataFrame(table)
+    return made.set_axis([f"f{place}" for place in range(made.shape[1])], axis=1)
 
 
 def _words(column: NDArray[np.float32]) -> list[str | None]:

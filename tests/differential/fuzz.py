@@ -14,7 +14,7 @@ def run(first: int, tables: int) -> list[str]:
     different = []
     for seed in range(first, first + tables):
         case = Case.drawn(seed)
-        difference = case.parity().first_difference
+        difference = case.difference()
         if difference is not None:
             different.append(f"{case.in_words()}\n  {difference}")
             print(different[-1], flush=True)
