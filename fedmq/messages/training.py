@@ -435,7 +435,8 @@ class SplitOutcome(Body):
     After a :class:`DirectionsQuery` it takes the engine to read them.
     """
     sign: Annotated[int, Field(ge=-1, le=1)] = 0
-    """Where no sums are shown: the monotone constraint on the column."""
+    """Where no sums are shown, or a set of categories was named that may part rows as a column of
+    numbers does: the monotone constraint on the column that splits."""
     held_by: Annotated[int, Field(ge=0, le=2**63)] = 0
     """There as well: the interaction constraints that hold it, as bits."""
 

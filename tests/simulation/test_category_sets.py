@@ -163,6 +163,35 @@ def test_of_two_columns_alike_the_first_splits() -> None:
     assert found.identical == found.nodes > 20
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("order", [["kind", "level"], ["level", "kind"]], ids="-".join)
+def test_a_set_that_parts_rows_as_a_monotone_column_bounds_no_leaf(
+    order: list[str], sign: int
+) -> None:
+    """No sum says which of both splits; below a split by a set leaves have no bounds."""
+    random = np.random.default_rng(4)
+    upper, own = random.random(ROWS) < 0.5, random.integers(0, 2, ROWS)
+    telco = pd.DataFrame({"kind": np.where(upper, "a", "b"), "level": sign * upper})
+    # In the middle of each side stands what lies beyond the mean of both.
+    label = np.where(upper, 1.0, -1.0) + np.where(own == 1, 1.6, -1.6) * np.where(upper, -1, 1)
+    found = fedmq.compare_with_xgboost(
+        active=own[:, np.newaxis].astype(np.float32),
+        label=label + random.normal(size=ROWS) / 9,
+        passive={"telco": telco[order]},
+        params={
+            "objective": "reg:squarederror",
+            "num_boost_round": 1,
+            "max_depth": 2,
+            "gamma": 0.01,
+            "max_cat_to_onehot": 1,
+            "monotone_constraints": {"telco.level": sign},
+            "eta": 1.0,
+        },
+    )
+    assert found.first_difference is None
+    assert found.identical == found.nodes == 7
+
+
 def test_cells_of_few_rows_hide_a_column_of_categories(reference: fedmq.SimulatedModel) -> None:
     few = elsewhere(smallest_cell=60)  # no town has so many rows
     assert not few.passive_shares["telco"].lookup_table.category_sets

@@ -291,11 +291,11 @@ class ActiveGrowth(Part):
             body, self._terms.table.people if self._terms.hides_rows else rows
         )
         self._records.check(ConsistencyCheck(peer, self.tree, body.node), body.record)
-        hides = self.comparisons is not None
+        told = self.comparisons is not None or bool(self._choice.best(body.node).sets)
         self._columns[body.node] = told_column(
             body,
-            signed=hides and peer in self._signed,
-            interacting=hides and bool(self._terms.params.interaction_constraints),
+            signed=told and peer in self._signed,
+            interacting=told and bool(self._terms.params.interaction_constraints),
         )
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
@@ -307,7 +307,7 @@ class ActiveGrowth(Part):
         column, gain = self._columns.pop(node), best.gain
         if best.left is not None:
             sums = self._builder.left_totals(node, left)
-            column = ConsistencyCheck(peer, self.tree, node).mark(sums, best)
+            column = ConsistencyCheck(peer, self.tree, node).mark(sums, best, column)
         if self.comparisons is not None:
             gain = self.comparisons.gain(peer, node, left, column)
         self._split(node, self._terms.owners[peer], record, left, column, gain)

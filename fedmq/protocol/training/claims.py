@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.splits import ALONE, CandidateTable, ColumnMark, ColumnsInPath
+from fedmq.boosting.splits import (
+    ALONE,
+    UNMARKED,
+    CandidateTable,
+    ColumnMark,
+    ColumnsInPath,
+)
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.training import HistogramReply
@@ -48,6 +54,11 @@ class ColumnMarks:
     def __init__(self, constraints: KeptConstraints) -> None:
         self._constraints = constraints
         self._columns = ColumnsInPath(constraints.interactions)
+
+    @property
+    def differ(self) -> bool:
+        """Whether columns are marked at all."""
+        return bool(self._constraints.signs.any() or self._constraints.count)
 
     def split(self, node: int, column: int) -> None:
         """Note that ``column`` splits ``node``."""
@@ -313,8 +324,12 @@ class ConsistencyCheck:
                 {"record": record, "expected": expected},
             )
 
-    def mark(self, left: NDArray[np.int64], best: SplitOffer) -> ColumnMark:
+    def mark(
+        self, left: NDArray[np.int64], best: SplitOffer, told: ColumnMark = UNMARKED
+    ) -> ColumnMark:
         """The column mark of the named candidate with the left sums ``left`` (2,).
+
+        ``told``: by the owner, which decides where a set of categories parts the rows alike.
 
         Raises `Inconsistent` unless one exists.
         """
@@ -324,7 +339,8 @@ class ConsistencyCheck:
             raise self._error(
                 "the rows that go left contradict the sums", {"candidates named": len(best.left)}
             )
-        return best.mark(int(named[0]))
+        marks = [best.mark(place) for place in named.tolist()]
+        return told if told in marks else marks[0]
 
     def check_column(self, allowed: bool) -> None:
         """Raise `Inconsistent` unless the column of a winning split may follow those above."""

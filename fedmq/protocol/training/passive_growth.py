@@ -364,7 +364,9 @@ class PassiveGrowth(Part):
         winner, pieces = self._winner(body, candidates), self._split(body.node)
         first = winner if isinstance(winner, int) else int(winner.right[0])
         column = int(candidates.columns[first])
-        mark = self._marks.of(body.node, column) if self._hides_sums else UNMARKED
+        # A set and a column of numbers may part the rows alike: no sum says which one splits.
+        told = self._hides_sums or (body.sets and self._marks.differ)
+        mark = self._marks.of(body.node, column) if told else UNMARKED
         self._marks.split(body.node, column)
         record = self.splits.add(candidates, winner, self.tree, body.node)
         table, bins = self.splits.table, self._prepared.columns.bins
