@@ -241,12 +241,16 @@ class TrainParams(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _in_one_line(cls, value: Any, handler: ModelWrapValidatorHandler[TrainParams]) -> Any:
+        said = None
         if isinstance(value, Mapping):
+            said = {ALIASES.get(key, key) for key in value if value[key] is not None}
             value = _canonical(value)
         try:
             params = handler(value)
         except ValidationError as error:
             raise ConfigError("; ".join(_line(wrong) for wrong in error.errors())) from None
+        if said is not None:  # the objective's defaults are not the caller's words
+            params.model_fields_set.intersection_update(said)
         _check_objective(params)
         _check_booster(params)
         if params.max_depth == 0 and not 1 < params.max_leaves <= DEEPEST + 1:

@@ -26,6 +26,7 @@ from fedmq.party.store.alignments import AlignmentStore, StoredChoices
 from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.session_records import most_sums
 from fedmq.simulation import estimate as estimation
+from fedmq.simulation.refresh_estimate import RefreshEstimate, estimate_refresh
 from fedmq.simulation.score_estimate import estimate_scores
 from fedmq.simulation.tables import ACTIVE
 
@@ -74,7 +75,8 @@ def estimate(
     """Estimate time, traffic and memory of the training described in JOB, for each party.
 
     Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
-    run, and no party is asked. With --model, what scores of a trained model take, in each mode.
+    run, and no party is asked. Of a job that refreshes a model, some rows walk down its trees. With
+    --model, what scores of a trained model take, in each mode.
     """
     if model is not None:
         _estimate_scores(job, model, link, as_json)
@@ -83,6 +85,10 @@ def estimate(
     party, federation = PartyFile.read(description.party)
     if party.party != federation.active:
         raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
+    earlier = None
+    if description.refresh is not None:
+        earlier = ModelStore(party.state).active(description.refresh)
+        description = description.of_refreshed(earlier)
     description = description.of_labels(party.data.labels)
     name, store = description.alignment, AlignmentStore(party.state)
     loaded = LoadActiveTable(
@@ -95,6 +101,13 @@ def estimate(
     ).run()
     learned = np.flatnonzero(~loaded.evaluation)
     latency = _latency(party, federation) if link is None else _latency_of(link)
+    if earlier is not None:
+        share = earlier.model_copy(update={"params": description.params})
+        free = latency or BrokerLatency(0.0, 0.0)
+        refresh = estimate_refresh(share, loaded.values, loaded.label, free)
+        print_result(_of_refresh(refresh, description, latency, len(loaded.label)), as_json, _said)
+        print_next_step(as_json, "train", job)
+        return
     filled = _bins(
         bins,
         _columns(columns, federation.partners(description.parties), loaded.values.shape[1]),
@@ -139,6 +152,46 @@ def estimate(
         result["with_fallbacks"] = _with_fallbacks(result, party.party)
     print_result(result, as_json, _in_words)
     print_next_step(as_json, "train", job)
+
+
+def _of_refresh(
+    found: RefreshEstimate, job: TrainingJob, latency: BrokerLatency | None, rows: int
+) -> dict[str, Any]:
+    return {
+        "refreshes": job.refresh,
+        "trees": found.trees,
+        "rows": rows,
+        "alignment": job.alignment,
+        "broker_answers": latency is not None,
+        "link": _link(latency),
+        "rounds": found.rounds,
+        "seconds_on_one_machine": round(found.seconds, 1),
+        "parties": {
+            name: {
+                "core_seconds": round(cost.core_seconds, 4),
+                "bytes_sent": cost.bytes_sent,
+                "bytes_received": cost.bytes_received,
+            }
+            for name, cost in found.parties.items()
+        },
+    }
+
+
+def _said(result: Any) -> str:
+    """What a refresh takes, in words."""
+    return "\n".join(
+        [
+            f"leaves of {result['refreshes']}, {result['trees']} trees, on {result['rows']} rows"
+            f"{_on(result)}: about {result['seconds_on_one_machine']:,.1f} s if all share this "
+            f"machine, {result['rounds']} questions after one another{_silence(result)}",
+            *(
+                f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "
+                f"{cost['bytes_sent'] / 1e6:,.1f} MB, receives {cost['bytes_received'] / 1e6:,.1f} "
+                "MB"
+                for party, cost in result["parties"].items()
+            ),
+        ]
+    )
 
 
 def _estimate_scores(file: Path, model: str, link: str | None, as_json: bool) -> None:
@@ -199,10 +252,7 @@ def _scores_in_words(result: Any) -> Text:
             itertools.chain([True], itertools.repeat(False)), cost["parties"].items(), strict=False
         )
     ]
-    silent = (
-        "" if result["broker_answers"] else "; the broker does not answer, so it counts as free"
-    )
-    of = f"scores of {result['model']}, {result['trees']} trees{silent}"
+    of = f"scores of {result['model']}, {result['trees']} trees{_silence(result)}"
     large = "" if "sealed" in result["modes"] else "mode sealed: too many leaves for online scores"
     return joined(of, table(heads, rows), large)
 
@@ -312,19 +362,25 @@ def _parties_in_words(result: Any) -> list[str]:
     ]
 
 
-def _in_words(result: Any) -> str:
-    silent = (
-        "" if result["broker_answers"] else ("; the broker does not answer, so it counts as free")
-    )
-    over = ""
-    if (link := result["link"]) is not None:
-        rate = f"{link['megabits']:.3g} Mbit/s" if link["megabits"] else "unknown rate"
-        over = f" over a link of {rate} and {link['milliseconds']:.0f} ms"
+def _silence(result: Any) -> str:
+    """Said of a broker that did not answer."""
+    return "" if result["broker_answers"] else "; the broker does not answer, so it counts as free"
+
+
+def _on(result: Any) -> str:
+    """Which alignment, and over which link."""
     of = f" of alignment {result['alignment']!r}" if result["alignment"] else ""
+    if (link := result["link"]) is None:
+        return of
+    rate = f"{link['megabits']:.3g} Mbit/s" if link["megabits"] else "unknown rate"
+    return f"{of} over a link of {rate} and {link['milliseconds']:.0f} ms"
+
+
+def _in_words(result: Any) -> str:
     lines = [
-        f"{result['trees']} trees on {result['rows']} rows{of}{over}: about "
+        f"{result['trees']} trees on {result['rows']} rows{_on(result)}: about "
         f"{result['seconds_on_a_machine_each']:,.1f} s if each party has a machine like this one, "
-        f"{result['seconds_on_one_machine']:,.1f} s if all share this one{silent}"
+        f"{result['seconds_on_one_machine']:,.1f} s if all share this one{_silence(result)}"
     ]
     lines += _parties_in_words(result)
     if (all_models := result.get("with_fallbacks")) is not None:

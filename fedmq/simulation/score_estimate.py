@@ -36,7 +36,7 @@ from fedmq.protocol.online.sealed_active import MOST_CIPHERTEXTS, SealedBatch
 from fedmq.protocol.online.sealed_passive import MaskSeeds, SealedShare
 from fedmq.protocol.sealed_sums import SealedModel
 
-__all__ = ["PartyScores", "ScoresEstimate", "estimate_scores"]
+__all__ = ["PartyScores", "ScoresEstimate", "estimate_scores", "shares_standing_in"]
 
 _MODES: tuple[Mode, ...] = ("hop", "bitmap", "sealed")
 _PEOPLE = 250
@@ -153,9 +153,7 @@ class _StandIns:
         self.sealed = _sealed(share)
         self._random = random
         self._batches = itertools.count()
-        self._shares = {
-            party: self._share_of(owner, party) for owner, party in self.served.asked.items()
-        }
+        self._shares = shares_standing_in(self.served)
 
     def scored(self, people: NDArray[np.float32], mode: Mode) -> _Run:
         """A batch of ``people`` (rows, own features) in ``mode``."""
@@ -204,26 +202,6 @@ class _StandIns:
         run.rounds = batch.rounds
         return run
 
-    def _share_of(self, owner: int, party: str) -> PassiveShare:
-        """Splits of a column each, that send as much weight left as those of the training."""
-        forest, share = self.served.forest, self.served.share
-        cover = np.concatenate([tree.cover for tree in share.used_trees])
-        nodes = self.served.node_of[owner]
-        used = nodes != NONE
-        left = np.full(len(nodes), 0.5, np.float32)
-        below = cover[forest.left[nodes[used]]], cover[forest.right[nodes[used]]]
-        left[used] = below[0] / np.maximum(below[0] + below[1], np.float32(1e-30))
-        table = LookupTable.model_validate(
-            {
-                "feature_names": [f"x{record}" for record in range(len(nodes))],
-                "feature": list(range(len(nodes))),
-                "threshold": left.tolist(),
-                "default_left": [True] * len(nodes),
-            }
-        )
-        common = {"version": share.version, "model_id": share.model_id, "lookup_table": table}
-        return PassiveShare.model_validate({**common, "party": party})
-
     def _answering(self, ids: tuple[str, ...], mode: Mode) -> dict[str, _StandIn]:
         row_of = {name: row for row, name in enumerate(ids)}
         links = {party: secrets.token_bytes(32) for party in self._shares}
@@ -238,6 +216,35 @@ class _StandIns:
                 sealed = SealedShare.of(share, self.sealed.terms(party))
             found[party] = _StandIn(about, sealed, links)
         return found
+
+
+def shares_standing_in(served: ServedForest) -> dict[str, PassiveShare]:
+    """A share for each passive party of ``served``, by name, made of the active party's alone.
+
+    It has a column for each split, of values from 0 to 1, and sends as much weight left as the
+    split of the training did.
+    """
+    return {party: _share_standing_in(served, owner) for owner, party in served.asked.items()}
+
+
+def _share_standing_in(served: ServedForest, owner: int) -> PassiveShare:
+    forest, share = served.forest, served.share
+    cover = np.concatenate([tree.cover for tree in share.used_trees])
+    nodes = served.node_of[owner]
+    used = nodes != NONE
+    left = np.full(len(nodes), 0.5, np.float32)
+    below = cover[forest.left[nodes[used]]], cover[forest.right[nodes[used]]]
+    left[used] = below[0] / np.maximum(below[0] + below[1], np.float32(1e-30))
+    table = LookupTable.model_validate(
+        {
+            "feature_names": [f"x{record}" for record in range(len(nodes))],
+            "feature": list(range(len(nodes))),
+            "threshold": left.tolist(),
+            "default_left": [True] * len(nodes),
+        }
+    )
+    common = {"version": share.version, "model_id": share.model_id, "lookup_table": table}
+    return PassiveShare.model_validate({**common, "party": served.asked[owner]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.online import DriftSection
 from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.store.documents import held_out_rows, training_records
-from tests.how_often import seldom
+from tests.how_often import seldom, seldom_several
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 pandas = pytest.importorskip("pandas")
@@ -126,6 +126,36 @@ async def test_every_node_is_that_of_xgboosts_update(
         assert (after.model_id, after.training) == ("spring", spring.share.training)
 
 
+@pytest.mark.parametrize(
+    ("objective", "said", "leaves"),
+    [
+        ("reg:absoluteerror", {}, True),
+        ("binary:logistic", {"refresh_leaf": False}, False),
+        *seldom_several(("binary:logistic", {"params": {"refresh_leaf": 0}}, False)),
+    ],
+    ids=str,
+)
+async def test_quantiles_and_leaves_that_stay_are_those_of_xgboosts_update(
+    federation: DaemonsInMemory, objective: str, said: dict[str, Any], leaves: bool
+) -> None:
+    await federation.ask("bank", "train", job=job("winter", {**OLD, "objective": objective}))
+    for party in PARTIES:
+        federation.write_table(party, seed=7)
+    wanted = job("spring", said.get("params", {}), refresh="winter") | {
+        key: value for key, value in said.items() if key != "params"
+    }
+    await federation.ask("bank", "train", job=wanted)
+    winter, spring = joint(federation, "winter"), joint(federation, "spring")
+    values = {party: table(federation.folder, party) for party in PARTIES}
+    of_update = {"objective": objective, "refresh_leaf": int(leaves), "eta": OLD["eta"]}
+    if objective != "binary:logistic":
+        of_update["eval_metric"] = "mae"
+    expected, _ = updated(winter, values, np.ones(40, np.bool_), **of_update)
+    assert_alike(spring, expected)
+    pairs = zip(winter.share.trees, spring.share.trees, strict=True)
+    assert all(np.array_equal(old.weight, new.weight) for old, new in pairs) is not leaves
+
+
 async def test_rows_that_are_held_out_are_scored_and_not_learned_from(
     federation: DaemonsInMemory,
 ) -> None:
@@ -206,6 +236,11 @@ async def test_what_would_be_another_model_is_refused_at_once(
             "bank", "train", job=job("m", params, **{"refresh": "winter"} | wanted)
         )
     assert not (federation.folder / "bank" / "state" / "models" / "m.json").exists()
+
+
+def test_leaves_stay_where_a_model_is_refreshed_alone() -> None:
+    with pytest.raises(ValueError, match="refresh_leaf: no model is refreshed; name it by refresh"):
+        job("spring", {}, refresh_leaf=False)
 
 
 async def test_a_party_that_lost_its_share_refuses(federation: DaemonsInMemory) -> None:

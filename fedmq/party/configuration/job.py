@@ -67,7 +67,7 @@ class ByNewest(_ByColumn):
     """The column with the dates, as in 2026-11-22, or with numbers."""
 
 
-_REFRESHING = {"process_type": "update", "updater": "refresh", "refresh_leaf": True}
+_REFRESHING = {"process_type": "update", "updater": "refresh"}
 
 Split = Literal["random", "stratified"] | ByGroup | ByNewest
 
@@ -194,6 +194,9 @@ class TrainingJob(Section):
     """A model whose leaves are weighed anew on the rows of this job, under a name of its own; its
     splits stay. It keeps its parameters, but for those of leaves that ``params`` names: ``eta``,
     ``reg_lambda``, ``reg_alpha``, ``max_delta_step`` and ``min_child_weight``."""
+    refresh_leaf: bool = True
+    """Whether a refresh weighs leaves anew; without it gains and covers alone are those of the rows
+    of this job, and scores stay as they are."""
     parties: tuple[PartyName, ...] | None = None
     """The passive parties that take part, such as ``["telco"]``; all when left out."""
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
@@ -253,9 +256,13 @@ class TrainingJob(Section):
             return values
         if values.get("refresh") is None:
             return values
-        said = values["params"]
-        kept = {key: value for key, value in said.items() if said[key] != _REFRESHING.get(key)}
-        return {**values, "params": kept}
+        said = dict(values["params"])
+        for key, value in _REFRESHING.items():
+            if said.get(key) == value:
+                del said[key]
+        if said.get("refresh_leaf") in (0, 1):
+            values = {"refresh_leaf": bool(said.pop("refresh_leaf")), **values}
+        return {**values, "params": said}
 
     @field_serializer("params", mode="wrap")
     def _as_given(self, params: TrainParams, handler: SerializerFunctionWrapHandler) -> Any:
@@ -267,6 +274,8 @@ class TrainingJob(Section):
 
     @model_validator(mode="after")
     def _refreshes_one_model(self) -> Self:
+        if self.refresh is None and not self.refresh_leaf:
+            raise ValueError("refresh_leaf: no model is refreshed; name it by refresh")
         if self.refresh is None:
             return self
         if self.continue_from is not None:

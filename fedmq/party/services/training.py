@@ -518,6 +518,7 @@ class TrainingService(Service):
             fallbacks=job.fallback,
             fallback_of=main,
             refreshes=job.refresh is not None,
+            refreshes_leaves=job.refresh_leaf,
         )
 
     # The owner's commands

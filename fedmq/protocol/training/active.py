@@ -233,7 +233,8 @@ class EarlierTrees(Part):
         leaves = self._nodes.reshape(len(self._table.label), -1)
         if self._training.terms.refreshes:
             within = leaves - self._forest.roots.astype(leaves.dtype)
-            weighing = refresh_leaves.bind(self._share, within, self._table)
+            leaves_anew = self._training.refreshes_leaves
+            weighing = refresh_leaves.bind(self._share, within, self._table, leaves_anew)
             self._run(REFRESHED, single(weighing), self._with_refreshed)
         else:
             adding = add_leaves.bind(self._forest, leaves, self._training.single_model.first_margin)
@@ -351,7 +352,8 @@ class ActiveTraining(Machine):
     the trees of earlier attempts at the session; with ``paused`` no new tree begins yet. With
     ``signing`` it keeps the signatures of peers, and signs too. ``callbacks`` may end it between
     rounds. Its trees continue those of ``earlier``, if given; with ``refreshes`` none grows, but
-    the leaves of ``earlier`` are weighed anew by ``params``. ``category_sets``: whether
+    the leaves of ``earlier`` are weighed anew by ``params``, if ``refreshes_leaves``; gains and
+    covers are in any case. ``category_sets``: whether
     ``max_cat_to_onehot`` holds for columns of peers that agree, too. With ``decoys`` counting
     messages does not disclose whose columns split. ``fallbacks``: whether trainings without each of
     the peers follow; ``fallback_of``: the model of which this is such a training.
@@ -385,6 +387,7 @@ class ActiveTraining(Machine):
         fallbacks: bool = False,
         fallback_of: MainModel | None = None,
         refreshes: bool = False,
+        refreshes_leaves: bool = True,
     ) -> None:
         super().__init__(State.READY, peers)
         if earlier is not None and refreshes:
@@ -421,6 +424,7 @@ class ActiveTraining(Machine):
         self.acceptances = Acceptances(peers)
         self.columns: OwnColumns
         self._earlier = earlier
+        self.refreshes_leaves = refreshes_leaves
         self.consents = PeerConsents(self)
         self.earlier_trees = EarlierTrees(self)
         self.rounds = Rounds(self, paused=paused)

@@ -508,10 +508,11 @@ class Residuals:
 
 @computation("RefreshLeaves")
 def refresh_leaves(
-    share: ActiveShare, leaves: NDArray[np.int32], table: ActiveTable
+    share: ActiveShare, leaves: NDArray[np.int32], table: ActiveTable, weighs: bool = True
 ) -> tuple[ActiveShare, NDArray[np.float32]]:
     """``share`` with leaves weighed anew on ``table``, and the margins of all its rows.
 
+    With ``weighs`` false leaves stay, and gains and covers alone are those of the table.
     ``leaves``: the node of its tree at which each row ends, int32 (rows, trees). The curves are
     those of the refreshed trees, round after round.
     """
@@ -529,6 +530,7 @@ def refresh_leaves(
         table.label,
         table.weight,
         table.base_margin,
+        refresh_leaf=weighs,
         learning=~table.evaluation,
         objective=table.objective,
         after_round=after_round,

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -134,3 +135,37 @@ def test_scores_of_a_model_are_estimated_at_the_active_party_alone(federation: P
     assert words.startswith("scores of m, 3 trees") and "sealed" in words
     refused = CliRunner().invoke(cli, ["estimate", telco, "--model", "m"]).exception
     assert str(refused) == "telco holds no trees: bank can estimate this"
+
+
+def test_a_job_that_refreshes_a_model_is_estimated_by_rows_that_walk_down_its_trees(
+    federation: Path,
+) -> None:
+    bank, rows = federation / "bank", 300
+    head = (bank / "data.csv").read_text().partition("\n")[0].split(",")
+    columns = [name for name in head if name not in ("id", "label")]
+    random = np.random.default_rng(1)
+    table = random.normal(size=(rows, len(columns)))
+    telco = random.normal(size=(rows, 2))
+    made = simulate(
+        active=pd.DataFrame(table, columns=columns),
+        label=(table[:, 0] + telco.sum(axis=1) > 0).astype(int),
+        passive={"telco": telco},
+        params=TrainParams(num_boost_round=3, max_depth=3),
+        engine="plain",
+    )
+    share = made.share.model_copy(update={"model_id": "winter", "parties": ("bank", "telco")})
+    ModelStore(bank / "state").save(share)
+    job = bank / "refresh.toml"
+    job.write_text('refresh = "winter"\n[params]\neta = 0.5\n')
+    run = CliRunner().invoke(cli, ["estimate", str(job), "--json"])
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)
+    assert (found["refreshes"], found["trees"]) == ("winter", 3)
+    assert found["parties"].keys() == {"bank", "telco"}
+    assert all(cost["bytes_sent"] > 0 for cost in found["parties"].values())
+    assert found["parties"]["bank"]["bytes_sent"] == found["parties"]["telco"]["bytes_received"]
+    words = CliRunner().invoke(cli, ["estimate", str(job)]).stdout
+    assert words.startswith(f"leaves of winter, 3 trees, on {found['rows']} rows: about ")
+    job.write_text('refresh = "winter"\n[params]\nmax_depth = 9\n')
+    refused = CliRunner().invoke(cli, ["estimate", str(job)]).exception
+    assert "refresh: max_depth = 9, model 'winter' has 3, and keeps it" in str(refused)
