@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.quantiles import quantile_charts, quantile_metrics, quantile_tables
 from fedmq.evaluation.report import Chart, Figure, Line, Report, ReportTable
 from fedmq.evaluation.targets import each_metric, each_part, target_names
 
@@ -29,8 +31,8 @@ __all__ = [
     "with_intervals",
 ]
 
-Kind = Literal["binary", "classes", "regression"]
-"""The kind of a label: 0 or 1, one of several classes, or a number."""
+Kind = Literal["binary", "classes", "regression", "quantiles"]
+"""The kind of a label: 0 or 1, one of several classes, or a number, perhaps with its quantiles."""
 
 Metrics = Callable[[NDArray[np.float64], NDArray[np.float64]], Mapping[str, float]]
 """(label, score) -> metrics by name; scores are (rows,) or (rows, classes or targets)."""
@@ -50,6 +52,7 @@ def evaluate(
     threshold: float = 0.5,
     smallest_group: int = 30,
     targets: Sequence[str] = (),
+    quantiles: Sequence[float] = (),
 ) -> Report:
     """The report of ``model`` on ``rows``.
 
@@ -57,6 +60,7 @@ def evaluate(
     intervals; ``costs`` are those of a false positive and a false negative; ``column`` is what
     ``rows.groups`` are called, ``threshold`` the score below which a row is selected. ``targets``
     names the labels where a row has several: each has its figures, and their means come first.
+    ``quantiles`` are those that the scores are of, where ``kind`` is that.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -94,6 +98,10 @@ def evaluate(
         metrics, charts_of, tables_of = binary_metrics, binary_charts, binary_parts
     elif kind == "classes":
         metrics, charts_of, tables_of = class_metrics, lambda *_: (), class_tables
+    elif kind == "quantiles":
+        metrics = quantile_metrics(quantiles)
+        charts_of = partial(quantile_charts, alphas=quantiles)
+        tables_of = partial(quantile_tables, alphas=quantiles)
     else:
         metrics, charts_of, tables_of = regression_metrics, regression_charts, regression_tables
     if label.ndim > 1:
@@ -103,6 +111,10 @@ def evaluate(
         tables = each_part(tables_of, names, label, score)
     else:
         charts, tables = charts_of(label, score), tables_of(label, score)
+    if kind == "quantiles" and score.ndim == 1:  # also figures of any prediction of a number
+        charts += regression_charts(label, score)
+        tables += regression_tables(label, score)
+        metrics = _of_both(metrics, regression_metrics)
     sets, counts = np.unique(np.asarray(rows.sets), return_counts=True)
     return Report(
         model=model,
@@ -117,6 +129,11 @@ def evaluate(
         charts=(*charts, *learning_curves(history or {})),
         tables=tables,
     )
+
+
+def _of_both(first: Metrics, second: Metrics) -> Metrics:
+    """The metrics of ``first``, and then of ``second``."""
+    return lambda label, score: {**first(label, score), **second(label, score)}
 
 
 def learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
@@ -139,11 +156,13 @@ def kind_of(params: TrainParams) -> Kind:
         DataError: they are neither numbers nor classes, or a label has several predictions.
     """
     objective = params.objective
-    if params.output_kind in ("quantile", "expectile"):
+    if params.output_kind == "expectile":
         raise DataError(
-            f"a report of several {params.output_kind}s is not known: a report has one prediction "
-            "of a label; the metrics of the training count all of them"
+            "a report of several expectiles is not known: a report has one prediction of a label, "
+            "or its quantiles; the metrics of the training count all of them"
         )
+    if objective == "reg:quantileerror" and params.num_target is None:
+        return "quantiles"
     if objective.startswith("survival:"):
         raise DataError(f"a report of {objective} is not known: its labels are times")
     if objective.startswith("rank:"):
@@ -188,7 +207,7 @@ class ScoredRows:
         """
         if not len(self):
             raise DataError("there are no rows to evaluate: no row has both label and score")
-        if kind == "regression":
+        if kind in ("regression", "quantiles"):
             return
         if self.label.ndim > 1:
             for place, name in enumerate(target_names(self.label.shape[1], targets)):

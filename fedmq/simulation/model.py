@@ -287,6 +287,7 @@ class SimulatedModel:
             self.share.history,
             samples,
             targets=tuple(map(str, getattr(label, "columns", ()))),
+            quantiles=self.share.params.quantiles,
         )
 
     def dossier(

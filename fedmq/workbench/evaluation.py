@@ -150,6 +150,7 @@ def evaluate_model(
         wanted.threshold,
         wanted.smallest_group,
         config.data.labels,
+        share.params.quantiles,
     )
     if elsewhere:
         found = _groups_elsewhere(ask, share.model_id, usable, owner, column, wanted.threshold)
@@ -172,7 +173,15 @@ def held_out_report(config: PartyFile, share: ActiveShare, ask: Ask) -> Report:
     usable, without_score, lacking, fallbacks = scored_rows(ask, share.model_id, rows)
     kind = kind_of(share.params)
     facts = {**_facts(share, without_score, lacking, fallbacks), ROWS_FROM: HELD_OUT}
-    return evaluated(share.model_id, kind, usable, facts, share.history, targets=config.data.labels)
+    return evaluated(
+        share.model_id,
+        kind,
+        usable,
+        facts,
+        share.history,
+        targets=config.data.labels,
+        quantiles=share.params.quantiles,
+    )
 
 
 def kept_reports(state: Path) -> Documents[Report]:

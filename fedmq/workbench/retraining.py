@@ -14,6 +14,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import ScoredRows, kind_of
+from fedmq.evaluation.quantiles import pinball_loss
 from fedmq.messages.fields import NAME_OF_MODEL
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -180,8 +181,10 @@ def _compared(config: PartyFile, old: str, new: str, ask: Callable[[Any], Any]) 
             return Retrained(old, new, why=why)
         if kind == "regression":
             losses.append(float(root_mean_squared_error(usable.label, usable.score)))
+        elif kind == "quantiles":
+            losses.append(pinball_loss(usable.label, usable.score, share.params.quantiles))
         else:
             classes = np.arange(usable.score.shape[1]) if kind == "classes" else [0, 1]
             losses.append(float(log_loss(usable.label, usable.score, labels=classes)))
-    metric = "rmse" if kind == "regression" else "log loss"
+    metric = {"regression": "rmse", "quantiles": "pinball loss"}.get(kind, "log loss")
     return Retrained(old, new, len(ids), metric, losses[0], losses[1])

@@ -163,12 +163,6 @@ def test_bounds_of_times_have_no_report() -> None:
         kind_of(TrainParams(objective="survival:aft"))
 
 
-def test_several_quantiles_have_no_report() -> None:
-    several = TrainParams(objective="reg:quantileerror", quantile_alpha=(0.1, 0.9))
-    with pytest.raises(DataError, match="a report of several quantiles is not known"):
-        kind_of(several)
-
-
 def several_labels(kind: str) -> ScoredRows:
     """Two labels of 60 rows; the scores of the second are of no use."""
     random = np.random.default_rng(2)

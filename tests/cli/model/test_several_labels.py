@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import json
 from functools import partial
 from pathlib import Path
 
@@ -86,3 +87,34 @@ async def test_each_label_has_a_column_of_scores_and_of_held_out_rows(
         errors = [float(row[f"label_{number}"]) - float(row[f"score_{number}"]) for row in scores]
         rmse = whole.metrics[f"rmse of {name}"]
         assert rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+
+
+async def test_quantiles_of_held_out_rows_have_loss_and_coverage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = DaemonsInMemory(tmp_path, monkeypatch)
+    party, output = federation.folder / "bank" / "party.toml", tmp_path / "report"
+    learned = TrainParams(
+        objective="reg:quantileerror",
+        quantile_alpha=(0.25, 0.75),
+        num_boost_round=2,
+        max_depth=2,
+    )
+    job = TrainingJob(model="m", engine="plain", evaluation=0.3, params=learned)
+    async with federation:
+        await federation.ask("bank", "train", job=job.model_dump(mode="json"))
+        words = ("evaluate", party, "m", "-o", output, "--json")
+        run = await asyncio.to_thread(fedmq, *words)
+    assert run.code == 0, run
+    metrics = json.loads(run.out)["metrics"]
+    with (output / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "set", "label", "score_0", "score_1"]
+    label = np.array([float(row["label"]) for row in rows])
+    for place, alpha in enumerate((0.25, 0.75)):
+        score = np.array([float(row[f"score_{place}"]) for row in rows])
+        covered = metrics[f"coverage at {alpha}"]["value"]
+        assert covered == pytest.approx((label <= score).mean())
+        loss = np.where(label >= score, alpha * (label - score), (1 - alpha) * (score - label))
+        assert metrics[f"pinball loss at {alpha}"]["value"] == pytest.approx(loss.mean())
+    assert "coverage at 0.75" in (output / "report.html").read_text()
