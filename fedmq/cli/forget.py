@@ -19,6 +19,7 @@ from fedmq.errors import ConfigError, DataError, FedmqError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.operations.control import request_daemon
+from fedmq.party.store.kept_blindings import kept_points
 from fedmq.workbench import retraining
 from fedmq.workbench.erasure import Place, as_removed, person_of, places_of
 
@@ -238,6 +239,10 @@ def _not_searched(config: PartyFile, folder: Path) -> list[str]:
         f"score files outside of {folder}",
         *[f"tables of scores in {section.place}"] * tables,
         *["recordings of former folders"] * (config.recordings is None),
+        *(
+            f"points of the list of {party}, which {party} alone can name"
+            for party in kept_points(config.state)
+        ),
         "messages that wait at the broker, for 7 days at most",
         "what other parties hold",
         "backups",

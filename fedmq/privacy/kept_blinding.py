@@ -60,6 +60,10 @@ class KeptBlinding:
     made: float
     tags: NDArray[np.uint8]
 
+    def holds(self, name: str) -> bool:
+        """Whether the list has held the id ``name`` since the key was made."""
+        return bool((self.tags == _tags(self.key, [name.encode()])).all(axis=1).any())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blinding:

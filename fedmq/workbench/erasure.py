@@ -32,6 +32,7 @@ from fedmq.party.store.documents import (
     held_out_rows,
     training_records,
 )
+from fedmq.party.store.kept_blindings import blinded_list_holds, key_file
 from fedmq.protocol.session_records import hashed_ids
 from fedmq.workbench.under_way import alignment_holds, session_with, table_holds
 
@@ -80,6 +81,7 @@ def places_of(config: PartyFile, name: str, remove: bool) -> list[Place]:
     return [
         *_tables(config, person),
         *_alignments(config, person, remove),
+        *_blinded(config, person, remove),
         *_held_out(config, person, remove),
         *_folds(config, person, remove),
         *_recordings(config, person, remove),
@@ -132,6 +134,21 @@ def _alignments(config: PartyFile, person: str, remove: bool) -> Iterator[Place]
         if remove:
             store.path(name).unlink(missing_ok=True)
         yield Place(f"alignment {name}", 1, "removable", "the whole alignment; make it anew")
+
+
+def _blinded(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:
+    """The hashes of a prepared alignment say whom it holds to whoever has the key beside them."""
+    if not blinded_list_holds(config.state, person):
+        return
+    if remove:
+        key_file(config.state).unlink(missing_ok=True)
+    yield Place(
+        "kept key of prepared alignments",
+        1,
+        "removable",
+        "with the hashes of all ids: the next alignment blinds the list anew, and until then the "
+        "active party keeps a point of this person that it cannot read",
+    )
 
 
 def _held_out(config: PartyFile, person: str, remove: bool) -> Iterator[Place]:

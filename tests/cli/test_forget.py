@@ -30,6 +30,8 @@ from fedmq.party.store.answered_people import GroupQuestions
 from fedmq.party.store.database import Database
 from fedmq.party.store.documents import Deployments, ModelStore, cross_validations, held_out_rows
 from fedmq.party.store.journal import SessionStore, StoredSession
+from fedmq.party.store.kept_blindings import KeptPoints, OwnBlinding
+from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.session_records import hashed_ids
 from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.workbench import erasure
@@ -271,6 +273,27 @@ def test_score_files_beside_the_party_s_file_lose_the_person(alone: PartyFile) -
     assert parquet.read_table(folder / "scores.parquet").column("id").to_pylist() == ["p08"]
     assert "p07" in (folder / "notes.csv").read_text()
     assert f"score files outside of {folder}" in done["not_searched"]
+
+
+def test_the_kept_key_of_prepared_alignments_goes_with_the_person(alone: PartyFile) -> None:
+    own = OwnBlinding(alone.state, days=30, held="", points=0)
+    first = own.of(IdList.of(["p06", "p07"]))
+    KeptPoints(alone.state, "telco").keep("0" * 16, np.zeros((2, 32), np.uint8))
+    file = alone.state.parent / "party.toml"
+    what = "kept key of prepared alignments"
+
+    def found(name: str, *words: str) -> tuple[dict[str, str], list[str]]:
+        done = json.loads(forget(file, name, *words, "--json").out)
+        return {of["what"]: of["done"] for of in done["places"]}, done["not_searched"]
+
+    assert what not in found("p08", "--remove")[0] and own.path.exists()
+    places, nowhere = found("p07")
+    assert places[what] == "removable" and own.path.exists()
+    assert "points of the list of telco, which telco alone can name" in nowhere
+    assert found("p07", "--remove")[0][what] == "removed" and not own.path.exists()
+    assert what not in found("p07")[0]
+    anew = own.of(IdList.of(["p06"]))
+    assert (anew.kept, anew.key != first.key) == (0, True)  # all are blinded anew
 
 
 @pytest.mark.asyncio

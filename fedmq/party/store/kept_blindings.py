@@ -20,7 +20,7 @@ from fedmq.party.atomic_file import write_whole
 from fedmq.privacy.kept_blinding import TAG_BYTES, Blinding, KeptBlinding, blinding_of
 from fedmq.privacy.set_intersection import POINT_BYTES, IdList, Points
 
-__all__ = ["KeptPoints", "OwnBlinding"]
+__all__ = ["KeptPoints", "OwnBlinding", "blinded_list_holds", "kept_points", "key_file"]
 
 _VERSION = 1
 _FOLDER = "kept_blindings"
@@ -43,7 +43,7 @@ class OwnBlinding:
     @property
     def path(self) -> Path:
         """The file of the key."""
-        return self.state / _FOLDER / "own.npz"
+        return key_file(self.state)
 
     def of(self, ids: IdList) -> Blinding:
         """How ``ids`` are blinded; what is kept is on the disk before anybody hears of it.
@@ -53,7 +53,7 @@ class OwnBlinding:
             ConfigError: the disk refuses.
         """
         now = time.time()
-        earlier = self._read()
+        earlier = _read(self.path)
         if earlier is not None and not 0 <= now - earlier.made < self.days * _DAY:
             earlier = None
         anew = KeptBlinding(
@@ -67,29 +67,6 @@ class OwnBlinding:
             self._write(kept)
         return blinding
 
-    def _read(self) -> KeptBlinding | None:
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot be read: {error.strerror}") from None
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                version = int(file["version"])
-                if version == _VERSION:
-                    return KeptBlinding(
-                        str(file["name"]), bytes(file["key"]), float(file["made"]), file["tags"]
-                    )
-        except Exception:  # NumPy and zipfile have many words for a damaged file
-            raise DataError(
-                f"{self.path}: not the key of an alignment; delete it, and all ids are blinded anew"
-            ) from None
-        raise DataError(
-            f"{self.path}: version {version} is unknown; this fedmq reads version {_VERSION}, so "
-            "use the fedmq that wrote the file"
-        )
-
     def _write(self, kept: KeptBlinding) -> None:
         file = io.BytesIO()
         np.savez(
@@ -101,6 +78,47 @@ class OwnBlinding:
             tags=kept.tags,
         )
         write_whole(self.path, file.getvalue(), 0o600)
+
+
+def key_file(state: Path) -> Path:
+    """Where a party's own key lies, if it keeps one."""
+    return state / _FOLDER / "own.npz"
+
+
+def blinded_list_holds(state: Path, name: str) -> bool:
+    """Whether the list whose key is kept has the id ``name``; DataError if the file is damaged."""
+    kept = _read(key_file(state))
+    return kept is not None and kept.holds(name)
+
+
+def kept_points(state: Path) -> tuple[str, ...]:
+    """The parties of whose lists points are kept here."""
+    files = (state / _FOLDER).glob("*.*.npy")
+    return tuple(sorted({path.stem.rpartition(".")[0] for path in files}))
+
+
+def _read(path: Path) -> KeptBlinding | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            version = int(file["version"])
+            if version == _VERSION:
+                return KeptBlinding(
+                    str(file["name"]), bytes(file["key"]), float(file["made"]), file["tags"]
+                )
+    except Exception:  # NumPy and zipfile have many words for a damaged file
+        raise DataError(
+            f"{path}: not the key of an alignment; delete it, and all ids are blinded anew"
+        ) from None
+    raise DataError(
+        f"{path}: version {version} is unknown; this fedmq reads version {_VERSION}, so "
+        "use the fedmq that wrote the file"
+    )
 
 
 @dataclass(frozen=True, slots=True)
