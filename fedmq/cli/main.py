@@ -168,6 +168,11 @@ STAGES = {
             "fedmq.cli.scores:score",
             "Score the person ID by the served model, and show how long each party took.",
         ),
+        "changes": Listed(
+            "fedmq.cli.changes:changes",
+            "Show the smallest change of each party's columns that would have moved the score of "
+            "the person ID far enough.",
+        ),
     },
     "Consent": {
         "inbox": Listed(

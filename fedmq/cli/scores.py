@@ -27,6 +27,7 @@ __all__ = [
     "activate",
     "base_margin_option",
     "mode_option",
+    "model_option",
     "named_model",
     "predict",
     "request_scores",
@@ -43,7 +44,7 @@ base_margin_option = click.option(
     help="The base margin of each row: a column of the file of ids, or else of PARTY's table; "
     "for several classes, a column per class.",
 )
-_model = click.option(
+model_option = click.option(
     "-m",
     "--model",
     help="A model, or an activated name; when left out, what is in production, or the newest model "
@@ -88,7 +89,7 @@ _longest = click.option(
     type=click.DateTime(["%Y-%m-%d"]),
     help="The day in --to-table; today when left out.",
 )
-@_model
+@model_option
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
 @click.option(
     "--explain",

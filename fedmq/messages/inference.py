@@ -9,10 +9,13 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, RecordColumns
-from fedmq.messages.fields import Count, Index, ModelId, PartyName, TrainingId
+from fedmq.messages.fields import Count, Index, ModelId, PartyName, Text, TrainingId
 
 __all__ = [
     "BODIES",
+    "ChangeChosen",
+    "ChangeTold",
+    "ChangesOffered",
     "HopReply",
     "InferenceAccept",
     "InferenceFinished",
@@ -59,6 +62,19 @@ class SealedTerms(BaseModel):
     """The active party's public key for sealed scores, and the seed of its other half."""
 
 
+class ChangesOffered(BaseModel):
+    """What an owner could change of its own columns for one person, the smallest change first.
+
+    ``column``: by alternative, the number of the column that it changes. ``left``: by alternative
+    and record, whether the person would go left. No value, threshold or name is among them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    column: Uint32s
+    left: Bitmap
+
+
 class InferenceOpen(Body):
     """Active to each passive: score rows with me; ``id_pieces`` lists of sample ids follow."""
 
@@ -77,6 +93,14 @@ class InferenceOpen(Body):
     """Given where scores are sealed: then no direction is asked for."""
     training: TrainingId = ""
     """The training of the active party's share: that of the recipient has to be of the same."""
+    asks_changes: bool = False
+    """Whether the recipient is asked what it could change for the person of the one row."""
+
+    @model_validator(mode="after")
+    def _changes_of_one_person(self) -> Self:
+        if self.asks_changes and (self.rows != 1 or self.sealed is not None):
+            raise ValueError("changes are asked for of one row, whose directions are told")
+        return self
 
 
 class SampleIds(Body):
@@ -97,6 +121,8 @@ class InferenceAccept(Body):
     """The rows whose ids are unknown here; empty where there are none."""
     columns: RecordColumns | None = None
     """Of the records that are asked about for reasons, where the owner shows them."""
+    offered: ChangesOffered | None = None
+    """Where the active party asks what could change, and the owner tells it."""
 
 
 class InferenceHop(Body):
@@ -139,6 +165,24 @@ class HopReply(Body):
 
     hop: Index
     left: Bitmap
+
+
+class ChangeChosen(Body):
+    """Active to passive: what are these alternatives, of those that you offered?"""
+
+    kind: ClassVar[str] = "change chosen"
+
+    numbers: Uint32s
+
+
+class ChangeTold(Body):
+    """Passive to active: by chosen alternative, its column as the owner calls it, and its change:
+    one threshold, or a category."""
+
+    kind: ClassVar[str] = "change told"
+
+    told_columns: Annotated[tuple[Text, ...], Field(strict=False)]
+    told_changes: Annotated[tuple[Text, ...], Field(strict=False)]
 
 
 class SealedLink(Body):
@@ -191,6 +235,8 @@ BODIES: tuple[type[Body], ...] = (
     InferenceHop,
     InferenceRows,
     HopReply,
+    ChangeChosen,
+    ChangeTold,
     SealedLink,
     SealedQuery,
     SealedAnswer,

@@ -66,6 +66,23 @@ class AskedModel:
         )
         return found.set_axis(ids_of(ids))
 
+    def changes(
+        self, person: str, *, above: float | None = None, below: float | None = None
+    ) -> dict[str, Any]:
+        """By party, the smallest change of its own columns with which ``person`` would score so.
+
+        The JSON of ``fedmq changes``. Another party tells its changes where its policy allows it.
+
+        Raises:
+            ConfigError: neither or both of ``above`` and ``below`` are given.
+            DaemonError: the daemon cannot score the person, or a party refuses.
+        """
+        if (above is None) == (below is None):
+            raise ConfigError("changes: give either above or below")
+        asked = {"id": str(person), "above": above, "below": below}
+        found: dict[str, Any] = self._daemon.request({"do": "changes", "model": self.name, **asked})
+        return found
+
     def activate(
         self, name: str = _NAME, *, mode: Literal["hop", "bitmap", "sealed"] | None = None
     ) -> dict[str, Any]:

@@ -321,6 +321,31 @@ STEPS = [
             }
         },
     ),
+    Step(
+        f"changes {BANK} 7 --above 0.5",
+        f"next: fedmq serving {BANK}",
+        {
+            "changes": {
+                "model": "m",
+                "name": "production",
+                "newest": False,
+                "id": "7",
+                "score": 0.4,
+                "above": 0.5,
+                "below": None,
+                "reached": False,
+                "parties": [
+                    {
+                        "party": "bank",
+                        "tells": True,
+                        "changes": [{"column": "income", "change": "more than 2400.0"}],
+                        "score": 0.55,
+                    },
+                    {"party": "telco", "tells": False, "changes": [], "score": None},
+                ],
+            }
+        },
+    ),
     Step(f"status {BANK}", "next: fedmq train bank/train.toml", {"status": STATUS}),
     Step(f"status {BANK}", f"next: fedmq models list {BANK}", {"status": STATUS | {"models": 1}}),
     Step(

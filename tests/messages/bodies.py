@@ -284,7 +284,16 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         inference.SampleIds, start=naturals, ids=st.lists(text, max_size=5).map(tuple)
     ),
     inference.InferenceAccept: st.builds(
-        inference.InferenceAccept, unknown_rows=bitmaps, columns=st.none() | record_columns
+        inference.InferenceAccept,
+        unknown_rows=bitmaps,
+        columns=st.none() | record_columns,
+        offered=st.none() | st.builds(inference.ChangesOffered, column=uint32s, left=bitmaps),
+    ),
+    inference.ChangeChosen: st.builds(inference.ChangeChosen, numbers=uint32s),
+    inference.ChangeTold: st.builds(
+        inference.ChangeTold,
+        told_columns=st.lists(text, max_size=3).map(tuple),
+        told_changes=st.lists(text, max_size=3).map(tuple),
     ),
     inference.InferenceRows: st.builds(inference.InferenceRows, hop=naturals, rows=uint32s),
     inference.InferenceHop: hops(),
@@ -629,6 +638,9 @@ _FIELDS: dict[str, Any] = {
     "parcel": 0,
     "level": (1,),
     "chain": ("telco",),
+    "offered": inference.ChangesOffered(column=_NUMBERS, left=_BITS),
+    "told_columns": ("minutes",),
+    "told_changes": ("more than 3.0",),
     "by_sets": True,
     "categories": (_NUMBERS,),
     "default_left": True,
@@ -667,6 +679,7 @@ _FIELDS: dict[str, Any] = {
     "unknown": _NUMBERS,
     "unknown_rows": _BITS,
     "partial": True,
+    "asks_changes": False,
     "training": "0123456789abcdef",
     "explained_records": 1,
     "sealed": None,

@@ -148,6 +148,8 @@ _LISTS = (
     "sets",
     "level",
     "chain",
+    "told_columns",
+    "told_changes",
     "fallbacks",
     "early",
     "given",
@@ -164,12 +166,14 @@ _NONE = (
     "fallback_of",
     "people",
     "selected",
+    "offered",
 )
 """Fields that may be left out."""
 _FLAGS = (
     *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),
     "exact",
     "reasons",
+    "asks_changes",
     "only_asks",
     "label",
     "correlates",

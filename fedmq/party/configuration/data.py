@@ -19,6 +19,7 @@ from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 __all__ = [
     "MOST_BINS",
     "BesideLabel",
+    "ChangesSection",
     "ColumnSection",
     "ColumnType",
     "DataSection",
@@ -175,6 +176,32 @@ def _hash_last(steps: tuple[NormaliseStep, ...]) -> tuple[NormaliseStep, ...]:
     return steps
 
 
+class ChangesSection(Section):
+    """What `fedmq changes` may say about columns: those that nobody can change stay as they are.
+
+    The parts of a date never change.
+    """
+
+    fixed: tuple[str, ...] = ()
+    """Columns that nobody can change, such as ``["age"]``."""
+    increase: tuple[str, ...] = ()
+    """Columns of numbers that can only rise, such as ``["years_of_service"]``."""
+    decrease: tuple[str, ...] = ()
+    """Columns of numbers that can only fall."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that are named."""
+        return (*self.fixed, *self.increase, *self.decrease)
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"column {twice!r} is named twice")
+        return self
+
+
 class DataSection(Section):
     """A table: which column is the id, which the label; the rest are features."""
 
@@ -231,6 +258,8 @@ class DataSection(Section):
     """How single columns of numbers are cut, in trainings and in screens: at given cuts, as in
     ``income = [1000, 2000, 5000]``, or at their quantiles into at most so many bins, as in
     ``income = 10`` or ``"quantile:10"``. A row of exactly 1000 stands below that cut."""
+    changes: ChangesSection = ChangesSection()
+    """Which columns `fedmq changes` leaves as they are, or moves in one direction alone."""
     types: Mapping[str, ColumnType] = Field(default_factory=dict)
     """What a column holds. Left out, a column without any number in it is a category."""
     columns: Mapping[str, ColumnSection] = Field(default_factory=dict)

@@ -283,6 +283,14 @@ class PolicySection(Section):
     """What reasons for a score may say of this party: ``none``, its part as a whole (``party``), or
     that of each of its columns, which have numbers and no names; the active party then learns which
     splits share a column. Asked when a model is activated."""
+    changes: Literal["refuse", "told"] = "refuse"
+    """Whether the active party may learn, for one person at a time, which smallest change of this
+    party's own columns would have moved the person's score far enough. With ``told`` it learns
+    which splits share a column and the order of their thresholds, without their values; and of the
+    change that it chooses the column, by its text in ``reasons`` or its name, and the threshold.
+    ``changes`` in ``[data]`` leaves columns out. ``explain`` must allow reasons."""
+    most_changes_per_day: Annotated[int, Field(ge=0)] = 20
+    """People for whom that is told within any day; each shows three thresholds at most."""
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""

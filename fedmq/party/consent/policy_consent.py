@@ -51,6 +51,7 @@ class PolicyConsent:
         self._alignments = DailyQuota(policy.most_alignments_per_day, "alignments")
         self._trainings = DailyQuota(policy.most_trainings_per_day, "trainings")
         self._screens = DailyQuota(policy.most_screens_per_day, "screens")
+        self._changes = DailyQuota(policy.most_changes_per_day, "changes")
         self._party = party
         self._policy = policy
         self._began = time.time()
@@ -66,6 +67,7 @@ class PolicyConsent:
         self._alignments.limit = policy.most_alignments_per_day
         self._trainings.limit = policy.most_trainings_per_day
         self._screens.limit = policy.most_screens_per_day
+        self._changes.limit = policy.most_changes_per_day
 
     @property
     def policy(self) -> PolicySection:
@@ -250,12 +252,14 @@ class PolicyConsent:
         header: Header,
         terms: InferenceOpen,
         modes: Collection[Mode] = ("hop", "bitmap", "sealed"),
-    ) -> None:
-        """Raise Refused if this party, which answers in ``modes``, does not score on ``terms``."""
+    ) -> bool:
+        """Whether this party tells changes of its columns; Refused if it does not score on
+        ``terms``, or answers in other ``modes``."""
         in_parts = terms.sealed is not None and terms.sealed.reasons
         explains = in_parts or terms.explained_records > 0
         explained = {"explain": self._policy.explain} if explains else {}
-        await self._ask(header, model=terms.model, rows=terms.rows, **explained)
+        changes = {"changes": self._policy.changes} if terms.asks_changes else {}
+        await self._ask(header, model=terms.model, rows=terms.rows, **explained, **changes)
         self._check_peer(header, "inference")
         if explained and self._policy.explain == "none":
             raise self._refusal('contribute to reasons for scores (explain = "none")')
@@ -273,8 +277,12 @@ class PolicyConsent:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
         sums = 1 + len(terms.sealed.chain) if in_parts and terms.sealed else 1
         self.quota.take(terms.rows * sums)
+        if terms.asks_changes and self._policy.changes == "told":
+            await self._remember_days()
+            self._changes.take()
         sealed = {"mode": "sealed"} if terms.sealed is not None else {}
-        await self.audit.record("agreed", header, rows=terms.rows, **sealed)
+        await self.audit.record("agreed", header, rows=terms.rows, **sealed, **changes)
+        return changes.get("changes") == "told"
 
     async def record(self, entry: Mapping[str, Any]) -> None:
         """Write ``entry`` into the audit log; Refused if it cannot be written."""
@@ -398,7 +406,7 @@ class PolicyConsent:
                 self.quota.remember(at, entry["rows"])
 
     async def _remember_days(self) -> None:
-        """Count the alignments, screens and trainings of the last day."""
+        """Count the alignments, screens, changes and trainings of the last day."""
         if not self._days_remembered:
             entries = await asyncio.to_thread(lambda: list(self._agreed_before(DAY)))
             if self._days_remembered:  # by another opening, meanwhile
@@ -409,6 +417,8 @@ class PolicyConsent:
                     self._alignments.remember(at)
                 if "screen" in entry:
                     self._screens.remember(at)
+                if entry.get("changes") == "told":
+                    self._changes.remember(at)
                 if "training" in entry:
                     begins = entry.get("begins", False)
                     self._trainings.remember(at, entry["session"], anew=begins)

@@ -184,6 +184,7 @@ class Roles:
         named += [*of_labels, *beside.items()]
         others = (*data.features, *data.ignore, *data.types, *data.columns, *data.reasons)
         named += [("", column) for column in others]
+        named += [("changes", column) for column in data.changes.columns]
         for role, column in named:
             if column not in source.columns:
                 raise DataError(

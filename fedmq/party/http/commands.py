@@ -28,8 +28,8 @@ Answer = Callable[
 """As `ControlServer.answer`."""
 
 _TAKEN = (
-    *("activate", "align", "cancel", "follow", "health", "overlap", "pause", "predict", "resume"),
-    *("screen", "sessions", "status", "train"),
+    *("activate", "align", "cancel", "changes", "follow", "health", "overlap", "pause"),
+    *("predict", "resume", "screen", "sessions", "status", "train"),
 )
 """Begin, watch and end what the owner has allowed; none changes keys, policies or consent."""
 

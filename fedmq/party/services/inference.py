@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.changes import ChangeRules, TargetScore
 from fedmq.boosting.model.fallbacks import chosen_fallback
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import DisclosedColumns
@@ -34,6 +35,7 @@ from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.inference.active import ActiveInference, ExplainedInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
+from fedmq.protocol.inference.sought_changes import PersonChanges, WantedChanges
 from fedmq.protocol.record_columns import record_columns
 
 __all__ = ["InferenceService"]
@@ -109,7 +111,7 @@ class InferenceService(Service):
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"predict": self._predict}
+        return {"predict": self._predict, "changes": self._find_changes}
 
     @property
     def _serving(self) -> DataSection:
@@ -132,13 +134,17 @@ class InferenceService(Service):
             texts = self.context.config.data.reasons
             return record_columns(DisclosedColumns.of(share.lookup_table, records, texts))
 
+        def consented(_: InferenceOpen) -> None:
+            agreed.result()
+
         machine = PassiveInference(
             header.sender,
             load,
-            lambda _: agreed.result(),
+            consented,
             columns,
             others=self._neighbours(terms),
             seed=fresh_seed(),
+            changes=lambda: self._rules if agreed.result() else None,
         )
         running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
@@ -234,6 +240,68 @@ class InferenceService(Service):
             **(_contributions(rows.known, scores) if asked.explain else {}),
         }
 
+    @property
+    def _rules(self) -> ChangeRules:
+        """What this party's owner says of changes of its columns."""
+        data = self.context.config.data
+        dates = {name for name, column in data.columns.items() if column.kind == "date"}
+        return ChangeRules(
+            fixed=frozenset(data.changes.fixed) | dates,
+            increase=frozenset(data.changes.increase),
+            decrease=frozenset(data.changes.decrease),
+            texts=data.reasons,
+        )
+
+    async def _find_changes(
+        self, request: Mapping[str, Any], on_progress: OnProgress
+    ) -> dict[str, Any]:
+        """By party, the smallest change of its columns that moves a person's score far enough."""
+        context = self.context
+        context.require_active("look for changes")
+        above, below = request.get("above"), request.get("below")
+        if (above is None) == (below is None):
+            raise ConfigError("changes: say either above or below which score")
+        target = TargetScore(float(request["above" if below is None else "below"]), below is None)
+        chosen = await asyncio.to_thread(
+            chosen_model, context.config.state, request.get("model") or None
+        )
+        share = context.model_store.active(chosen.model)
+        context.require_parties(share)
+        if share.params.outputs > 1:
+            raise ConfigError("changes: the score of several classes or targets is no one number")
+        ids, _ = self._ids({"ids": [request["id"]]})
+        rows: ActiveRows = await context.pool.run(
+            load_active_rows.bind(context.party, self._serving, share, ids, False, False)
+        )
+        wanted = WantedChanges(target, self._rules)
+        found = await self._driven(
+            share.model_id,
+            lambda: ExplainedInference(
+                share, rows.values, people_of(self._serving, rows.ids), wanted=wanted
+            ),
+            on_progress,
+        )
+        assert isinstance(found, PersonChanges)
+        return {
+            **chosen.described(),
+            "id": request["id"],
+            "score": found.score,
+            "above": above,
+            "below": below,
+            "reached": found.reached,
+            "parties": [
+                {
+                    "party": party.party,
+                    "tells": party.tells,
+                    "changes": [
+                        {"column": column, "change": change} for column, change in party.changes
+                    ],
+                    "score": party.score,
+                }
+                for party in found.parties
+            ],
+        }
+
     async def _models(self, share: ActiveShare) -> Models:
         """The model of ``share``, with its fallback models where they are wanted."""
         unknown = self.context.config.online.unknown
@@ -285,7 +353,6 @@ class InferenceService(Service):
         asked: AskedRows,
         on_progress: OnProgress,
     ) -> Scores:
-        session = secrets.token_hex(8)
         texts = self.context.config.data.reasons
 
         def machine(**terms: Any) -> ActiveInference:
@@ -297,27 +364,32 @@ class InferenceService(Service):
                 else ActiveInference(**terms)
             )
 
-        async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            return self.context.sessions.open(
-                session,
-                number,
-                "inference",
-                share.model_id,
-                machine(
-                    share=share,
-                    values=asked.values,
-                    ids=asked.names,
-                    partial=asked.partial,
-                    base_margin=asked.first,
-                    need_not_know=need_not_know,
-                ),
-                on_change=on_change,
-            )
-
-        scores: Scores = await self.context.sessions.drive(AttemptLoop(attempt)).followed(
-            on_progress
+        scores: Scores = await self._driven(
+            share.model_id,
+            lambda: machine(
+                share=share,
+                values=asked.values,
+                ids=asked.names,
+                partial=asked.partial,
+                base_margin=asked.first,
+                need_not_know=need_not_know,
+            ),
+            on_progress,
         )
         return scores
+
+    async def _driven(
+        self, model: str, machine: Callable[[], ActiveInference], on_progress: OnProgress
+    ) -> Any:
+        """The result of a session with a fresh machine for each attempt."""
+        session = secrets.token_hex(8)
+
+        async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            return self.context.sessions.open(
+                session, number, "inference", model, machine(), on_change=on_change
+            )
+
+        return await self.context.sessions.drive(AttemptLoop(attempt)).followed(on_progress)
 
     async def _margins(
         self, request: Mapping[str, Any], share: ActiveShare, ids: tuple[str, ...]

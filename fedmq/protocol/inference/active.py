@@ -5,7 +5,8 @@ for that party's direction; each reply moves its pairs on at once.
 
 With reasons no pair walks. A Shapley value needs a row's directions at all splits, not only on its
 way: the active party asks all owners for all their directions, and computes the rest itself
-(`ExplainedInference`).
+(`ExplainedInference`). From the same directions follows which change would have moved a score
+(`SoughtChanges`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
 from fedmq.protocol.inference.computations import Scores, ShownRows, explain_rows, sum_leaves
 from fedmq.protocol.inference.sealed_active import SealedSums
+from fedmq.protocol.inference.sought_changes import (
+    PersonChanges,
+    SoughtChanges,
+    WantedChanges,
+)
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
     ALL_ACCEPTED,
@@ -65,7 +71,7 @@ class ActiveInference(Machine):
     """
 
     TABLE = ACTIVE_INFERENCE
-    PARTS = (SealedSums,)
+    PARTS = (SealedSums, SoughtChanges)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
 
@@ -98,6 +104,7 @@ class ActiveInference(Machine):
         self._arrived = 0
         self._total = 0
         self._sealed: SealedSums | None = None
+        self._sought: SoughtChanges | None = None
         if sealed and self.peers:
             self._sealed = SealedSums(self, share, values, sealed, reasons)
             self._attach(self._sealed)
@@ -127,6 +134,7 @@ class ActiveInference(Machine):
                 explained_records=self._explained_records(peer),
                 sealed=None if self._sealed is None else self._sealed.terms(peer),
                 training=self._share.training,
+                asks_changes=self._sought is not None,
             )
             self._send(peer, opening)
             for start in pieces:
@@ -217,15 +225,19 @@ class ActiveInference(Machine):
         self._walk(hop.pairs, body.left.numpy())
 
     def _with_scores(self, scores: Scores) -> None:
+        self._finish(replace(scores, unknown=self._unknown))
+
+    def _finish(self, result: Scores | PersonChanges) -> None:
         for peer in self.peers:
             self._send(peer, inference.InferenceFinished())
-        self._emit(Finish(replace(scores, unknown=self._unknown)))
+        self._emit(Finish(result))
 
 
 class ExplainedInference(ActiveInference):
     """Like :class:`ActiveInference`; finishes with scores that have contributions.
 
-    ``texts``: the active party's published texts about its own columns, by name.
+    ``texts``: the active party's published texts about its own columns, by name. With ``wanted``
+    there is one row, and the result are :class:`PersonChanges`.
     """
 
     def __init__(
@@ -238,6 +250,7 @@ class ExplainedInference(ActiveInference):
         texts: Mapping[str, str] | None = None,
         base_margin: NDArray[np.float32] | None = None,
         need_not_know: Collection[str] = (),
+        wanted: WantedChanges | None = None,
     ) -> None:
         super().__init__(
             share,
@@ -254,6 +267,9 @@ class ExplainedInference(ActiveInference):
         self._parts: list[ShownRows] = []
         self._open: set[tuple[str, int]] = set()
         """The owners and parts without an answer yet."""
+        if wanted is not None:
+            self._sought = SoughtChanges(self, self._served, values, wanted)
+            self._attach(self._sought)
 
     def _explained_records(self, peer: str) -> int:
         return len(self._served.node_of[self._owners[peer]])
@@ -262,6 +278,10 @@ class ExplainedInference(ActiveInference):
         shown = columns_of(peer, body.columns, self._explained_records(peer))
         if shown is not None:
             self._columns[peer] = shown
+        if self._sought is not None:
+            self._sought.offer(self._owners[peer], body.offered)
+        elif body.offered is not None:
+            raise ProtocolError("changes are offered that nobody asked for")
         super()._on_accept(peer, body)
 
     def _set_out(self, known: NDArray[np.bool_]) -> None:
@@ -299,7 +319,9 @@ class ExplainedInference(ActiveInference):
         self._explain_when_heard()
 
     def _explain_when_heard(self) -> None:
-        if not self._open:
+        if self._sought is not None and not self._open:
+            self._sought.seek(self._parts[0].directions, self._finish)
+        elif not self._open:
             explaining = explain_rows.bind(
                 self._served,
                 self._values,

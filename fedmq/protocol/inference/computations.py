@@ -8,15 +8,32 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.changes import (
+    Alternatives,
+    Changed,
+    ChangeRules,
+    OfferedChanges,
+    TargetScore,
+    offered_changes,
+    smallest_change,
+)
 from fedmq.boosting.model.contributions import Explainer, Player
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import DisclosedColumns, Forest
+from fedmq.boosting.model.tree import ACTIVE_PARTY, DisclosedColumns, Forest, LookupTable
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import computation
 from fedmq.messages.array import Bitmap
 
-__all__ = ["Scores", "ShownRows", "explain_rows", "sum_leaves"]
+__all__ = [
+    "FoundChanges",
+    "Scores",
+    "ShownRows",
+    "explain_rows",
+    "find_changes",
+    "offer_changes",
+    "sum_leaves",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,3 +148,58 @@ def explain_rows(
         margins[rows], predictions[rows] = served.scores(served.leaves(left), first)
         contributions[rows] = explainer.contributions(left, first)
     return Scores(margins, predictions, unknown, explainer.players, contributions)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChanges:
+    """The ``score`` of a person now, and by owner its smallest change, None if it has none.
+
+    ``own``: the active party's change in words. A score that is ``reached`` takes no change.
+    """
+
+    score: float
+    reached: bool
+    changed: Mapping[int, Changed | None]
+    own: tuple[tuple[str, str], ...] = ()
+
+
+@computation("OfferChanges")
+def offer_changes(
+    table: LookupTable, records: int, row: NDArray[np.float32], rules: ChangeRules
+) -> OfferedChanges:
+    """What a passive party could change for a person: see :func:`offered_changes`."""
+    return offered_changes(table, records, row, rules)
+
+
+@computation("FindChanges")
+def find_changes(
+    served: ServedForest,
+    row: NDArray[np.float32],
+    directions: Mapping[int, Bitmap],
+    rules: ChangeRules,
+    offered: Mapping[int, Alternatives],
+    target: TargetScore,
+) -> FoundChanges:
+    """By owner, the active party first, the smallest change with which a person reaches ``target``.
+
+    ``row`` (1, features): the active party's own values. ``directions``: those of the person at
+    all records of each other owner, by its index; ``offered``: by the index of who offers any.
+
+    Raises:
+        DataError: a rule names an order of categories.
+    """
+    bitmaps = {owner: bits.numpy().reshape(1, -1) for owner, bits in directions.items()}
+    left = served.directions(row, bitmaps)
+    score = served.scores(served.leaves(left))[1]
+    if target.reached(score)[0]:
+        return FoundChanges(float(score[0]), True, {})
+    records = len(served.node_of[ACTIVE_PARTY])
+    own = offered_changes(served.share.lookup_table, records, row[0], rules)
+    changed = {
+        owner: smallest_change(served, left[0], owner, alternatives, target)
+        for owner, alternatives in {ACTIVE_PARTY: own.alternatives, **offered}.items()
+    }
+    first = changed[ACTIVE_PARTY]
+    numbers = () if first is None else first.numbers
+    told = tuple(own.told[number] for number in numbers)
+    return FoundChanges(float(score[0]), False, changed, told)

@@ -9,17 +9,20 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.changes import MOST_COLUMNS, ChangeRules, OfferedChanges
 from fedmq.boosting.model.share import PassiveShare
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference
-from fedmq.messages.array import Bitmap
+from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import RecordColumns
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
+from fedmq.protocol.inference.computations import offer_changes
 from fedmq.protocol.inference.sealed_passive import SealedAnswers
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
+    OFFERED,
     PASSIVE_INFERENCE,
     ROWS,
     ROWS_FOUND,
@@ -31,6 +34,7 @@ from fedmq.protocol.tree_walk import IF_NO_OLD_SHARE, OneWay, answer_hop, answer
 __all__ = ["PassiveInference", "PassiveRows", "with_missing_row"]
 
 State = PassiveInferenceState
+_LONGEST_TEXT = 200  # characters; the rest is left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +61,8 @@ class PassiveInference(Machine):
     ``consent`` raises Refused if the party does not agree to the terms. ``columns`` takes a share
     and its number of explained records; it returns the columns that the owner shows of them.
     Where scores are sealed, ``others`` are the neighbours in the order of passive parties, and
-    ``seed`` is a fresh secret of 32 bytes.
+    ``seed`` is a fresh secret of 32 bytes. ``changes`` returns the owner's rules for what it tells
+    of changes, None where it tells nothing; it is asked after ``consent``.
     """
 
     TABLE = PASSIVE_INFERENCE
@@ -68,6 +73,7 @@ class PassiveInference(Machine):
             inference.SampleIds,
             inference.InferenceHop,
             inference.InferenceRows,
+            inference.ChangeChosen,
             inference.SealedQuery,
             inference.InferenceFinished,
         ),
@@ -84,12 +90,15 @@ class PassiveInference(Machine):
         columns: Callable[[PassiveShare, int], RecordColumns | None] = lambda _, __: None,
         others: Sequence[str] = (),
         seed: bytes = b"",
+        changes: Callable[[], ChangeRules | None] = lambda: None,
     ) -> None:
         super().__init__(State.READY, (peer, *others), active=peer)
         self._load = load
         self._consent = consent
         self._columns = columns
         self._seed = seed
+        self._changes = changes
+        self._offered: OfferedChanges | None = None
         self._terms: inference.InferenceOpen
         self._rows: PassiveRows | None = None
         self._ids: list[str] = []
@@ -152,11 +161,33 @@ class PassiveInference(Machine):
                 self._refuse(error)
                 return
             self._attach(answers)
+        rules = self._changes() if self._terms.asks_changes else None
+        if rules is None:
+            self._accept(unknown)
+            return
+        table, row = self._rows.share.lookup_table, self._rows.values[self._row_of[0]]
+        offering = offer_changes.bind(table, self._terms.explained_records, row, rules)
+        self._run(OFFERED, single(offering), partial(self._with_offered, unknown))
+
+    def _with_offered(self, unknown: NDArray[np.bool_], offered: OfferedChanges) -> None:
+        self._offered = offered
+        self._accept(unknown)
+
+    def _accept(self, unknown: NDArray[np.bool_]) -> None:
+        assert self._rows is not None
+        changes = None
+        if self._offered is not None:
+            alternatives = self._offered.alternatives
+            changes = inference.ChangesOffered(
+                column=Array.of(alternatives.column.astype(np.uint32)),
+                left=Bitmap.of(alternatives.left.ravel()),
+            )
         self._move(ROWS_FOUND)
         explained = self._terms.explained_records
         accept = inference.InferenceAccept(
             unknown_rows=Bitmap.of(unknown if unknown.any() else unknown[:0]),
             columns=self._columns(self._rows.share, explained) if explained else None,
+            offered=changes,
         )
         self._send(self.peers[0], accept)
 
@@ -237,6 +268,24 @@ class PassiveInference(Machine):
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))
+
+    @on_message(inference.ChangeChosen)
+    def _on_chosen(self, _: str, chosen: inference.ChangeChosen) -> None:
+        numbers = chosen.numbers.numpy()
+        if self._offered is None:
+            raise ProtocolError("a change is chosen of which none is left to tell")
+        told = self._offered.told
+        if not 0 < len(numbers) <= MOST_COLUMNS or int(numbers.max()) >= len(told):
+            raise ProtocolError(f"{len(numbers)} changes are chosen that were not offered so")
+        self._offered = None  # one choice a session: each one tells thresholds
+        words = [told[number] for number in numbers.tolist()]
+        self._send(
+            self.peers[0],
+            inference.ChangeTold(
+                told_columns=tuple(column[:_LONGEST_TEXT] for column, _ in words),
+                told_changes=tuple(change[:_LONGEST_TEXT] for _, change in words),
+            ),
+        )
 
     @on_message(inference.InferenceFinished)
     def _on_finished(self, _: str, __: inference.InferenceFinished) -> None:

@@ -19,6 +19,7 @@ class ActiveInferenceState(Enum):
     OPENING = "the passive parties look up their share and the rows"
     PREPARING = "slots of leaves are laid out, and a key is made"
     WALKING = "all rows walk down all trees, hop by hop"
+    CHANGING = "owners say what the chosen changes of their columns are"
     SUMMING = "sealed leaves go by all parties, question by question"
     INTERRUPTED = "a party was restarted: a new attempt begins from the start"
     FINISHED = "every row has its score"
@@ -47,6 +48,8 @@ SUMS = When("all parties have accepted, and scores are sealed")
 SEALED = Done("sealed leaves")
 SEALED_AGAIN = Done("leaves sealed again")
 SUMMED = Done("sums of rows")
+CHANGES = Done("smallest changes")
+ALL_TOLD = When("all chosen changes are told")
 
 ACTIVE_INFERENCE = session_table(
     {
@@ -63,7 +66,9 @@ ACTIVE_INFERENCE = session_table(
             WALK: _S.WALKING,
             inference.HopReply: _S.WALKING,
             SCORES: _S.FINISHED,
+            CHANGES: _S.CHANGING,
         },
+        _S.CHANGING: {inference.ChangeTold: _S.CHANGING, ALL_TOLD: _S.FINISHED},
         _S.SUMMING: {
             SEALED: _S.SUMMING,
             inference.SealedAnswer: _S.SUMMING,
@@ -80,6 +85,7 @@ ACTIVE_INFERENCE = session_table(
 _T = PassiveInferenceState
 
 ROWS = Done("share and rows")
+OFFERED = Done("own changes")
 DIRECTIONS = Done("directions")
 MULTIPLIED = Done("sealed answer")
 ROWS_FOUND = When("the row of every id is found")
@@ -90,6 +96,7 @@ PASSIVE_INFERENCE = session_table(
         _T.LISTING: {
             inference.SampleIds: _T.LISTING,
             ROWS: _T.LISTING,
+            OFFERED: _T.LISTING,
             ROWS_FOUND: _T.ANSWERING,
             ComputationFailed: _T.LISTING,
             REFUSES: _T.FAILED,
@@ -98,6 +105,7 @@ PASSIVE_INFERENCE = session_table(
             inference.InferenceHop: _T.ANSWERING,
             inference.InferenceRows: _T.ANSWERING,
             DIRECTIONS: _T.ANSWERING,
+            inference.ChangeChosen: _T.ANSWERING,
             inference.SealedLink: _T.ANSWERING,
             inference.SealedQuery: _T.ANSWERING,
             MULTIPLIED: _T.ANSWERING,
