@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fedmq.errors import OfferRefused, Replayed, Untrusted
 from fedmq.transport.sealing.connection import Connection, Recent
-from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
+from fedmq.transport.sealing.keys import AgreementKey, PrivateKeys, PublicKeys
 from fedmq.transport.sealing.noise import EPHEMERAL_BYTES, Initiator, respond
 
-__all__ = ["REFUSALS", "Handshakes"]
+__all__ = ["ANSWER", "OFFER", "REFUSALS", "Handshakes", "agreements_of"]
 
 REFUSALS = {
     1: "{peer} has not pinned the key that {party} has; compare its fingerprint there, "
@@ -27,6 +27,8 @@ _ANSWERED = _HEARD = 1024
 """Offers that an earlier process answered pass as new ones, once each: so many push out an honest
 one that waits for its first message. They are no fewer than those that are known to be repeated."""
 _KEPT = 4
+OFFER, ANSWER = "seal offer", "seal answer"
+"""The kinds of the messages that carry a handshake."""
 _OFFER = struct.Struct(">8s8s")
 _NAME_BYTES = 16
 _REFUSAL = struct.Struct(f">{_NAME_BYTES}sB64s")
@@ -186,6 +188,23 @@ class Handshakes:
         self.kept.put(connection.id, connection)
         self.current = connection
         return connection
+
+
+def agreements_of(
+    kind: str, body: bytes, own: Sequence[PrivateKeys], pinned: Sequence[PublicKeys]
+) -> Iterator[tuple[AgreementKey, bytes]]:
+    """The agreements that a peer's handshake message takes: the ``own`` key, and the other half.
+
+    ``pinned``: the peer's keys. Nothing for a message that is refused without any.
+    """
+    if kind == OFFER and len(body) >= _OFFER.size + EPHEMERAL_BYTES:
+        signer, recipient = _OFFER.unpack_from(body)
+        for keys in (keys for keys in own if keys.public.id == recipient):
+            for peer in (peer for peer in pinned if peer.id == signer):
+                yield keys.agree, body[_OFFER.size :][:EPHEMERAL_BYTES]
+                yield keys.agree, peer.agree
+    elif kind == ANSWER and len(body) >= _NAME_BYTES + EPHEMERAL_BYTES:
+        yield own[0].agree, body[_NAME_BYTES:][:EPHEMERAL_BYTES]
 
 
 def _name(offer: bytes) -> bytes:

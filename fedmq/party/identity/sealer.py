@@ -18,7 +18,15 @@ from random import Random
 
 import msgpack
 
-from fedmq.errors import ConfigError, LinkError, MessageError, OfferRefused, Stale, Untrusted
+from fedmq.errors import (
+    ConfigError,
+    FedmqError,
+    LinkError,
+    MessageError,
+    OfferRefused,
+    Stale,
+    Untrusted,
+)
 from fedmq.messages.codec import (
     SEALED_VERSION,
     Parts,
@@ -34,13 +42,13 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity import private_keys
-from fedmq.party.identity.handshakes import Handshakes
+from fedmq.party.identity.handshakes import ANSWER, OFFER, Handshakes, agreements_of
 from fedmq.party.identity.private_keys import KeyRing, Passphrase
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Link
 from fedmq.transport.sealing.connection import Connection, Seal
-from fedmq.transport.sealing.keys import PublicKeys
+from fedmq.transport.sealing.keys import PublicKeys, SlowAgreementKey
 
 __all__ = ["RELEASE", "Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
 
@@ -52,7 +60,7 @@ Post = Callable[[str, bytes], object]
 _RENEWED_SECONDS = 24 * 3600.0
 _OLD_SEAL_BYTES = 136
 _HANDSHAKE = bytes([0])  # in place of the seal of other messages
-_OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
+_OFFER, _ANSWER, _REFUSAL, _CONFIRM = OFFER, ANSWER, "seal refusal", "seal confirm"
 RELEASE = version("fedmq")
 """Of this installation."""
 
@@ -63,6 +71,8 @@ _SAID = re.compile(r" fedmq/([0-9A-Za-z.+-]{1,40})$")
 _SELDOM_SECONDS = 1.0  # between two of the messages that a stranger can cause
 _OFFERS_AGAIN = Backoff(first=0.2, limit=2.0)
 """An offer is a small message, and somebody may wait for a score when the other party is back."""
+_MOST_WAITING = 32
+"""Handshake messages that wait for slow keys at once; anybody at the broker can cause some."""
 _HANDSHAKE_SECONDS = 4.0
 """For which a broker keeps a handshake: who comes back finds a few offers, all still expected."""
 
@@ -212,6 +222,8 @@ class EndToEnd(Sealer):
         self._changes = _Changes()
         self._offering: set[str] = set()
         self._tasks = BackgroundTasks()
+        self._waiting = 0
+        """Handshake messages that wait for slow keys."""
 
     @property
     def party(self) -> str:
@@ -267,7 +279,7 @@ class EndToEnd(Sealer):
             return
         for party, peer in self._peers.items():
             if party in self._offering:  # the next offer may be seconds away
-                self._post(party, self.offer(self._federation, party))
+                self._send_offer(self._federation, party)
             elif peer.current is not None:  # a party that has lost these keys offers new ones
                 self._confirm(self._federation, party, peer.current)
 
@@ -291,7 +303,12 @@ class EndToEnd(Sealer):
     def open(self, data: bytes) -> Envelope | None:
         parts = unframe(data)
         if parts.seal == _HANDSHAKE:
-            self._take(parts)
+            slow = self._slow_agreements(parts)
+            if not slow:
+                self._take(parts)
+            elif self._waiting < _MOST_WAITING:  # a lost handshake is begun again
+                self._waiting += 1
+                self._tasks.spawn(self._take_later(parts, slow))
             return None
         if parts.seal is not None and len(parts.seal) == _OLD_SEAL_BYTES:
             sender = read_header(parts.header).sender
@@ -307,7 +324,7 @@ class EndToEnd(Sealer):
         connection = None if peer is None else peer.find(seal.connection)
         if peer is None or connection is None:
             if peer is not None and self._seldom(header.sender, _OFFER):
-                self._post(header.sender, self.offer(header.federation, header.sender))
+                self._send_offer(header.federation, header.sender)
             raise Stale(
                 f"message {header.id!r} of {header.sender} is sealed under keys that "
                 f"{self._ring.party} does not have, as before a restart; they agree on new ones"
@@ -365,9 +382,67 @@ class EndToEnd(Sealer):
             self._note(sender, str(error))
             if self._seldom(sender, _REFUSAL):
                 _, packed = self._header(header.federation, sender, _REFUSAL)
-                body = peer.refusal(packed, parts.body, error.number, self._ring.current)
-                self._post(sender, frame(Parts(packed, body, _HANDSHAKE)))
+                self._send_refusal(peer, packed, parts.body, error.number)
             raise Untrusted(str(error)) from None
+
+    # Keys on a token may be slow: the event loop does not wait for them.
+
+    def _slow_agreements(self, parts: Parts) -> list[tuple[SlowAgreementKey, bytes]]:
+        """The agreements that a handshake message takes of slow keys: each key, and with whom."""
+        if not isinstance(self._ring.current.agree, SlowAgreementKey):
+            return []
+        header = _read_header(parts.header, self._ring.party)
+        pinned = self._pinned.get(header.sender, ())
+        return [
+            (key, point)
+            for key, point in agreements_of(header.kind, parts.body, self._ring.all, pinned)
+            if isinstance(key, SlowAgreementKey)
+        ]
+
+    async def _take_later(
+        self, parts: Parts, slow: Sequence[tuple[SlowAgreementKey, bytes]]
+    ) -> None:
+        try:
+            for key, point in slow:
+                await asyncio.to_thread(key.prepare, point)
+            self._take(parts)
+        except FedmqError as error:
+            log.warning("%s: a handshake was not taken: %s", self.party, error)
+        finally:
+            self._waiting -= 1
+
+    def _send_offer(self, federation: str, recipient: str) -> None:
+        key = self._ring.current.agree
+        if isinstance(key, SlowAgreementKey):
+            self._tasks.spawn(self._offer_later(key, federation, recipient))
+        else:
+            self._post(recipient, self.offer(federation, recipient))
+
+    async def _offer_later(self, key: SlowAgreementKey, federation: str, recipient: str) -> None:
+        try:
+            await asyncio.to_thread(key.prepare, self._pinned[recipient][-1].agree)
+            if recipient in self._peers:  # it may have left meanwhile
+                self._post(recipient, self.offer(federation, recipient))
+        except FedmqError as error:
+            log.warning("%s: nothing is offered to %s: %s", self.party, recipient, error)
+
+    def _send_refusal(self, peer: Handshakes, header: bytes, offer: bytes, number: int) -> None:
+        own = self._ring.current
+
+        def signed() -> bytes:
+            body = peer.refusal(header, offer, number, own)
+            return frame(Parts(header, body, _HANDSHAKE))
+
+        async def later() -> None:
+            try:
+                self._post(peer.peer, await asyncio.to_thread(signed))
+            except FedmqError as error:
+                log.warning("%s: no refusal is sent to %s: %s", self.party, peer.peer, error)
+
+        if isinstance(own.agree, SlowAgreementKey):
+            self._tasks.spawn(later())
+        else:
+            self._post(peer.peer, signed())
 
     def _confirm(self, federation: str, recipient: str, connection: Connection) -> None:
         """Show that this party holds the keys of ``connection``."""
@@ -430,7 +505,7 @@ class EndToEnd(Sealer):
             for delay in _OFFERS_AGAIN.delays(Random()):
                 if self._peers.get(recipient) is not peer:  # it has left the federation
                     return
-                self._post(recipient, self.offer(federation, recipient))
+                self._send_offer(federation, recipient)
                 try:
                     async with asyncio.timeout(delay):
                         while peer.current is before or peer.current is None:

@@ -8,7 +8,9 @@ agrees on secrets (CKM_ECDH1_DERIVE with X25519) itself, PKCS #11 version 3.0, s
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ __all__ = ["Token"]
 _ED25519 = bytes.fromhex("06032b6570")
 _X25519 = bytes.fromhex("06032b656e")
 _SECRET_BITS = 256
+_MOST_PREPARED = 64
+"""Secrets that wait; anybody at the broker can begin handshakes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Token:
     module: Path
     label: str
     pin: str = field(repr=False)
+    turn: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    """A session of a token does one thing at a time, whichever thread asks."""
 
     def generate(self, party: str) -> PrivateKeys:
         """A new pair, named after ``party`` and its public half.
@@ -142,7 +148,8 @@ class _SigningKey:
     def sign(self, data: bytes) -> bytes:
         pkcs11 = _pkcs11()
         try:
-            return bytes(self.key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
+            with self.token.turn:
+                return bytes(self.key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
         except pkcs11.PKCS11Error as error:
             raise self.token._refused("does not sign", error) from None
 
@@ -152,27 +159,48 @@ class _SigningKey:
 
 @dataclass(frozen=True)
 class _AgreementKey:
-    """Agrees on secrets with the private half ``key`` on a token."""
+    """Agrees on secrets with the private half ``key`` on a token.
+
+    ``prepared``: by public half of the other side, secrets that wait for their only use.
+    """
 
     token: Token
     key: Any
     public: bytes
+    prepared: dict[bytes, list[bytes]] = field(default_factory=dict, repr=False, compare=False)
+
+    def prepare(self, peer: bytes) -> None:
+        with suppress(ValueError):  # the handshake meets it again, and refuses
+            secret = self._agreed(X25519PublicKey.from_public_bytes(peer))
+            while len(self.prepared) >= _MOST_PREPARED:
+                self.prepared.pop(next(iter(self.prepared)), None)
+            self.prepared.setdefault(peer, []).append(secret)
 
     def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
+        peer = peer_public_key.public_bytes_raw()
+        if secrets := self.prepared.pop(peer, None):
+            secret = secrets.pop()
+            if secrets:
+                self.prepared[peer] = secrets
+            return secret
+        return self._agreed(peer_public_key)
+
+    def _agreed(self, peer_public_key: X25519PublicKey) -> bytes:
         pkcs11 = _pkcs11()
         try:
-            derived = self.key.derive_key(
-                pkcs11.KeyType.GENERIC_SECRET,
-                _SECRET_BITS,
-                mechanism=pkcs11.Mechanism.ECDH1_DERIVE,
-                mechanism_param=(pkcs11.KDF.NULL, None, peer_public_key.public_bytes_raw()),
-                template={
-                    pkcs11.Attribute.SENSITIVE: False,
-                    pkcs11.Attribute.EXTRACTABLE: True,
-                },
-            )
-            secret = bytes(derived[pkcs11.Attribute.VALUE])
-            derived.destroy()
+            with self.token.turn:
+                derived = self.key.derive_key(
+                    pkcs11.KeyType.GENERIC_SECRET,
+                    _SECRET_BITS,
+                    mechanism=pkcs11.Mechanism.ECDH1_DERIVE,
+                    mechanism_param=(pkcs11.KDF.NULL, None, peer_public_key.public_bytes_raw()),
+                    template={
+                        pkcs11.Attribute.SENSITIVE: False,
+                        pkcs11.Attribute.EXTRACTABLE: True,
+                    },
+                )
+                secret = bytes(derived[pkcs11.Attribute.VALUE])
+                derived.destroy()
         except pkcs11.PKCS11Error as error:
             raise self.token._refused("agrees on no secret", error) from None
         if not any(secret):  # RFC 7748, section 6.1: the peer sent a point of small order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -16,7 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from fedmq.errors import ConfigError
 
-__all__ = ["KEY_BYTES", "AgreementKey", "PrivateKeys", "PublicKeys", "SigningKey"]
+__all__ = [
+    "KEY_BYTES",
+    "AgreementKey",
+    "PrivateKeys",
+    "PublicKeys",
+    "SigningKey",
+    "SlowAgreementKey",
+]
 
 KEY_BYTES = 32
 _ID_BYTES = 8
@@ -92,6 +99,17 @@ class AgreementKey(Protocol):
 
     def public_key(self) -> X25519PublicKey:
         """The public half."""
+
+
+@runtime_checkable
+class SlowAgreementKey(AgreementKey, Protocol):
+    """An agreement key that computes elsewhere, as on a token: callers must not wait for it."""
+
+    def prepare(self, peer: bytes) -> None:
+        """Agree with the owner of a key, and keep the secret for the next ``exchange`` with it.
+
+        Takes as long as the key takes: call it off the event loop. FedmqError if the key refuses.
+        """
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,134 @@
+"""Keys on a slow token: parties agree on keys, and the event loop waits for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from fedmq.errors import ConfigError
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity.sealer import EndToEnd
+from fedmq.transport.sealing.keys import PrivateKeys
+from tests.party.sealed_parties import envelope
+
+_SLOW_SECONDS = 0.3
+
+
+@dataclass
+class SlowToken:
+    """Takes its time, and notes who waited on the event loop's thread."""
+
+    loop: int = field(default_factory=threading.get_ident)
+    waited: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def work(self, what: str) -> None:
+        if threading.get_ident() == self.loop:
+            self.waited.append(what)
+        time.sleep(_SLOW_SECONDS)
+        if self.broken:
+            raise ConfigError("the token is gone")
+
+
+class SlowSigning:
+    def __init__(self, token: SlowToken) -> None:
+        self.token, self.key = token, Ed25519PrivateKey.generate()
+
+    def sign(self, data: bytes) -> bytes:
+        self.token.work("sign")
+        return self.key.sign(data)
+
+    def public_key(self) -> Ed25519PublicKey:
+        return self.key.public_key()
+
+
+class SlowAgreement:
+    def __init__(self, token: SlowToken) -> None:
+        self.token, self.key = token, X25519PrivateKey.generate()
+        self.prepared: dict[bytes, bytes] = {}
+
+    def prepare(self, peer: bytes) -> None:
+        self.token.work("agree")
+        self.prepared[peer] = self.key.exchange(X25519PublicKey.from_public_bytes(peer))
+
+    def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
+        secret = self.prepared.pop(peer_public_key.public_bytes_raw(), None)
+        if secret is None:
+            self.token.work("agree")
+            return self.key.exchange(peer_public_key)
+        return secret
+
+    def public_key(self) -> X25519PublicKey:
+        return self.key.public_key()
+
+
+def joined(token: SlowToken, *, stranger: bool = False) -> dict[str, EndToEnd]:
+    """The bank with its keys on ``token`` and telco; who is a ``stranger`` to the bank, if so."""
+    rings = {
+        "bank": KeyRing("bank", PrivateKeys(SlowSigning(token), SlowAgreement(token))),
+        "telco": KeyRing("telco", PrivateKeys.generate()),
+    }
+    pinned = {party: (ring.current.public,) for party, ring in rings.items()}
+    other = pinned | {"telco": (PrivateKeys.generate().public,)} if stranger else pinned
+    both = {"bank": EndToEnd(rings["bank"], other), "telco": EndToEnd(rings["telco"], pinned)}
+    loop = asyncio.get_running_loop()
+    for party in both:
+        both[party].connect_by(lambda to, data: loop.call_soon(both[to].open, data))
+    return both
+
+
+async def test_the_party_with_the_token_offers_and_the_loop_goes_on() -> None:
+    token = SlowToken()
+    both = joined(token)
+    await both["bank"].ready(envelope().header, 60)
+    assert token.waited == []
+    assert both["telco"].open(both["bank"].seal(envelope())) == envelope()
+
+
+async def test_the_party_with_the_token_answers_and_the_loop_goes_on() -> None:
+    token = SlowToken()
+    both = joined(token)
+    await both["telco"].ready(envelope("telco", "bank").header, 60)
+    assert token.waited == []
+    sent = envelope("telco", "bank")
+    assert both["bank"].open(both["telco"].seal(sent)) == sent
+
+
+async def test_a_refusal_is_signed_and_the_loop_goes_on() -> None:
+    token = SlowToken()
+    both = joined(token, stranger=True)
+    both["telco"].greet("demo")
+    await asyncio.sleep(4 * _SLOW_SECONDS)
+    assert "has not pinned the key that telco has" in both["telco"].refusals["bank"]
+    assert token.waited == []
+    await both["telco"].close()
+
+
+async def test_a_token_that_fails_is_named_and_tried_again() -> None:
+    token = SlowToken(broken=True)
+    both = joined(token)
+    both["bank"].greet("demo")
+    await asyncio.sleep(3 * _SLOW_SECONDS)
+    assert not both["bank"].connected("telco")
+    token.broken = False
+    await both["bank"].ready(envelope().header, 60)
+    assert token.waited == []
+    await both["bank"].close()
+
+
+async def test_handshakes_beyond_what_waits_are_lost() -> None:
+    """Somebody at the broker begins handshakes without end."""
+    token = SlowToken()
+    both = joined(token)
+    offers = [both["telco"].offer("demo", "bank") for _ in range(100)]
+    before = len(asyncio.all_tasks())
+    for offer in offers:
+        both["bank"].open(offer)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) - before <= 32
+    await both["bank"].close()
