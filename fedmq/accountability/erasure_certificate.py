@@ -18,11 +18,12 @@ from fedmq.party.atomic_file import write_whole
 from fedmq.party.card.model_card import canonical
 from fedmq.party.configuration.federation import Federation
 
-__all__ = ["ErasedPlace", "ErasureCertificate"]
+__all__ = ["ErasedPlace", "ErasureCertificate", "JointErasure", "read_certificates"]
 
 _SIGNED_PREFIX = b"fedmq erasure 1\n"
 """Separates these signatures from all others by a party's key."""
-_LARGEST_FILE = 1_000_000  # bytes
+_LARGEST_FILE = 1_000_000  # bytes of a certificate; of that of all parties, each
+_MOST_PARTIES = 64
 
 
 class ErasedPlace(BaseModel):
@@ -76,19 +77,6 @@ class ErasureCertificate(BaseModel):
         )
         return plain.model_copy(update={"signature": sign(plain.signed).hex()})
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The certificate at ``path``; DataError where there is none."""
-        try:
-            if path.stat().st_size > _LARGEST_FILE:
-                raise DataError(f"{path}: is larger than any certificate of an erasure")
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValidationError as error:
-            fault = first_fault(error, "file")
-            raise DataError(f"{path}: no certificate of an erasure: {fault}") from None
-
     def write(self, path: Path) -> None:
         """Write the file whole or not at all; ConfigError if the disk refuses."""
         write_whole(path, self.model_dump_json(indent=1) + "\n")
@@ -124,6 +112,59 @@ class ErasureCertificate(BaseModel):
             f"{self.party} has not signed it with a key of the federation file: it was altered, or "
             "keys changed since; give the file of that time"
         )
+
+
+class JointErasure(BaseModel):
+    """What all parties of ``federation`` have signed about one person, in one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["fedmq.erasure-of-all"] = "fedmq.erasure-of-all"
+    version: Literal[1] = 1
+    federation: str
+    certificates: Annotated[
+        tuple[ErasureCertificate, ...], Field(min_length=1, max_length=_MOST_PARTIES)
+    ]
+
+    @classmethod
+    def of(cls, certificates: Sequence[ErasureCertificate], federation: Federation) -> Self:
+        """The checked ``certificates`` of all parties, in the order of the federation file.
+
+        Raises:
+            DataError: that of a party is missing, or there are several of one.
+        """
+        by_party = {found.party: found for found in certificates}
+        missing = [party for party in federation.parties if party not in by_party]
+        if missing:
+            raise DataError(
+                f"{' and '.join(missing)} of the federation has signed none of these certificates: "
+                "name that as well with --verify"
+            )
+        if len(by_party) < len(certificates):
+            raise DataError("a party has signed several of these certificates: name one of each")
+        ordered = tuple(by_party[party] for party in federation.parties if party in by_party)
+        others = tuple(found for found in certificates if found.party not in federation.parties)
+        return cls(federation=federation.name, certificates=(*ordered, *others))
+
+    def write(self, path: Path) -> None:
+        """Write the file whole or not at all; ConfigError if the disk refuses."""
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
+
+
+def read_certificates(path: Path) -> tuple[ErasureCertificate, ...]:
+    """The certificate at ``path``, or those in the one of all parties; DataError without any."""
+    try:
+        if path.stat().st_size > _MOST_PARTIES * _LARGEST_FILE:
+            raise DataError(f"{path}: is larger than any certificate of an erasure")
+        data = path.read_bytes()
+        if b'"fedmq.erasure-of-all"' in data[:200]:
+            return JointErasure.model_validate_json(data).certificates
+        return (ErasureCertificate.model_validate_json(data),)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        fault = first_fault(error, "file")
+        raise DataError(f"{path}: no certificate of an erasure: {fault}") from None
 
 
 def _hashed(salt: str, person: str) -> str:

@@ -11,7 +11,12 @@ from typing import Any
 import click
 from rich.text import Text
 
-from fedmq.accountability.erasure_certificate import ErasedPlace, ErasureCertificate
+from fedmq.accountability.erasure_certificate import (
+    ErasedPlace,
+    ErasureCertificate,
+    JointErasure,
+    read_certificates,
+)
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, kept_for, noted, party_argument
 from fedmq.cli.scored_people import score_files_with
@@ -37,7 +42,8 @@ _DELETE_SECONDS = 60.0
 @click.option(
     "--certificate",
     type=_path,
-    help="With --remove: a new file with what was taken out and what stays, signed by PARTY.",
+    help="With --remove: a new file with what was taken out and what stays, signed by PARTY. With "
+    "--verify and --id: a new file with the certificates of all parties.",
 )
 @click.option(
     "--verify",
@@ -97,9 +103,11 @@ def forget(
         _retrain(party, retrain, name, align, called, activate, delete_old, as_json)
         return
     if certificates:
-        if remove or certificate is not None:
-            raise click.UsageError("--verify goes with --id and --json alone")
-        _verify(party, certificates, name, as_json)
+        if remove:
+            raise click.UsageError("--verify goes with --id, --certificate and --json alone")
+        if certificate is not None and name is None:
+            raise click.UsageError("--verify with --certificate takes --id: whom all are about")
+        _verify(party, certificates, name, certificate, as_json)
         return
     if name is None:
         raise click.UsageError("name the person with --id, or a certificate with --verify")
@@ -185,9 +193,13 @@ def _signing(party: Path, certificate: Path) -> PartyFiles:
         raise ConfigError(
             "the federation has no keys, so nobody can sign; make them with: fedmq keys new"
         )
+    _check_new(certificate)
+    return files
+
+
+def _check_new(certificate: Path) -> None:
     if certificate.exists() or not certificate.absolute().parent.is_dir():
         raise ConfigError(f"{certificate}: name a new file in a folder that exists")
-    return files
 
 
 def _certified(files: PartyFiles, person: str, places: Sequence[Place]) -> ErasureCertificate:
@@ -200,20 +212,26 @@ def _certified(files: PartyFiles, person: str, places: Sequence[Place]) -> Erasu
     return ErasureCertificate.of(federation, config.party, person, erased, files.sealer.sign)
 
 
-def _verify(party: Path, paths: Sequence[Path], name: str | None, as_json: bool) -> None:
+def _verify(
+    party: Path, paths: Sequence[Path], name: str | None, joint: Path | None, as_json: bool
+) -> None:
     config, federation = PartyFile.read(party)
     person = None if name is None else person_of(config, name)
-    result = []
+    result, all_found = [], []
     for path in paths:
-        found = ErasureCertificate.read(path)
-        try:
-            fingerprint = found.check(federation)
-        except FedmqError as error:
-            raise type(error)(f"{path}: {error}") from None
-        if person is not None and not found.is_of(person):
-            raise DataError(f"{path}: {found.party} has signed it about another person")
-        of = found.model_dump(mode="json", include={"party", "made", "places"})
-        result.append({"file": str(path), "key": fingerprint, **of})
+        for found in read_certificates(path):
+            try:
+                fingerprint = found.check(federation)
+            except FedmqError as error:
+                raise type(error)(f"{path}: {error}") from None
+            if person is not None and not found.is_of(person):
+                raise DataError(f"{path}: {found.party} has signed it about another person")
+            of = found.model_dump(mode="json", include={"party", "made", "places"})
+            result.append({"file": str(path), "key": fingerprint, **of})
+            all_found.append(found)
+    if joint is not None:
+        _check_new(joint)
+        JointErasure.of(all_found, federation).write(joint)
     print_result(result, as_json, _certificates_in_words)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedmq.boosting.model.share import ActiveShare, refreshed_in_words
 from fedmq.boosting.model.shown_model import owned_importance
-from fedmq.evaluation.report import Figure, Report
+from fedmq.evaluation.report import HELD_OUT, ROWS_FROM, Figure, Report
 from fedmq.party.card.model_card import (
     CardDrift,
     CardEngine,
@@ -128,6 +128,7 @@ def _evaluation(report: Report) -> CardEvaluation | None:
         calibration=_joined(
             [(float(mean), float(rate), float(count)) for mean, rate, count in rows]  # type: ignore[arg-type]  # its cells are numbers
         ),
+        held_out=report.facts.get(ROWS_FROM, HELD_OUT) == HELD_OUT,
     )
 
 
@@ -236,7 +237,12 @@ def selection_in_words(selection: CardSelection) -> Iterator[tuple[str, str]]:
 def _quality(card: ModelCard) -> Iterator[str]:
     evaluation = card.evaluation
     if evaluation is not None:
-        yield f"On {evaluation.rows}, which it did not learn from ({evaluation.made}):"
+        known = (
+            "which it did not learn from"
+            if evaluation.held_out
+            else "of a file, from some of which it may have learned"
+        )
+        yield f"On {evaluation.rows}, {known} ({evaluation.made}):"
         yield _table(
             ("metric", "value", "95 % interval"),
             (

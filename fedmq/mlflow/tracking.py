@@ -165,9 +165,9 @@ def _evaluated(model: PartyModel, evaluation: Evaluation) -> None:
 def _log_card(run: str, shares: OwnShares, share: ActiveShare, report: Report | None) -> None:
     """Log the card that the party has, or one that nobody has signed yet."""
     kept = cards(shares.state).find(share.model_id)
-    if kept is not None:
-        file = CardFile.model_validate_json(kept)
-    else:
+    file = None if kept is None else CardFile.model_validate_json(kept)
+    # A card outlives its model, and another one may be trained under the same name.
+    if file is None or (file.card.training and file.card.training.session != share.training):
         record = training_records(shares.state).find(share.model_id)
         drift = shares.config.online.drift
         card = card_of(share, shares.federation.name, record, report, {}, drift)

@@ -68,7 +68,8 @@ def places_of(config: PartyFile, name: str, remove: bool) -> list[Place]:
 
     Raises:
         DataError: the id is empty, or a file is damaged.
-        DaemonError: a session that is under way holds the person; nothing is taken out.
+        DaemonError: a session that is under way holds the person; nothing is taken out. Or one
+            began meanwhile, or wrote about the person: then what is listed above is out.
         ConfigError: the disk refuses; what was taken out before stays out.
     """
     person = person_of(config, name)
@@ -78,6 +79,30 @@ def places_of(config: PartyFile, name: str, remove: bool) -> list[Place]:
             "and holds this person, or may: let it end, or end it with fedmq cancel PARTY "
             f"{busy.session}; then ask again. Nothing was removed"
         )
+    found = _found(config, person, remove)
+    if remove:
+        _check_nothing_came_back(config, person)
+    return found
+
+
+def _check_nothing_came_back(config: PartyFile, person: str) -> None:
+    """Raise DaemonError if a session began while the person was taken out, or wrote about it."""
+    if (busy := session_with(config, person)) is not None:
+        raise DaemonError(
+            f"{config.party}: session {busy.session}, {busy.purpose} of {busy.name}, began while "
+            "this person was taken out, and holds it, or may: what is kept now is without the "
+            "person, but the session may write it again. Let it end, or end it with fedmq cancel "
+            f"PARTY {busy.session}; then ask again"
+        )
+    again = [of.what for of in _found(config, person, False) if of.done == "removable"]
+    if again:
+        raise DaemonError(
+            f"{config.party}: while this person was taken out, a session wrote {', '.join(again)} "
+            "with it: ask again"
+        )
+
+
+def _found(config: PartyFile, person: str, remove: bool) -> list[Place]:
     return [
         *_tables(config, person),
         *_alignments(config, person, remove),

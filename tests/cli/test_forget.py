@@ -37,6 +37,7 @@ from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.workbench import erasure
 from fedmq.workbench.erasure import places_of
 from fedmq.workbench.retraining import Retrained
+from fedmq.workbench.under_way import UnderWay
 from tests.cli.command import Outcome
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
@@ -374,6 +375,73 @@ async def test_each_party_signs_what_it_took_out_and_anyone_of_them_verifies_it(
         refused = forget(bank, "p07", "--verify", str(altered))
         assert "has not signed it with a key of the federation file" in refused.error
         assert refused.code == 4
+
+
+@pytest.mark.asyncio
+async def test_all_parties_certificates_become_one_file_that_anyone_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {party: PrivateKeys.generate() for party in PARTIES}
+    DaemonsInMemory(tmp_path, monkeypatch, keys=keys)
+    paths = {party: tmp_path / f"{party}.erased.json" for party in PARTIES}
+    for party, path in paths.items():
+        forget(tmp_path / party / "party.toml", "p07", "--remove", "--certificate", str(path))
+    bank, joint = tmp_path / "bank" / "party.toml", tmp_path / "all.json"
+    words = [word for path in paths.values() for word in ("--verify", str(path))]
+
+    some = forget(bank, "p07", *words[:4], "--certificate", str(joint))
+    assert "retail of the federation has signed none of these certificates" in some.error
+    twice = forget(bank, "p07", *words, *words[:2], "--certificate", str(joint))
+    assert "a party has signed several of these certificates" in twice.error
+    assert not joint.exists()
+
+    forget(bank, "p07", *words, "--certificate", str(joint))
+    retail = tmp_path / "retail" / "party.toml"
+    found = json.loads(forget(retail, "p07", "--verify", str(joint), "--json").out)
+    assert [of["party"] for of in found] == list(PARTIES)
+    assert [of["key"] for of in found] == [keys[party].public.fingerprint for party in PARTIES]
+    assert "p07" not in joint.read_text()
+    other = forget(retail, "p08", "--verify", str(joint))
+    assert "has signed it about another person" in other.error
+    joint.write_text(joint.read_text().replace('"stays"', '"removed"', 1))
+    altered = forget(retail, "p07", "--verify", str(joint))
+    assert "has not signed it with a key of the federation file" in altered.error
+
+
+def test_a_session_that_begins_while_a_person_is_taken_out_is_named(
+    alone: PartyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = UnderWay("cd34", "alignment", "others")
+    answers = iter([None, begun])
+    monkeypatch.setattr(erasure, "session_with", lambda *_: next(answers))
+    with pytest.raises(DaemonError, match="session cd34, alignment of others, began while this"):
+        places_of(alone, "p07", remove=True)
+
+
+def test_what_is_written_again_while_a_person_is_taken_out_is_named(
+    alone: PartyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = AlignmentStore(alone.state)
+    kept = StoredAlignment(
+        name="people",
+        session="cd34",
+        made="2026-11-27",
+        parties=("bank", "telco"),
+        normalise=(),
+        fingerprint="",
+        ids=("p07",),
+    )
+    looks = 0
+
+    def session_with(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        store.save(kept)
+
+    monkeypatch.setattr(erasure, "session_with", session_with)
+    with pytest.raises(DaemonError, match="a session wrote alignment people with it: ask again"):
+        places_of(alone, "p07", remove=True)
+    assert looks == 2
 
 
 def test_who_cannot_sign_removes_nobody(alone: PartyFile) -> None:

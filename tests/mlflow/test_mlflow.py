@@ -20,6 +20,10 @@ from mlflow.models import Model
 import fedmq
 from fedmq.cli.scores import activate
 from fedmq.errors import DaemonError, DataError, UnknownModel
+from fedmq.evaluation.card import card_of
+from fedmq.party.card.signed_card import CardFile
+from fedmq.party.configuration.online import DriftSection
+from fedmq.party.store.documents import ModelStore, cards, delete_model, training_records
 from fedmq.workbench.connection import Party
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -127,6 +131,32 @@ async def test_an_active_run_is_used_and_left_open(
         fedmq.mlflow.autolog(disable=True)
         bank.train(PARAMS, model="quiet", **JOB).wait()
         assert len(store.search_runs(["0"])) == 2
+
+    await beside(federation, program)
+
+
+async def test_the_card_of_an_earlier_model_of_the_name_is_not_logged(
+    federation: DaemonsInMemory, store: mlflow.MlflowClient
+) -> None:
+    state = federation.folder / "bank" / "state"
+
+    def program(bank: Party) -> None:
+        bank.train(PARAMS, model="m", **JOB).wait()
+        share, record = ModelStore(state).active("m"), training_records(state).find("m")
+        old = CardFile(card=card_of(share, "demo", record, None, {}, DriftSection()))
+        cards(state).keep("m", old.model_dump_json())
+        delete_model(state, "m")
+        cards(state).keep("m", old.model_dump_json())  # as where a deletion was cut short
+        fedmq.mlflow.autolog(log_share=False, log_models=False)
+        try:
+            bank.train(PARAMS, model="m", **JOB).wait()
+        finally:
+            fedmq.mlflow.autolog(disable=True)
+        [run] = store.search_runs(["0"])
+        kept = Path(store.download_artifacts(run.info.run_id, "card.json"))
+        logged = json.loads(kept.read_text())["card"]
+        assert logged["training"]["session"] == ModelStore(state).active("m").training
+        assert logged["training"]["session"] != share.training
 
     await beside(federation, program)
 

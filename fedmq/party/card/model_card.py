@@ -81,7 +81,7 @@ class CardFigure(_Part):
 
 
 class CardEvaluation(_Part):
-    """The model's quality on held-out rows.
+    """The model's quality on rows whose labels are known.
 
     ``calibration``: mean score, share of ones and number of rows of each tenth.
     """
@@ -90,6 +90,8 @@ class CardEvaluation(_Part):
     made: str
     metrics: dict[str, CardFigure]
     calibration: tuple[tuple[float, float, float], ...] = ()
+    held_out: bool = True
+    """Whether the training held these rows out; it may have learned from those of a file."""
 
 
 class CardDrift(_Part):

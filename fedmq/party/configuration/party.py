@@ -314,6 +314,11 @@ class PartyFile(Section):
             raise ConfigError(
                 f"{path}: functions: only {federation.active} has objectives and metrics"
             )
+        if party.party == federation.active and party.policy.features is not None:
+            raise ConfigError(
+                f"{path}: policy.features: says what a passive party shows of itself; the active "
+                "party's own columns are named by features or ignore in [data]"
+            )
         if party.serving is not None and party.serving.normalise != party.data.normalise:
             raise ConfigError(
                 f"{path}: serving.normalise: ids are normalised as under data: "

@@ -207,7 +207,8 @@ class PolicySection(Section):
     approved: tuple[StandingConsent, ...] = ()
     """To what the owner has said yes for all times: about these it is not asked."""
     features: tuple[str, ...] | None = None
-    """The columns it trains with; all but id, label and ``ignore`` when left out."""
+    """The columns a passive party trains with; all but id and ``ignore`` when left out. The active
+    party names its own in ``[data]``."""
     agreed_columns: tuple[str, ...] = ()
     """The columns that the active party's job may name, in ``monotone_constraints`` and
     ``interaction_constraints``; there also groups of columns."""

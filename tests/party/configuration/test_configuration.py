@@ -139,6 +139,11 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
             '[serving]\npath = "a.csv"\nid = "id"\nnormalise = ["lower"]\n[data]',
             "serving.normalise: ids are normalised as under data: ['trim']",
         ),
+        (
+            "[data]",
+            '[policy]\nfeatures = ["x"]\n[data]',
+            "policy.features: says what a passive party shows of itself; the active party's own",
+        ),
         ('path = "data.csv"', 'type = "sql"', "data: url is missing; type = 'sql' needs it"),
         ("[data]", '[data]\nquery = "SELECT 1"', "data: query does not go with type = 'csv'"),
         ("[data]", '[data]\nnormalise = ["sha256", "trim"]', "data.normalise: sha256 comes last"),
