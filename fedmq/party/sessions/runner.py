@@ -79,6 +79,8 @@ async def _left_unanswered(_: Header) -> None:
     return None
 
 
+_ENDED_KNOWN = 1000
+"""Sessions that ended here last."""
 _REFUSALS_KNOWN = 1000  # a broker delivers again at most what was not settled
 _CLOCKS_DIFFER_SECONDS = 60.0  # a broker gives the time of sending in whole seconds
 
@@ -113,6 +115,7 @@ class Inbox:
         self._on_refused = on_refused
         self._runners: dict[str, SessionRunner] = {}
         self._refused: Recent[bytes, str] = Recent(_REFUSALS_KNOWN)
+        self._ended: Recent[str, None] = Recent(_ENDED_KNOWN)
 
     def add(self, runner: SessionRunner) -> None:
         """Deliver the session's messages to ``runner``; it replaces runners of older attempts."""
@@ -123,6 +126,7 @@ class Inbox:
         session = runner.session.mailbox.address.session
         if self._runners.get(session) is runner:
             del self._runners[session]
+            self._ended.put(session, None)
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; anything but a message for this party becomes a dead letter."""
@@ -173,7 +177,8 @@ class Inbox:
         await delivery.ack()
         if runner is not None:
             return ""
-        self.counters.dropped += 1
+        if header.session not in self._ended:  # peers may repeat what they said last
+            self.counters.dropped += 1
         log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
         return f"session {envelope.header.session} does not run here in this attempt"
 
