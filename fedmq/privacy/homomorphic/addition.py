@@ -205,14 +205,15 @@ def _sum_columns(
     padding = groups * LANES - features
     every = np.append(codes, np.ones(padding, np.int64)).astype(np.int64)
     first_cell = np.cumsum(every) - every
-    padded = np.zeros((len(held), groups * LANES), np.int64)
-    padded[:, :features] = bins[held]
     cells = residues.ones(nodes * int(every.sum()))
     factor_at = np.repeat(held, LANES)
     first_of = slots[held].astype(np.int64)[:, None] * int(every.sum())
     for group in range(groups):
         lanes = np.arange(group * LANES, (group + 1) * LANES)
-        places = (first_of + first_cell[lanes] + padded[:, lanes]).ravel()
+        places = first_of + first_cell[lanes]
+        own = lanes[: features - group * LANES]
+        places[:, : len(own)] += bins[np.ix_(held, own)]
+        places = places.ravel()
         residues.multiply(cells, places, cells, places, factors, factor_at)
     shaped = cells.reshape(nodes, -1, residues.words)
     return np.ascontiguousarray(shaped[:, : int(codes.sum())])

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fedmq.errors import DataError, MessageError
 
 __all__ = [
+    "COLUMNS_AT_ONCE",
     "Cells",
     "FeatureCells",
     "JointCells",
@@ -201,8 +202,8 @@ ALL_TRICKS = Tricks()
 # An array of ciphertexts (mpz); pickles, slices and reshapes like any other.
 Sums = NDArray[np.object_]
 
-# Features that are considered for joint sums at a time; comparing all pairs grows with the square.
-_FEATURES_AT_ONCE = 16
+COLUMNS_AT_ONCE = 16
+"""Features that are considered for joint sums at a time: all pairs grow with the square."""
 
 _ZERO = mpz(1)
 
@@ -234,8 +235,8 @@ def sum_bins(
         rows = np.flatnonzero(slots == node)
         factors = [ciphertexts[row] for row in rows.tolist()]
         blocks = [
-            slice(start, start + _FEATURES_AT_ONCE)
-            for start in range(0, bins.shape[1], _FEATURES_AT_ONCE)
+            slice(start, start + COLUMNS_AT_ONCE)
+            for start in range(0, bins.shape[1], COLUMNS_AT_ONCE)
         ]
         groups = [
             (group, sums[node, block])

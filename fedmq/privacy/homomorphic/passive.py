@@ -25,7 +25,7 @@ from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.hidden_sums.shares import Field, PassiveShares, Shares, sums_field
 from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, Sums
-from fedmq.privacy.homomorphic.histogram import Tricks
+from fedmq.privacy.homomorphic.histogram import COLUMNS_AT_ONCE, Tricks
 from fedmq.privacy.homomorphic.instructions import is_available
 from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.residues import width
@@ -40,6 +40,12 @@ _EARLY_PARTS = 4
 _FEWEST_ROWS = 4096
 # The most rows of a computation: each is unpacked into a number of about a kilobyte.
 _MOST_ROWS = 32768
+
+# Of a wide table so many codes are spread out, and sums are taken and kept, at a time: a deep tree
+# reads the rows of some nodes once more, instead of keeping the sums of all nodes above them.
+_CODES_AT_ONCE = 1 << 24
+_SUMS_AT_ONCE = 300_000_000  # bytes
+_SUMS_KEPT = 500_000_000  # bytes
 
 _MOST_SUM_BITS = 63
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
@@ -73,14 +79,36 @@ class _SumRows:
 
     def run(self) -> Sums:
         used, ciphertext_of = np.unique(self.ciphertext_of, return_inverse=True)
-        return self.addition.sum_bins(
-            self.ciphertexts[used],
-            ciphertext_of,
-            self.bins.codes[np.ix_(self.rows, self.features)],
-            self.slots,
-            nodes=self.nodes,
-            codes=self.bins.cuts.n_bins[self.features].astype(np.int64) + 1,
-        )
+        ciphertexts = self.ciphertexts[used]
+        codes = self.bins.cuts.n_bins[self.features].astype(np.int64) + 1
+        first = np.concatenate(([0], np.cumsum(codes)))
+        sums: Sums | None = None
+        for block in _column_blocks(len(self.rows), len(self.features)):
+            part = self.addition.sum_bins(
+                ciphertexts,
+                ciphertext_of,
+                self.bins.codes[np.ix_(self.rows, self.features[block])],
+                self.slots,
+                nodes=self.nodes,
+                codes=codes[block],
+            )
+            if part.shape[1] == first[-1]:
+                return part
+            if sums is None:
+                sums = np.empty((self.nodes, int(first[-1]), *part.shape[2:]), part.dtype)
+            sums[:, first[block.start] : first[block.stop]] = part
+        assert sums is not None
+        return sums
+
+
+def _column_blocks(rows: int, columns: int) -> list[slice]:
+    """Columns that are summed one block after the other, at least one block.
+
+    Blocks are whole vectors, and as many columns as joint sums compare.
+    """
+    size = max(1, _CODES_AT_ONCE // max(1, rows) // COLUMNS_AT_ONCE) * COLUMNS_AT_ONCE
+    starts = range(0, max(1, columns), size)
+    return [slice(start, min(start + size, columns)) for start in starts]
 
 
 @computation("_Merge")
@@ -124,13 +152,15 @@ def _runs(
     runs: list[NDArray[np.intp]] = []
     places = np.empty(len(candidates), dtype=np.intp)
     done, missing_cell = 0, -1
-    for feature in features.tolist():
+    starts = np.searchsorted(candidates.feature, features)
+    stops = np.searchsorted(candidates.feature, features, side="right")
+    for feature, start, stop in zip(
+        features.tolist(), starts.tolist(), stops.tolist(), strict=True
+    ):
         first_cell = missing_cell + 1
         missing_cell = first_cell + int(n_bins[feature])
         for default_left in (False, True):
-            chosen = np.flatnonzero(
-                (candidates.feature == feature) & (candidates.default_left == default_left)
-            )
+            chosen = start + np.flatnonzero(candidates.default_left[start:stop] == default_left)
             if not len(chosen):
                 continue
             # Backward candidates take the missing values first, and only them at bin -1.
@@ -204,6 +234,7 @@ class AdditivePassive(PassiveHalf):
         layout = self._checked_layout(piece)
         if self._layout is None:
             self._layout = layout
+            self._node_bytes = self._bytes_of_sums(layout.places)
             # Workers read the array in place, so each tree gets its own.
             most = -(-self._bins.n_rows // layout.rows) * layout.parts
             shape = (most, width(self._key.modulus))
@@ -222,7 +253,8 @@ class AdditivePassive(PassiveHalf):
         self._waiting.append(piece.rows.astype(np.int32))
         part = max(_FEWEST_ROWS, self._bins.n_rows // _EARLY_PARTS)
         enough = min(_MOST_ROWS, part * layout.rows)
-        if self._sum_early and sum(map(len, self._waiting)) >= enough:
+        early = self._sum_early and self._early_parts * self._node_bytes <= _SUMS_AT_ONCE
+        if early and sum(map(len, self._waiting)) >= enough:
             rows, self._waiting = np.concatenate(self._waiting), []
             self._early += yield Compute(self._summations([rows], 1, layout))
 
@@ -287,22 +319,63 @@ class AdditivePassive(PassiveHalf):
         # until all have arrived.
         level = nodes // 2 + 1
         summed = -(-level // 2) if self._subtract_siblings else level
-        parts = max(self._parallelism, _EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
         places = self._most_shared if self._key.adds_plaintexts else 1
         if self._outputs > 1:
             places = self._tightest((1 << self._most_sum_bits) - 1, 1).places
-        sums = (nodes + summed * parts) * places * self._bins.cuts.n_cells
-        return sums * self._addition.sum_bytes
+        node = self._bytes_of_sums(places)
+        family = min(nodes, 3) * node  # two siblings beside their parent
+        cores = self._parallelism
+        parts = max(cores, self._early_parts) * node
+        at_once = max(cores * node, min(summed * parts, _SUMS_AT_ONCE))
+        return max(family, min(nodes * node, _SUMS_KEPT)) + at_once
+
+    def _bytes_of_sums(self, places: int) -> int:
+        """Memory for the sums of a node, with so many of each candidate."""
+        return places * self._bins.cuts.n_cells * self._addition.sum_bytes
+
+    @property
+    def _early_parts(self) -> int:
+        """Parts of the root's sums, if they are taken while its rows arrive."""
+        return max(_EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         if self._layout is None:
             raise MessageError("sums were asked for before any gradient came")
+        for together in self._families(queries):
+            yield from self._answer(together, self._layout)
+            self._forget_sums(together)
+
+    def _families(self, queries: Sequence[Query]) -> list[list[Query]]:
+        """``queries`` in groups whose sums fit into memory beside one another; siblings stay."""
+        most = max(1, _SUMS_AT_ONCE // (self._parallelism * self._node_bytes))
+        families: dict[int, list[Query]] = {}
+        for query in queries:
+            families.setdefault(parent(query.node), []).append(query)
+        groups: list[list[Query]] = []
+        for family in families.values():
+            if not groups or len(groups[-1]) + len(family) > 2 * most:
+                groups.append([])
+            groups[-1] += family
+        return groups if len(groups) > 1 else [list(queries)]
+
+    def _forget_sums(self, queries: Sequence[Query]) -> None:
+        """Forget sums that no child needs any more, and those for which memory lacks room.
+
+        Without its parent's sums a node is summed like the root.
+        """
+        for query in queries:
+            self._sums.pop(parent(query.node), None)
+        room = _SUMS_KEPT // self._node_bytes
+        for node in list(self._sums)[room:]:
+            del self._sums[node]
+
+    def _answer(self, queries: Sequence[Query], layout: SlotLayout) -> Plan[None]:
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
         if ROOT in rows:
             rows[ROOT] = np.concatenate([*self._waiting, rows[ROOT][:0]])
         sizes = {node: len(held) for node, held in rows.items()}
         level = plan_level(sizes, self._sums, self._subtract_siblings)
-        yield from self._sum([rows[node] for node in level.summed], level.summed, self._layout)
+        yield from self._sum([rows[node] for node in level.summed], level.summed, layout)
         subtracted = yield Compute(
             [
                 _subtract.bind(self._addition, self._sums[parent(node)], self._sums[sibling])
@@ -312,25 +385,33 @@ class AdditivePassive(PassiveHalf):
         self._sums |= zip((node for node, _ in level.subtracted), subtracted, strict=True)
         # Replies leave while the next nodes are prepared, so that the other side can begin.
         for start in range(0, len(queries), 2 * self._parallelism):
-            yield from self._show(queries[start : start + 2 * self._parallelism], self._layout)
+            yield from self._show(queries[start : start + 2 * self._parallelism], layout)
 
     def _sum(
         self, rows: Sequence[NDArray[np.int32]], nodes: Sequence[int], layout: SlotLayout
     ) -> Plan[None]:
-        """Sum parts of the rows, and then the parts: features that stay together sum jointly."""
+        """Sum parts of the rows, and then the parts: features that stay together sum jointly.
+
+        Of a wide table as many parts as there are cores are summed, and added, at a time.
+        """
         together = sum(map(len, rows))
-        parts = yield Compute(
-            self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)), layout)
-        )
+        count = max(self._parallelism, -(-together // _MOST_ROWS))
+        steps = self._summations(rows, count, layout)
         places = layout.places
-        partial = {
-            node: [part[slot * places : (slot + 1) * places] for part in parts]
-            for slot, node in enumerate(nodes)
-        }
-        if ROOT in partial:
-            partial[ROOT] += self._early
-        merged = yield Compute([_merge.bind(self._addition, partial[node]) for node in nodes])
-        self._sums |= zip(nodes, merged, strict=True)
+        done: dict[int, list[Sums]] = {node: [] for node in nodes}
+        if ROOT in done:
+            done[ROOT] += self._early
+            self._early = []
+        narrow = count * len(nodes) * self._node_bytes <= _SUMS_AT_ONCE
+        at_once = count if narrow else self._parallelism
+        for start in range(0, count, at_once):
+            parts = yield Compute(steps[start : start + at_once])
+            for slot, node in enumerate(nodes):
+                done[node] += [part[slot * places : (slot + 1) * places] for part in parts]
+            del parts
+            merged = yield Compute([_merge.bind(self._addition, done[node]) for node in nodes])
+            done = {node: [sums] for node, sums in zip(nodes, merged, strict=True)}
+        self._sums |= ((node, sums) for node, [sums] in done.items())
 
     def _summations(
         self, rows: Sequence[NDArray[np.int32]], parts: int, layout: SlotLayout
