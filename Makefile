@@ -23,7 +23,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
 .PHONY: debian docs site docs-serve charts
-.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening
+.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening bench-on-paper bench-cores bench-wide-memory
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql softhsm
 .PHONY: bench-console bench-console-day chromium screenshots
 
@@ -144,9 +144,19 @@ bench-reading: $(VENV)/bench.stamp postgresql ## how long a million rows take to
 bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tables
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md
 
+bench-wide-memory: $(VENV)/bench.stamp rabbitmq ## seconds, bytes and memory of 100,000 x (300 + 300) and 20,000 x (20 + 5,000); TABLES= ENGINES=
+	@$(BIN)/python -m benchmarks.wide_memory $(if $(TABLES),--tables $(TABLES)) $(if $(ENGINES),--engines $(ENGINES))
+
 bench-many-rows: $(VENV)/bench.stamp rabbitmq ## a million and ten million rows over Dask; ROWS= ENGINES=
 	@$(BIN)/python -m benchmarks.many_rows $(if $(ROWS),--rows $(ROWS)) $(if $(ENGINES),--engines $(ENGINES)) \
 		--page docs/measured/many-rows.md
+
+bench-on-paper: $(VENV)/bench.stamp ## bytes, core hours and money of 100 million rows and ten parties, estimated; PRICES="CORE_HOUR GIGABYTE"
+	@$(BIN)/python -m benchmarks.on_paper $(if $(PRICES),--prices $(PRICES)) --page docs/measured/on-paper.md
+
+bench-cores: $(VENV)/bench.stamp ## parties of one process, two and more: efficiency, and what is serial
+	$(data)
+	@$(BIN)/python -m benchmarks.more_cores "$(DATA)"
 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md

@@ -17,6 +17,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.errors import ConfigError, LinkError
 from fedmq.large_array import allow_open_files, too_many_files
+from fedmq.messages.training import MOST_ROWS
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -26,6 +27,7 @@ from fedmq.party.store.alignments import AlignmentStore, StoredChoices
 from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.session_records import most_sums
 from fedmq.simulation import estimate as estimation
+from fedmq.simulation.estimate import CORE_HOUR, GIGABYTE, Prices, made_up_table
 from fedmq.simulation.refresh_estimate import RefreshEstimate, estimate_refresh
 from fedmq.simulation.score_estimate import estimate_scores
 from fedmq.simulation.tables import ACTIVE
@@ -59,6 +61,32 @@ __all__ = ["estimate"]
     ),
 )
 @click.option(
+    "--rows",
+    type=click.IntRange(min=2),
+    metavar="COUNT",
+    help=(
+        "So many made-up rows in place of this party's, which are not read. --columns then says "
+        "how many columns this party has, too."
+    ),
+)
+@click.option(
+    "--price-core-hour",
+    type=click.FloatRange(min=0),
+    default=CORE_HOUR,
+    show_default=True,
+    help="What an hour of a core costs; the default is a round figure of January 2025, in USD.",
+)
+@click.option(
+    "--price-gigabyte",
+    type=click.FloatRange(min=0),
+    default=GIGABYTE,
+    show_default=True,
+    help=(
+        "What a gigabyte costs that leaves a party, or the broker; the default is a round figure "
+        "of January 2025, in USD."
+    ),
+)
+@click.option(
     "--model",
     metavar="NAME",
     help="Estimate scores of this model instead; JOB is the party's file.",
@@ -69,14 +97,18 @@ def estimate(
     columns: tuple[str, ...],
     bins: tuple[str, ...],
     link: str | None,
+    rows: int | None,
+    price_core_hour: float,
+    price_gigabyte: float,
     model: str | None,
     as_json: bool,
 ) -> None:
     """Estimate time, traffic and memory of the training described in JOB, for each party.
 
     Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
-    run, and no party is asked. Of a job that refreshes a model, some rows walk down its trees. With
-    --model, what scores of a trained model take, in each mode.
+    run, and no party is asked; with --rows no table is read, either. Of a job that refreshes a
+    model, some rows walk down its trees. With --model, what scores of a trained model take, in each
+    mode.
     """
     if model is not None:
         _estimate_scores(job, model, link, as_json)
@@ -89,17 +121,27 @@ def estimate(
     if description.refresh is not None:
         earlier = ModelStore(party.state).active(description.refresh)
         description = description.of_refreshed(earlier)
+        if rows is not None:
+            raise ConfigError("--rows: rows of the table walk down the trees that are refreshed")
     description = description.of_labels(party.data.labels)
     name, store = description.alignment, AlignmentStore(party.state)
-    loaded = LoadActiveTable(
-        party.party,
-        party.data,
-        description.params,
-        description.evaluation,
-        salt="",
-        aligned=None if name is None else Aligned(store, name),
-    ).run()
-    learned = np.flatnonzero(~loaded.evaluation)
+    partners = federation.partners(description.parties)
+    if rows is not None:
+        name = None
+        counts = _columns(columns, partners, None, own=party.party)
+        active, label = made_up_table(rows, counts.pop(party.party))
+    else:
+        loaded = LoadActiveTable(
+            party.party,
+            party.data,
+            description.params,
+            description.evaluation,
+            salt="",
+            aligned=None if name is None else Aligned(store, name),
+        ).run()
+        learned = np.flatnonzero(~loaded.evaluation)
+        active, label = loaded.values[learned], loaded.label[learned]
+        counts = _columns(columns, partners, loaded.values.shape[1])
     latency = _latency(party, federation) if link is None else _latency_of(link)
     if earlier is not None:
         share = earlier.model_copy(update={"params": description.params})
@@ -108,15 +150,11 @@ def estimate(
         print_result(_of_refresh(refresh, description, latency, len(loaded.label)), as_json, _said)
         print_next_step(as_json, "train", job)
         return
-    filled = _bins(
-        bins,
-        _columns(columns, federation.partners(description.parties), loaded.values.shape[1]),
-        description.params.max_bin,
-    )
+    filled = _bins(bins, counts, description.params.max_bin)
     allow_open_files()  # as a daemon does
     found = estimation.estimate(
-        active=loaded.values[learned],
-        label=loaded.label[learned],
+        active=active,
+        label=label,
         passive=filled,
         params=description.params,
         engine=description.engine,
@@ -125,10 +163,13 @@ def estimate(
         folder=party.state.parent,
         broker=latency or BrokerLatency(0.0, 0.0),
         decoys=description.decoys,
+        rows=rows,
     )
+    prices = Prices(price_core_hour, price_gigabyte)
     result: dict[str, Any] = {
         "trees": found.trees,
-        "rows": len(loaded.label),
+        "rows": rows or len(loaded.label),
+        "most_rows": MOST_ROWS,
         "alignment": name,
         "choices": None if name is None else store.described(name)["choices"],
         "broker_answers": latency is not None,
@@ -137,13 +178,16 @@ def estimate(
         "seconds_on_one_machine": round(found.together, 1),
         "seconds_on_a_machine_each": round(found.apart, 1),
         "open_files": found.open_files,
+        "prices": {"core_hour": price_core_hour, "gigabyte": price_gigabyte},
+        "broker_cost": round(prices.of_broker(found), 4),
         "parties": {
             party.party if name == ACTIVE else name: {
                 "core_seconds": round(cost.core_seconds, 4),
                 "bytes_sent": int(cost.bytes_sent),
                 "bytes_received": int(cost.bytes_received),
                 "memory_bytes": int(cost.memory),
-                **_sums_per_row(filled.get(name), description.params, len(learned)),
+                "cost": round(prices.of_party(cost), 4),
+                **_sums_per_row(filled.get(name), description.params, rows or len(label)),
             }
             for name, cost in found.parties.items()
         },
@@ -267,11 +311,12 @@ def _with_fallbacks(result: Mapping[str, Any], active: str) -> dict[str, Any]:
     models = passive + 1 if passive > 1 else passive
     every = ("seconds_on_one_machine", "seconds_on_a_machine_each")
     exchanged = ("bytes_sent", "bytes_received", "sums_per_row")
+    # A cost of cores and bytes grows by the larger of both.
 
     def times(name: str, key: str, value: float) -> float:
-        if key == "core_seconds" and name == active:
+        if key in ("core_seconds", "cost") and name == active:
             return value * (1 + models)
-        return value * passive if key in (*exchanged, "core_seconds") else value
+        return value * passive if key in (*exchanged, "core_seconds", "cost") else value
 
     return {
         "models": models,
@@ -311,8 +356,14 @@ def _link(latency: BrokerLatency | None) -> dict[str, float | None] | None:
     return {"megabits": megabits, "milliseconds": round(1e3 * latency.message, 1)}
 
 
-def _columns(given: tuple[str, ...], passive: Sequence[str], otherwise: int) -> dict[str, int]:
-    counts = dict.fromkeys(passive, otherwise)
+def _columns(
+    given: tuple[str, ...],
+    passive: Sequence[str],
+    otherwise: int | None,
+    own: str | None = None,
+) -> dict[str, int]:
+    """Columns by party; with ``own``, this party, all of them must be named."""
+    counts = dict.fromkeys((*([own] if own else []), *passive), otherwise or 0)
     for option in given:
         party, _, count = option.partition("=")
         if party not in counts or not count.isdecimal():
@@ -320,6 +371,11 @@ def _columns(given: tuple[str, ...], passive: Sequence[str], otherwise: int) -> 
                 f"--columns {option}: write PARTY=COUNT with one of {', '.join(counts)}"
             )
         counts[party] = int(count)
+    if missing := [party for party, count in counts.items() if own and not count]:
+        raise ConfigError(
+            f"--rows reads no table: say how many columns {missing[0]} has, "
+            f"--columns {missing[0]}=COUNT"
+        )
     return counts
 
 
@@ -390,6 +446,14 @@ def _in_words(result: Any) -> str:
             f"{all_models['seconds_on_one_machine']:,.1f} s if all share this machine",
             *_parties_in_words(all_models),
         ]
+    prices = result["prices"]
+    costs = ", ".join(f"{party} {cost['cost']:,.2f}" for party, cost in result["parties"].items())
+    lines.append(
+        f"at {prices['core_hour']:g} a core hour and {prices['gigabyte']:g} a gigabyte that "
+        f"leaves: {costs}, the broker {result['broker_cost']:,.2f}"
+    )
+    if result["rows"] > result["most_rows"]:
+        lines.append(f"a training takes {result['most_rows']:,} rows at most: this is on paper")
     if result["choices"]:
         choices = StoredChoices.model_validate(result["choices"])
         lines.append(f"{choices.in_words()}; another join: fedmq align")

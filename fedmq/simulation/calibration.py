@@ -123,7 +123,8 @@ class Calibration:
     """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
 
     ``passive``: how many bins each column of each other party fills. ``folder``: where
-    stores are made, and removed afterwards. ``decoys``: see `TrainingJob`.
+    stores are made, and removed afterwards. ``decoys``: see `TrainingJob`. ``stands_for``: of how
+    many rows the table is a sample; its own number when left out.
     """
 
     def __init__(
@@ -137,8 +138,10 @@ class Calibration:
         folder: Path | None = None,
         *,
         decoys: bool = False,
+        stands_for: int | None = None,
     ) -> None:
         self._active, self._label = active, label
+        self._all_rows = stands_for or len(label)
         self._passive = passive
         self._params, self._engine = params, engine
         self._pool = pool
@@ -232,7 +235,7 @@ class Calibration:
 
     def _scaled(self, rows: int, trees: int) -> TrainParams:
         """The parameters under which fewer rows grow trees of about as many nodes."""
-        share = rows / len(self._label)
+        share = rows / self._all_rows
         less = {name: share * getattr(self._params, name) for name in ("gamma", "min_child_weight")}
         brief: dict[str, Any] = {
             "num_boost_round": trees,

@@ -18,15 +18,25 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
+from fedmq.errors import ConfigError, DataError
 from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.operations.broker import BrokerLatency
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop
 from fedmq.simulation.tables import ACTIVE
 
-__all__ = ["Estimate", "PartyEstimate", "estimate"]
+__all__ = [
+    "CORE_HOUR",
+    "GIGABYTE",
+    "Estimate",
+    "PartyEstimate",
+    "Prices",
+    "estimate",
+    "made_up_table",
+]
 
 _FEWEST_ROWS = 1000
 _MOST_ROWS = 200_000  # trees on more rows have no more splits
@@ -35,6 +45,8 @@ _STAGES = (
     5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, confirmed
 )
 _FREE = BrokerLatency(0.0, 0.0)
+_MOST_CHECKED = 1 << 22  # rows; no engine has a limit beyond
+_SHARE_OF_ONES = 0.3  # of made-up labels
 _TIMES_KEPT = 2  # a party's received messages during a tree: packed and unpacked
 
 
@@ -46,6 +58,29 @@ class PartyEstimate:
     bytes_sent: float
     bytes_received: float
     memory: float
+
+
+CORE_HOUR, GIGABYTE = 0.05, 0.09
+"""Round figures of January 2025, in USD, near the lists of large clouds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a core hour costs, and a gigabyte that leaves a party's, or the broker's, network."""
+
+    core_hour: float = CORE_HOUR
+    gigabyte: float = GIGABYTE
+
+    def of_party(self, party: PartyEstimate) -> float:
+        """For its cores, and for what it sends."""
+        return party.core_seconds / 3600 * self.core_hour + self._leaving(party.bytes_sent)
+
+    def of_broker(self, found: Estimate) -> float:
+        """For what leaves it: all that parties receive."""
+        return self._leaving(sum(party.bytes_received for party in found.parties.values()))
+
+    def _leaving(self, size: float) -> float:
+        return size / 1e9 * self.gigabyte
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +112,21 @@ def estimate(
     folder: Path | None = None,
     broker: BrokerLatency = _FREE,
     decoys: bool = False,
+    rows: int | None = None,
 ) -> Estimate:
     """Estimate a training on ``active`` (rows, features) and ``label`` (rows,), in ten seconds.
 
     ``passive``: how many bins each column of each other party fills. ``folder``: on the disk that
     the parties' states will be on; ``broker``: the latency of the broker between them. ``decoys``:
-    as in a job.
+    as in a job. ``rows``: of how many rows the table is a sample; its own number when left out.
 
     Raises:
-        ConfigError, DataError: as `fedmq.simulate` does.
+        ConfigError, DataError: as `fedmq.simulate` does, or no engine of this name takes ``rows``.
     """
     spec = engine_named(engine, engine_options, "estimate")
+    all_rows = rows or len(label)
+    if all_rows > len(label):
+        _check_rows(spec, all_rows)
     if decoys:
         check_decoys(spec)
 
@@ -96,18 +135,26 @@ def estimate(
         try:
             await pool.run(Given(None))  # workers take a while to start
             calibration = Calibration(
-                active, label, passive, params, spec, pool, folder, decoys=decoys
+                active,
+                label,
+                passive,
+                params,
+                spec,
+                pool,
+                folder,
+                decoys=decoys,
+                stands_for=all_rows,
             )
-            seen = await _measure(calibration, len(label))
+            seen = await _measure(calibration, len(label), all_rows)
             splits = seen[-1].splits
-            if seen[-1].rows < len(label):
+            if seen[-1].rows < all_rows:
                 splits = await calibration.splits(min(_MOST_ROWS, len(label)))
             return seen, splits, pool.parallelism
         finally:
             await pool.close()
 
     seen, splits, width = in_own_loop(calibrate())
-    whole = _extrapolated(seen[0], seen[-1], len(label), splits)
+    whole = _extrapolated(seen[0], seen[-1], all_rows, splits)
     # Assume that cores wait for messages and other work in the same proportion.
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
@@ -147,10 +194,41 @@ def estimate(
     )
 
 
-async def _measure(calibration: Calibration, rows: int) -> list[Measurement]:
-    """Measurements on more and more rows, up to all ``rows`` or the end of the budget."""
+def made_up_table(
+    rows: int, columns: int, seed: int = 0
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """A party's table for an estimate of ``rows`` rows, and labels 0 and 1, whatever the ``seed``.
+
+    float32 (rows, columns) and (rows,), of so many rows at most as are trained on.
+    """
+    count = min(rows, _MOST_ROWS)
+    label = np.random.default_rng(0).random(count) < _SHARE_OF_ONES
+    values = np.random.default_rng([seed, 1]).normal(size=(count, columns)).astype(np.float32)
+    values += label[:, None] / np.float32(2)
+    return values, label.astype(np.float32)
+
+
+def _check_rows(spec: Engine, rows: int) -> None:
+    """Raise DataError if the engine takes fewer rows."""
+    try:
+        spec.active(1).start_session(np.ones(min(rows, _MOST_CHECKED), np.bool_))
+    except DataError:
+        raise DataError(
+            f"{rows:,} rows are more than engine {spec.name!r} sums: estimate another engine, "
+            "or fewer rows"
+        ) from None
+
+
+async def _measure(calibration: Calibration, rows: int, all_rows: int) -> list[Measurement]:
+    """Measurements on more and more rows, up to ``rows`` or the end of the budget.
+
+    Of two sizes at least, where these are fewer than ``all_rows``.
+    """
+    if rows < all_rows and rows < 2:
+        raise ConfigError(f"{rows} rows say nothing of {all_rows:,}")
     begun = time.monotonic()
-    seen = [await calibration.train(min(_FEWEST_ROWS, rows))]
+    fewest = rows // 2 if rows < all_rows else rows
+    seen = [await calibration.train(min(_FEWEST_ROWS, fewest))]
     while seen[-1].rows < rows:
         left = _BUDGET - (time.monotonic() - begun)
         more = min(rows, _affordable(seen, left))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import OLDEST, TrainParams
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.party.operations.broker import BrokerLatency
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
-from fedmq.simulation.estimate import Estimate
+from fedmq.simulation.estimate import Estimate, PartyEstimate, Prices, made_up_table
 from fedmq.simulation.simulate import simulate
 
 ROWS = 3000
@@ -210,3 +210,42 @@ def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> Non
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000
     third = estimation._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
     assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)
+
+
+def test_a_sample_is_extrapolated_to_the_table_that_it_stands_for(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    values, label = table
+    sample = (values[:800], label[:800])
+    estimate = estimated(sample, tmp_path, rows=ROWS)
+    model = simulate(
+        active=values[:, :2],
+        label=label,
+        passive={"telco": values[:, 2:]},
+        params=PARAMS,
+        engine="plain",
+    )
+    sent = sum(volume.bytes for volume in model.traffic["active", "telco"].values())
+    assert estimate.parties["active"].bytes_sent == pytest.approx(sent, rel=0.3)
+
+
+def test_an_engine_that_takes_fewer_rows_says_so(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"3,000,000 rows are more than engine 'lattice' sums"):
+        estimated(table, tmp_path, engine="lattice", rows=3_000_000)
+
+
+def test_a_price_is_of_core_hours_and_of_gigabytes_that_leave() -> None:
+    party = PartyEstimate(7200.0, 3e9, 5e9, 0.0)
+    found = Estimate(1, 0.0, 0.0, 0.0, {"a": party, "b": party})
+    prices = Prices(core_hour=2.0, gigabyte=10.0)
+    assert prices.of_party(party) == 4.0 + 30.0
+    assert prices.of_broker(found) == 100.0
+
+
+def test_made_up_tables_are_no_longer_than_what_is_trained_on() -> None:
+    values, label = made_up_table(10**8, 3)
+    assert values.shape == (estimation._MOST_ROWS, 3)
+    assert set(np.unique(label)) == {0, 1}
+    assert len(made_up_table(50, 3)[1]) == 50

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,46 @@ def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Pa
     assert run.exit_code == 0, run.output
 
 
+def test_a_table_on_paper_needs_no_file(federation: Path, tmp_path: Path) -> None:
+    shutil.copytree(federation, tmp_path / "federation")
+    job = tmp_path / "federation" / "bank" / "train.toml"
+    party = job.parent / "party.toml"
+    party.write_text(re.sub(r'^path = ".*"', 'path = "none.csv"', party.read_text(), flags=re.M))
+    assert 'path = "none.csv"' in party.read_text()
+    asked = ["estimate", str(job), "--rows", "40000000", "--columns", "bank=3", "--columns"]
+    prices = ["--price-core-hour", "1", "--price-gigabyte", "10"]
+    run = CliRunner().invoke(cli, [*asked, "telco=2", *prices, "--json"])
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)
+    assert (found["rows"], found["most_rows"]) == (40_000_000, 32_000_000)
+    bank, telco = found["parties"]["bank"], found["parties"]["telco"]
+    assert bank["bytes_sent"] > 40_000_000 * 16 * 4  # g and h of each row, in each of four trees
+    for party in (bank, telco):
+        cost = party["core_seconds"] / 3600 + party["bytes_sent"] / 1e8
+        assert party["cost"] == pytest.approx(cost, abs=1e-3)
+    received = bank["bytes_received"] + telco["bytes_received"]
+    assert found["broker_cost"] == pytest.approx(received / 1e8, abs=1e-3)
+
+
+def test_a_table_on_paper_needs_its_columns(federation: Path) -> None:
+    for columns in ([], ["--columns", "bank=3"]):
+        run = CliRunner().invoke(cli, asked(federation, "--rows", "5000", *columns))
+        assert isinstance(run.exception, ConfigError)
+        missing = "bank" if not columns else "telco"
+        assert str(run.exception) == (
+            f"--rows reads no table: say how many columns {missing} has, --columns {missing}=COUNT"
+        )
+
+
 @pytest.mark.parametrize(("passive", "models", "exchanges"), [(1, 1, 1), (2, 3, 2), (3, 4, 3)])
 def test_fallback_models_are_added_up(passive: int, models: int, exchanges: int) -> None:
-    cost = {"core_seconds": 2.0, "bytes_sent": 100, "bytes_received": 10, "memory_bytes": 7}
+    cost = {
+        "core_seconds": 2.0,
+        "bytes_sent": 100,
+        "bytes_received": 10,
+        "memory_bytes": 7,
+        "cost": 3.0,
+    }
     parties = {"bank": cost} | {f"p{n}": {**cost, "sums_per_row": 3.5} for n in range(passive)}
     found = _with_fallbacks(
         {"seconds_on_one_machine": 6.0, "seconds_on_a_machine_each": 4.0, "parties": parties},
@@ -110,6 +148,7 @@ def test_fallback_models_are_added_up(passive: int, models: int, exchanges: int)
         "bytes_sent": 100 * exchanges,
         "bytes_received": 10 * exchanges,
         "memory_bytes": 7,
+        "cost": 3.0 * exchanges,
         "sums_per_row": 3.5 * exchanges,
     }
 

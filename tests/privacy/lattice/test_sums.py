@@ -308,3 +308,13 @@ def test_pieces_that_are_summed_before_the_others_are_here_change_no_answer(
     np.testing.assert_array_equal(
         computed.answering(query, begun=begun).limbs(), computed.answering(query).limbs()
     )
+
+
+def test_a_query_is_as_long_as_the_table_whatever_rows_a_sample_leaves() -> None:
+    computed = Computed(binned(3 * DEGREE), DEGREE)
+    pairs, every = drawn_pairs(3 * DEGREE), np.arange(3 * DEGREE)
+    sizes = {
+        sum(array.nbytes for piece in computed.query(pairs, node) for array in piece.values())
+        for node in (every, every[::10], every[:0])
+    }
+    assert len(sizes) == 1

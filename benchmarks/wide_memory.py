@@ -1,0 +1,167 @@
+"""Wide tables: seconds and bytes a tree, and the peak memory of each party, beside XGBoost.
+
+::
+
+    python -m benchmarks.wide_memory [--tables 100000x300+300 20000x20+5000]
+        [--engines ou lattice "ou, hidden sums"] [--trees 3] [--depth 3] [--json] [--page FILE]
+
+A table is ROWSxOWN+OTHER: columns of the active party and of the other one. Two daemons train on
+made-up tables over a private RabbitMQ node. Seconds are the median without the first tree and the
+last. Memory is the peak of a party's daemon and workers, reading its table included. Where a
+party refuses, its reason is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.broker import private_node
+from benchmarks.centralised import xgboost_seconds
+from benchmarks.estimate import BANK, TELCO, Job, Parties
+from benchmarks.page import write_page
+from fedmq import TrainParams
+from fedmq.boosting.params import OLDEST
+from fedmq.errors import FedmqError
+
+ENGINES = {
+    "ou": ("ou", ""),
+    "lattice": ("lattice", ""),
+    "ou, hidden sums": ("ou", 'sums = "hidden"'),
+    "lattice, hidden sums": ("lattice", 'sums = "hidden"'),
+}
+TABLE = "wide"
+_SHAPE = re.compile(r"(\d+)x(\d+)\+(\d+)")
+HEAD = (
+    "Rows, and columns of the active and of the other party; depth {depth}, 32 bins. Two daemons "
+    "on one machine over RabbitMQ; memory is the peak of a daemon and its workers."
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A made-up table: rows, and columns of both parties."""
+
+    rows: int
+    own: int
+    other: int
+
+    @classmethod
+    def of(cls, text: str) -> Shape:
+        """The shape that ROWSxOWN+OTHER names; ArgumentTypeError for another text."""
+        if (found := _SHAPE.fullmatch(text)) is None:
+            raise argparse.ArgumentTypeError(f"{text}: write ROWSxOWN+OTHER, as in 2000x20+5000")
+        return cls(*map(int, found.groups()))
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} x ({self.own:,} + {self.other:,})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A training, per tree, and megabytes of each party's memory; or why it was ``refused``."""
+
+    table: str
+    engine: str
+    xgboost_seconds: float
+    seconds: float | None = None
+    megabytes: float | None = None
+    active_memory: float | None = None
+    passive_memory: float | None = None
+    refused: str = ""
+
+
+def write_tables(folder: Path, shape: Shape, params: TrainParams) -> float:
+    """Both parties' tables as Parquet; returns XGBoost's seconds a tree on all columns."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(shape.rows, shape.own + shape.other)).astype(np.float32)
+    label = values[:, ::50].sum(axis=1) + random.normal(size=shape.rows) * 2 > 0
+    ids = np.arange(shape.rows)
+    parts = {
+        "active": ({"id": ids, "label": label.astype(np.int8)}, values[:, : shape.own]),
+        "passive": ({"id": ids}, values[:, shape.own :]),
+    }
+    for party, (first, own) in parts.items():
+        columns = {f"{party}{number}": own[:, number] for number in range(own.shape[1])}
+        pq.write_table(pa.table(first | columns), folder / f"{TABLE}_{party}.parquet")
+    return xgboost_seconds(values, label.astype(np.float32), params)
+
+
+def measured(folder: Path, shape: Shape, engine: str, xgboost: float, job: Job, trees: int) -> Row:
+    """One training by two daemons."""
+    with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
+        parties = Parties(Path(name), folder, broker, ending="parquet")
+        try:
+            taken = parties.train(parties.prepare(job, trees))
+        except FedmqError as error:
+            return Row(str(shape), engine, xgboost, refused=str(error))
+    return Row(
+        str(shape),
+        engine,
+        xgboost,
+        taken.seconds,
+        sum(taken.kinds.values()) / 1e6,
+        taken.memory[BANK] / 1e6,
+        taken.memory[TELCO] / 1e6,
+    )
+
+
+def table(found: list[Row]) -> str:
+    """Tables and engines, as Markdown."""
+    lines = [
+        "| table | engine | s per tree | XGBoost's | MB per tree | active, MB | passive, MB |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in found:
+        figures = (row.megabytes, row.active_memory, row.passive_memory)
+        cells = " | ".join("" if figure is None else f"{figure:,.0f}" for figure in figures)
+        seconds = "refused" if row.seconds is None else f"{row.seconds:,.1f}"
+        first = f"| {row.table} | {row.engine} | {seconds} | {row.xgboost_seconds:.2f} "
+        lines.append(f"{first}| {cells} |")
+    refused = dict.fromkeys(f"- {row.table}, {row.engine}: {row.refused}" for row in found)
+    reasons = [line for line in refused if not line.endswith(": ")]
+    return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    shapes = [Shape(100_000, 300, 300), Shape(20_000, 20, 5_000)]
+    parser.add_argument("--tables", nargs="+", type=Shape.of, default=shapes)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--trees", type=int, default=3, help="at least 3")
+    parser.add_argument("--depth", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path)
+    options = parser.parse_args()
+    params = TrainParams(max_depth=options.depth, max_bin=32, xgboost_arithmetic=OLDEST)
+    found = []
+    for shape in options.tables:
+        with tempfile.TemporaryDirectory() as name:
+            xgboost = write_tables(Path(name), shape, params)
+            for engine in options.engines:
+                name_of, engine_options = ENGINES[engine]
+                job = Job(TABLE, name_of, options.depth, engine_options)
+                found.append(
+                    measured(Path(name), shape, engine, xgboost, job, max(3, options.trees))
+                )
+                print(found[-1], file=sys.stderr, flush=True)
+    if options.page:
+        head = HEAD.format(depth=options.depth)
+        write_page(
+            options.page, "Memory of wide tables", "make bench-wide-memory", head, table(found)
+        )
+    print(json.dumps([asdict(row) for row in found]) if options.json else table(found))
+
+
+if __name__ == "__main__":
+    main()
