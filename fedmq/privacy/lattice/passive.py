@@ -34,12 +34,13 @@ from fedmq.privacy.lattice.query import pieces_of_query, query_limit
 from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.oblivious_transfer.seeds import SUMS_BYTES, PunctureSeeds
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
 __all__ = ["LatticePassive", "LatticePassiveShares"]
 
 _PIECES_AT_ONCE = 3
+_WORTH_SHARING = 1 << 15  # rows: sums of fewer take less time than another worker's answer
 
 
 @dataclass(slots=True)
@@ -209,9 +210,12 @@ class LatticePassive(PassiveHalf):
 
     def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
         """The limbs of answers about nodes."""
-        step = AnswerQueries([step for _, step in steps])
-        answers: list[NDArray[np.uint32]] = yield from single(step)
-        return answers
+        queries = [step for _, step in steps]
+        cores = self._parallelism if self._layout.rows >= _WORTH_SHARING else 1
+        size = max(1, -(-len(queries) // cores))
+        parts = range(0, len(queries), size)
+        found = yield Compute([AnswerQueries(queries[start : start + size]) for start in parts])
+        return [answer for answers in found for answer in answers]
 
     def take_piece(
         self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True

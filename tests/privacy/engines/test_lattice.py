@@ -14,6 +14,7 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError, MessageError, Refused
 from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
+from fedmq.privacy.lattice.answer import AnswerQueries
 from fedmq.privacy.lattice.parameters import VERSION, Layout
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from fedmq.privacy.registry import engine_named
@@ -332,3 +333,36 @@ def test_more_copies_of_circuits_than_a_party_garbles_are_refused(covert: object
 def test_the_owner_is_shown_how_many_copies_are_asked_for() -> None:
     engine = Lattice(sums="hidden", covert=3)
     assert engine.announced(public_of(engine)) == {"covert": 3}
+
+
+def test_the_queries_of_a_long_table_are_shared_out_among_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.privacy.lattice.passive._WORTH_SHARING", 1)
+    together: list[int] = []
+    run = AnswerQueries.run
+
+    def counted(step: AnswerQueries) -> Any:
+        together.append(len(step.queries))
+        return run(step)
+
+    monkeypatch.setattr(AnswerQueries, "run", counted)
+    bins = table(60, 3, seed=1)
+    pair = EnginePair(Lattice(), bins, parallelism=2)
+    held, candidates = gradients(60, 2), CandidateTable.of(bins.cuts)
+    pair.start_tree(held, candidates)
+    quarters = np.random.default_rng(3).integers(0, 4, 60)
+    rows = np.arange(60, dtype=np.int32)
+    levels = (
+        {1: rows},
+        {2: rows[quarters < 2], 3: rows[quarters >= 2]},
+        {4 + quarter: rows[quarters == quarter] for quarter in range(4)},
+    )
+    for level in levels:
+        orders = {node: np.arange(len(candidates)) for node in level}
+        for node, answer in pair.ask_level(level, candidates, orders).items():
+            assert isinstance(answer, Sums)
+            np.testing.assert_array_equal(
+                answer.left, expected(bins, held, level[node], candidates)
+            )
+    assert together == [1, 1, 1, 1]  # of two queries, each has a core
