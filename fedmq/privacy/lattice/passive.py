@@ -131,10 +131,8 @@ class LatticePassive(PassiveHalf):
             [(first["chosen"], self._choice_seeds)] = yield Compute([step])
         parts = yield Compute(shares_of(self._public_seed, layout, self._parallelism))
         public = PublicElements.joined(parts)
-        own = [
-            np.flatnonzero(table.feature == feature)
-            for feature in range(self._bins.cuts.n_features)
-        ]
+        ends = np.searchsorted(table.feature, np.arange(self._bins.cuts.n_features + 1))
+        own = [np.arange(*ends[feature : feature + 2]) for feature in range(len(ends) - 1)]
         made = yield Compute(
             [self._hints_of(feature, places, public) for feature, places in enumerate(own)]
         )

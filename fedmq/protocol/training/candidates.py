@@ -175,8 +175,11 @@ def kept_candidates(
         cells = counts[:, np.append(candidates.stop_cell[held], candidates.missing_cell[held[0]])]
         shown[held] = above[held].all() and all(_large(cell, smallest_cell) for cell in cells.T)
     cut = above & ~candidates.is_category
-    for feature in np.unique(candidates.feature[cut]).tolist():
-        own = np.flatnonzero((candidates.feature == feature) & above)
+    features = np.unique(candidates.feature[cut])
+    starts = np.searchsorted(candidates.feature, features).tolist()
+    stops = np.searchsorted(candidates.feature, features, side="right").tolist()
+    for feature, start, stop in zip(features.tolist(), starts, stops, strict=True):
+        own = start + np.flatnonzero(above[start:stop])
         cells = counts[:, cuts.first_cell[feature] : cuts.first_cell[feature + 1]]
         shown[own] = _shown_of_column(
             candidates.bin[own], candidates.default_left[own], cells, smallest_cell
