@@ -20,13 +20,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import fedmq.simulation.simulate as simulation
 from benchmarks.page import write_page
 from benchmarks.trees import split_by_part
 from fedmq import TrainParams, simulate
 from fedmq.boosting.params import OLDEST
 from fedmq.errors import DataError
 from fedmq.messages.training import MOST_ROWS
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.simulation.estimate import (
     CORE_HOUR,
@@ -143,16 +146,18 @@ def checked(engine: str, shape: Shape) -> Checked:
         party: made_up_table(shape.rows, shape.columns, seed)[0]
         for seed, party in enumerate(shape.passive, start=1)
     }
-    model = simulate(
-        active=active,
-        label=label,
-        passive=others,
-        params=params_of(CHECK_TREES),
-        engine=name,
-        engine_options=options,
-        trace=trace,
-        on_report=lambda _: ends.append(time.time()),
-    )
+    # A simulation of light arithmetic has no workers; every daemon has.
+    with mock.patch.object(simulation, "_pool", lambda *_: ProcessPool()):
+        model = simulate(
+            active=active,
+            label=label,
+            passive=others,
+            params=params_of(CHECK_TREES),
+            engine=name,
+            engine_options=options,
+            trace=trace,
+            on_report=lambda _: ends.append(time.time()),
+        )
     parts = split_by_part(trace, ends[1], ends[-2], CHECK_TREES - 2)
     seconds, size = parts["core seconds"], model.bytes_sent / CHECK_TREES
     parties = found.parties.values()
