@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from fedmq.party.configuration.data import ColumnType, DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.id_column import comparable, joined, parts_of
 from fedmq.party.data.loading import model_columns, served_columns
+from fedmq.party.data.repeated_ids import people_of
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Fetched
 from fedmq.party.data.sources.sql import SqlPool, driver_line
@@ -56,6 +58,8 @@ Known = Mapping[str, NDArray[np.float32] | None]
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
 _LARGEST_WHOLE = 2**63 - 1  # of a database's whole numbers
 _TEXT_ID = re.compile(r"[^\0]*")
+_ORDERED_BY = re.compile(r"\border\s+by\s+([^()]+?)\s*;?\s*$", re.IGNORECASE)
+_ORDER = re.compile(r"\s*\"?(\w+)\"?(?:\s+(asc|desc))?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +323,7 @@ def plan_lookup(party: str, data: DataSection, features: tuple[str, ...], model:
     with source_of(party, data) as source:
         roles = Roles.of(source, data, labelled=False).narrowed(features)
         first = next(source.batches(roles.all), None)
+        order = _order_of(data.query or "", source.columns)
     if first is None:
         raise DataError(f"{where}: there are no rows")
     # The model's features reveal a column's type; a few rows do not.
@@ -331,6 +336,7 @@ def plan_lookup(party: str, data: DataSection, features: tuple[str, ...], model:
         features,
         model,
         whole=tuple(isinstance(cells[0], int) for cells in columns),
+        order=order,
     )
     _known(where, first, lookup)
     ids = [joined(list(map(str, row))) for row in zip(*columns, strict=True)]
@@ -342,6 +348,18 @@ def plan_lookup(party: str, data: DataSection, features: tuple[str, ...], model:
                 "rows in memory with online.lookup.enabled = false"
             )
     return lookup
+
+
+def _order_of(query: str, yielded: Sequence[str]) -> tuple[tuple[str, bool], ...]:
+    """The columns by which ``query`` ends in an order, and whether each one falls; or nothing.
+
+    Nothing, too, where a column is not among those that it has ``yielded``.
+    """
+    ends = _ORDERED_BY.search(query)
+    columns = [_ORDER.fullmatch(part) for part in ends[1].split(",")] if ends else []
+    order = [(found[1], (found[2] or "").lower() == "desc") for found in columns if found]
+    known = len(order) == len(columns) and all(column in yielded for column, _ in order)
+    return tuple(order) if known else ()
 
 
 def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, ColumnType]:
@@ -362,17 +380,24 @@ class Lookup:
     features: tuple[str, ...]
     model: str
     whole: tuple[bool, ...]
+    order: tuple[tuple[str, bool], ...] = ()
+    """Columns by which the query ends in an order, and whether each falls: it numbers a person's
+    rows."""
 
     def read(self, connection: Any, ids: Sequence[str]) -> Known:
         """Read the rows of ``ids``, by one statement if all is well.
 
         An id counts as unknown if its row cannot be read, or if it has several rows but the data
-        section allows one. This is logged; all other ids get their answer.
+        section allows one, or the query says no order by which they are numbered. This is logged;
+        all other ids get their answer.
         """
+        people = dict.fromkeys(people_of(self.data, ids))
         # A database reports an error for an id that does not fit the column's type.
-        wanted = [name for name in ids if self._fits_columns(self._parts(name))]
+        wanted = [name for name in people if self._fits_columns(self._parts(name))]
         known = dict.fromkeys(ids)
         rows = self._fetched(connection, wanted) if wanted else []
+        if self.data.counts_each and not self.order:
+            rows = self._of_one_row_each(rows)
         if rows:
             known |= {name: row for name, row in self._read(rows).items() if name in known}
         return known
@@ -399,6 +424,18 @@ class Lookup:
             return [*first, *self._fetched(connection, ids[half:])]
         return rows
 
+    def _of_one_row_each(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """The ``rows`` of people who have one: no number tells those of others apart."""
+        names = [joined(list(map(str, row[: len(self.whole)]))) for row in rows]
+        counts = Counter(names)
+        for name in (name for name, count in counts.items() if count > 1):
+            self._log_unknown(
+                name,
+                "its rows have no order; end the query in ORDER BY and columns that it yields, or "
+                "keep the rows in memory with online.lookup.enabled = false",
+            )
+        return [row for name, row in zip(names, rows, strict=True) if counts[name] == 1]
+
     def _log_unknown(self, name: str, reason: str) -> None:
         log.warning("%s: id %r counts as unknown: %s", self.party, name, reason)
 
@@ -407,7 +444,9 @@ class Lookup:
 
         assert self.data.query is not None
         query = self.data.query.rstrip().removesuffix(";") + "\n"  # it may end in a comment
-        asked = sql.text(query).columns(*map(sql.column, self.roles.all)).subquery("asked")
+        order = self.order if self.data.counts_each else ()
+        yielded = dict.fromkeys([*self.roles.all, *(column for column, _ in order)])
+        asked = sql.text(query).columns(*map(sql.column, yielded)).subquery("asked")
         keys = [
             tuple(
                 int(part) if whole else part for part, whole in zip(parts, self.whole, strict=True)
@@ -416,9 +455,13 @@ class Lookup:
         ]
         columns = [asked.c[column] for column in self.roles.all]
         named = [asked.c[column] for column in self.roles.ids]
+        # The order of a query within another one is none.
+        ordered = sql.select(*columns).order_by(
+            *(asked.c[column].desc() if falls else asked.c[column] for column, falls in order)
+        )
         if len(named) == 1:
-            return sql.select(*columns).where(named[0].in_([key for (key,) in keys]))
-        return sql.select(*columns).where(sql.tuple_(*named).in_(keys))
+            return ordered.where(named[0].in_([key for (key,) in keys]))
+        return ordered.where(sql.tuple_(*named).in_(keys))
 
     def _read(self, rows: Sequence[Sequence[Any]]) -> Known:
         try:

@@ -78,8 +78,8 @@ def as_sql(url: str, header: Sequence[str], rows: Rows, **values: Any) -> DataSe
                 people.insert(), [dict(zip(header, row, strict=True)) for row in rows]
             )
     engine.dispose()
-    query = "SELECT * FROM people"
-    return DataSection(type="sql", url=url, query=query, **{"id": "id", **values})
+    given = {"id": "id", "query": "SELECT * FROM people", **values}
+    return DataSection(type="sql", url=url, **given)
 
 
 def _sql_type(cells: Sequence[Any]) -> Any:

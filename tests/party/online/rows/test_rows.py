@@ -63,6 +63,7 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         sqlite = f"sqlite:///{tmp_path}/data.sqlite"
         match request.param:
             case "csv":
+                values.pop("query", None)
                 data = as_csv(tmp_path, header, rows, **values)
             case "postgresql":
                 url = request.getfixturevalue("postgres").url
@@ -131,6 +132,53 @@ async def test_ids_that_are_numbers_are_found_by_their_text(opened: Opened) -> N
     rows = await served.about(ids, 10)
 
     np.testing.assert_array_equal(values(rows, ids), [[30], [nan], [31], [nan], [nan], [32], [nan]])
+
+
+LOANS = [("p1", 30, 2), ("p2", 5, 0), ("p1", 31, 5), ("p1", 32, 7), ("p3", 6, 9)]
+"""Id, age and the day of each loan, in the order of days for each person."""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM people ORDER BY day;",
+        'SELECT id, age, day FROM people order by id desc, "day" asc',
+    ],
+)
+@pytest.mark.parametrize("duplicates", ["each", "hidden"])
+async def test_each_row_of_a_person_is_found_by_its_number(
+    opened: Opened, query: str, duplicates: str
+) -> None:
+    served = await opened(("id", "age", "day"), LOANS, ("age",), duplicates=duplicates, query=query)
+    ids = ["p1#3", "p2", "p1", "p1#2", "p1#4", "p2#2", "p9#1"]
+    for _ in range(2):  # from the source, and from the cache
+        rows = await served.about(ids, 10)
+        assert values(rows, ids)[:4] == [[32], [5], [30], [31]]
+        assert (rows.places(ids[4:]) == -1).all()
+
+
+async def test_rows_without_an_order_are_found_where_a_person_has_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for query in (
+        "SELECT * FROM people",
+        "SELECT * FROM (SELECT * FROM people ORDER BY day)",
+        "SELECT id, age FROM people ORDER BY day",  # which is not yielded
+    ):
+        url = f"sqlite:///{tmp_path}/data.sqlite"
+        data = as_sql(url, ("id", "age", "day"), LOANS, duplicates="each", query=query)
+        source = ServingSource("bank", data, OnlineSection.model_validate({"lookup": {}}))
+        await source.open()
+        served = source.served(source.reading.of(("age",), "m").run())
+        ids = ["p1", "p1#2", "p2", "p3"]
+        rows = await served.about(ids, 10)
+        source.close()
+        assert values(rows, ids)[2:] == [[5], [6]]
+        assert (rows.places(ids[:2]) == -1).all()
+        assert "bank: id 'p1' counts as unknown: its rows have no order; end the query in" in (
+            caplog.text
+        )
+        caplog.clear()
 
 
 async def test_an_id_of_several_columns_is_found_by_all_of_them(opened: Opened) -> None:
