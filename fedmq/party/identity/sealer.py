@@ -48,7 +48,7 @@ from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Link
 from fedmq.transport.sealing.connection import Connection, Seal
-from fedmq.transport.sealing.keys import PublicKeys, SlowAgreementKey
+from fedmq.transport.sealing.keys import AgreementKey, PrivateKeys, PublicKeys, SlowAgreementKey
 
 __all__ = ["RELEASE", "Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
 
@@ -217,13 +217,12 @@ class EndToEnd(Sealer):
         self._post: Post = lambda _, __: None
         self._numbers = itertools.count(1)
         self._refusals: dict[str, str] = {}
-        self._said: dict[tuple[str, str], float] = {}
         self._releases: dict[str, str] = {}
         self._changes = _Changes()
         self._offering: set[str] = set()
         self._tasks = BackgroundTasks()
-        self._waiting = 0
-        """Handshake messages that wait for slow keys."""
+        self._seldom = _Seldom(clock)
+        self._off_loop = _OffLoop(ring.party, self._tasks)
 
     @property
     def party(self) -> str:
@@ -303,12 +302,10 @@ class EndToEnd(Sealer):
     def open(self, data: bytes) -> Envelope | None:
         parts = unframe(data)
         if parts.seal == _HANDSHAKE:
-            slow = self._slow_agreements(parts)
-            if not slow:
-                self._take(parts)
-            elif self._waiting < _MOST_WAITING:  # a lost handshake is begun again
-                self._waiting += 1
-                self._tasks.spawn(self._take_later(parts, slow))
+            header = _read_header(parts.header, self._ring.party)
+            pinned = self._pinned.get(header.sender, ())
+            agreements = agreements_of(header.kind, parts.body, self._ring.all, pinned)
+            self._off_loop.agreed(list(agreements), lambda: self._take(parts))
             return None
         if parts.seal is not None and len(parts.seal) == _OLD_SEAL_BYTES:
             sender = read_header(parts.header).sender
@@ -382,67 +379,22 @@ class EndToEnd(Sealer):
             self._note(sender, str(error))
             if self._seldom(sender, _REFUSAL):
                 _, packed = self._header(header.federation, sender, _REFUSAL)
-                self._send_refusal(peer, packed, parts.body, error.number)
+                own, number = self._ring.current, error.number
+
+                self._off_loop.signed(
+                    own,
+                    lambda: peer.refusal(packed, parts.body, number, own),
+                    lambda body: self._post(sender, frame(Parts(packed, body, _HANDSHAKE))),
+                )
             raise Untrusted(str(error)) from None
 
-    # Keys on a token may be slow: the event loop does not wait for them.
-
-    def _slow_agreements(self, parts: Parts) -> list[tuple[SlowAgreementKey, bytes]]:
-        """The agreements that a handshake message takes of slow keys: each key, and with whom."""
-        if not isinstance(self._ring.current.agree, SlowAgreementKey):
-            return []
-        header = _read_header(parts.header, self._ring.party)
-        pinned = self._pinned.get(header.sender, ())
-        return [
-            (key, point)
-            for key, point in agreements_of(header.kind, parts.body, self._ring.all, pinned)
-            if isinstance(key, SlowAgreementKey)
-        ]
-
-    async def _take_later(
-        self, parts: Parts, slow: Sequence[tuple[SlowAgreementKey, bytes]]
-    ) -> None:
-        try:
-            for key, point in slow:
-                await asyncio.to_thread(key.prepare, point)
-            self._take(parts)
-        except FedmqError as error:
-            log.warning("%s: a handshake was not taken: %s", self.party, error)
-        finally:
-            self._waiting -= 1
-
     def _send_offer(self, federation: str, recipient: str) -> None:
-        key = self._ring.current.agree
-        if isinstance(key, SlowAgreementKey):
-            self._tasks.spawn(self._offer_later(key, federation, recipient))
-        else:
-            self._post(recipient, self.offer(federation, recipient))
-
-    async def _offer_later(self, key: SlowAgreementKey, federation: str, recipient: str) -> None:
-        try:
-            await asyncio.to_thread(key.prepare, self._pinned[recipient][-1].agree)
+        def post() -> None:
             if recipient in self._peers:  # it may have left meanwhile
                 self._post(recipient, self.offer(federation, recipient))
-        except FedmqError as error:
-            log.warning("%s: nothing is offered to %s: %s", self.party, recipient, error)
 
-    def _send_refusal(self, peer: Handshakes, header: bytes, offer: bytes, number: int) -> None:
-        own = self._ring.current
-
-        def signed() -> bytes:
-            body = peer.refusal(header, offer, number, own)
-            return frame(Parts(header, body, _HANDSHAKE))
-
-        async def later() -> None:
-            try:
-                self._post(peer.peer, await asyncio.to_thread(signed))
-            except FedmqError as error:
-                log.warning("%s: no refusal is sent to %s: %s", self.party, peer.peer, error)
-
-        if isinstance(own.agree, SlowAgreementKey):
-            self._tasks.spawn(later())
-        else:
-            self._post(peer.peer, signed())
+        pinned = self._pinned[recipient][-1].agree
+        self._off_loop.agreed([(self._ring.current.agree, pinned)], post)
 
     def _confirm(self, federation: str, recipient: str, connection: Connection) -> None:
         """Show that this party holds the keys of ``connection``."""
@@ -485,14 +437,6 @@ class EndToEnd(Sealer):
         why = self._refusals.get(recipient, f"{recipient} has not answered")
         return LinkError(f"no keys are agreed on with {recipient} yet: {why}")
 
-    def _seldom(self, party: str, kind: str) -> bool:
-        """Whether the last time was long ago enough; a yes counts as the new last time."""
-        now, key = self._clock(), (party, kind)
-        if now - self._said.get(key, -_SELDOM_SECONDS) < _SELDOM_SECONDS:
-            return False
-        self._said[key] = now
-        return True
-
     def _begin(self, federation: str, recipient: str) -> None:
         if recipient not in self._offering:
             self._offering.add(recipient)
@@ -515,6 +459,72 @@ class EndToEnd(Sealer):
                 return
         finally:
             self._offering.discard(recipient)
+
+
+class _Seldom:
+    """Whether the last time was long ago enough; a yes counts as the new last time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, str], float] = {}
+
+    def __call__(self, party: str, kind: str) -> bool:
+        now, key = self._clock(), (party, kind)
+        if now - self._said.get(key, -_SELDOM_SECONDS) < _SELDOM_SECONDS:
+            return False
+        self._said[key] = now
+        return True
+
+
+class _OffLoop:
+    """Has keys on a token work in threads, as they may be slow; others work at once."""
+
+    def __init__(self, party: str, tasks: BackgroundTasks) -> None:
+        self._party = party
+        self._tasks = tasks
+        self._waiting = 0
+        """Handshake messages that wait for slow keys."""
+
+    def agreed(
+        self, agreements: Sequence[tuple[AgreementKey, bytes]], then: Callable[[], object]
+    ) -> None:
+        """Call ``then`` once slow keys among ``agreements`` have agreed: each key, and with whom.
+
+        Beyond so many that wait it is not called: a lost handshake is begun again.
+        """
+        slow = [(key, peer) for key, peer in agreements if isinstance(key, SlowAgreementKey)]
+        if not slow:
+            then()
+        elif self._waiting < _MOST_WAITING:
+            self._waiting += 1
+
+            async def later() -> None:
+                try:
+                    for key, peer in slow:
+                        await asyncio.to_thread(key.prepare, peer)
+                    then()
+                except FedmqError as error:
+                    log.warning("%s: a handshake comes to nothing: %s", self._party, error)
+                finally:
+                    self._waiting -= 1
+
+            self._tasks.spawn(later())
+
+    def signed(
+        self, own: PrivateKeys, sign: Callable[[], bytes], then: Callable[[bytes], object]
+    ) -> None:
+        """Call ``then`` with what ``sign`` makes by ``own`` keys."""
+
+        async def later() -> None:
+            try:
+                then(await asyncio.to_thread(sign))
+            except FedmqError as error:
+                log.warning("%s: no refusal is signed: %s", self._party, error)
+
+        if isinstance(own.agree, SlowAgreementKey):
+            self._tasks.spawn(later())
+        else:
+            then(sign())
 
 
 def _sealed(connection: Connection, header: Header, packed: bytes, body: bytes) -> bytes:
