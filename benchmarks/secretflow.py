@@ -92,7 +92,7 @@ def told_by_alice(python: Path, program: str, job: dict[str, Any]) -> dict[str, 
 
     The job gets its addresses here, and keys of 2048 bits.
     """
-    ports = dict(zip(("alice", "bob"), _free_ports(2), strict=True))
+    ports = dict(zip(("alice", "bob"), free_ports(2), strict=True))
     asked = json.dumps(job | {"ports": ports, "key_bits": 2048})
     with ExitStack() as stack:
         alice, bob = (
@@ -134,7 +134,8 @@ def secretflow_seconds(
     return told["seconds"] if told else None
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """So many ports of this machine that nobody listens at."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
