@@ -97,6 +97,12 @@ def _in_words(found: Any) -> Text:
         for why in ("refused", "uncorrelated")
         if why in told
     ]
+    refused += [
+        between["refused"]
+        for told in found["parties"].values()
+        for between in told.get("among", {}).values()
+        if "refused" in between
+    ]
     head = (
         f"{found['looked_at']:,} of {found['rows']:,} people, {label_in_words(found)}; "
         f"{found['seconds']:.1f} s, {found['bytes_sent'] / 1e6:.1f} MB sent"

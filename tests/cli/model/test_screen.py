@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fedmq.cli.screen import _in_words
+from fedmq.evaluation.screening import screen_report
 from tests.cli.model.test_align import Parties, one_line, stand
 from tests.rabbitmq_node import RabbitNode
 
@@ -43,6 +45,17 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
 
 
 @pytest.mark.long
+def test_a_pair_of_others_that_one_refuses_is_named() -> None:
+    among = {"retail": {"refused": "telco does not correlate its columns with those of others"}}
+    found = {
+        **{"screen": "look", "looked_at": 60, "rows": 60, "ones": 9, "bins": 4, "selected": None},
+        **{"select": None, "seconds": 1.0, "bytes_sent": 9},
+        "parties": {"bank": {"columns": []}, "telco": {"columns": [], "among": among}},
+    }
+    assert among["retail"]["refused"] in str(_in_words(found))
+    assert screen_report(found).facts["telco beside retail"] == among["retail"]["refused"]
+
+
 def test_a_training_selects_columns_by_the_last_screen_and_says_so(parties: Parties) -> None:
     stand(parties, {"bank": range(60), "telco": range(60)})
     parties.configure("bank", 'path = "bank.csv"')
