@@ -14,7 +14,7 @@ TOLD = 'changes = "told"\nmost_changes_per_day = 2\n'
 
 
 def log(daemons: DaemonsInMemory, party: str) -> list[dict[str, object]]:
-    (path,) = (daemons.folder / party / "state").glob("audit*.log")
+    path = daemons.folder / party / "state" / "audit.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
