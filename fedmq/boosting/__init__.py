@@ -9,8 +9,9 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``sampling``              rows and columns of a tree
 ``gradients``             the gradients of one tree, as integers, so that sums are exact
 ``binning``               cuts of a feature, the rows' bins, and sums of gradients by bin
-``machine_sums``          the same sums of many rows in the processor's own instructions;
-                          ``machine_bins`` and ``machine_rows`` are that of bins and of halves
+``machine_sums``          the same sums of many rows in the processor's own instructions
+``machine_bins``          bins of many values in the processor's own instructions
+``machine_rows``          halves of a node in the processor's own instructions
 ``node_rows``             which rows stand in a node
 ``gain``                  what a split gains and a leaf weighs, over any kind of numbers
 ``splits``                candidates, their gains, constraints, the best one, leaves, and which

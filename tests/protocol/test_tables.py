@@ -440,7 +440,7 @@ def test_what_a_table_lacks_is_refused_and_leaves_the_machine_as_it_was() -> Non
         key = (type(machine), machine.state)
         if key in met:
             return
-        met[key] = machine
+        met.update({(kind, machine.state): machine for kind in type(machine).__mro__})
         before = snapshot(machine)
         for event in everything("telco" if party == ACTIVE else ACTIVE):
             if (machine.state, event_type(event)) not in machine.TABLE:
