@@ -19,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from fedmq.boosting.machine_bins import FEWEST_VALUES, can_bin, write_codes
 from fedmq.boosting.machine_sums import FEWEST_ROWS, add_by_cell, can_add
 from fedmq.boosting.model.tree import Bools, Float32s
-from fedmq.computation import computation
+from fedmq.boosting.row_parts import row_parts, summed
+from fedmq.computation import Parts, computation
 
-__all__ = ["BinMatrix", "ColumnBins", "Cuts", "histograms"]
+__all__ = ["BinMatrix", "ColumnBins", "Cuts", "histogram_parts", "histograms"]
 
 ColumnBins = tuple[float, ...] | int
 """How a column's owner has it cut: at these cuts, ascending, or into so many bins at most."""
@@ -196,7 +197,19 @@ class BinMatrix:
         return np.equal(self.codes, self.cuts.n_bins)
 
 
-@computation("_SumBins")
+def histogram_parts(
+    parts: int, bins: BinMatrix, gradients: NDArray[np.int64], nodes: Sequence[NDArray[np.integer]]
+) -> Parts | None:
+    """`histograms` in parts of the rows."""
+    return row_parts(
+        parts,
+        bins,
+        lambda part: histograms.bind(part.bins, part.of(gradients), part.nodes(nodes)),
+        summed,
+    )
+
+
+@computation("_SumBins", parted=histogram_parts)
 def histograms(
     bins: BinMatrix, gradients: NDArray[np.int64], nodes: Sequence[NDArray[np.integer]]
 ) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.machine_sums import FEWEST_ROWS, can_count, count_by_cell
 from fedmq.boosting.model.tree import LookupTable
+from fedmq.boosting.row_parts import row_parts, summed
 from fedmq.boosting.sampling import ColumnSampler, salt_of
 from fedmq.boosting.splits import ROOT, CandidateTable, CategorySet, depth, parent, plan_level
-from fedmq.computation import computation
+from fedmq.computation import Parts, computation
 from fedmq.privacy.plan import Plan, single
 
 __all__ = [
@@ -139,7 +140,29 @@ class Siblings:
     above: NDArray[np.bool_]
 
 
-@computation("MergeCells")
+def _merged_in_parts(
+    parts: int,
+    bins: BinMatrix,
+    candidates: CandidateTable,
+    families: Sequence[Siblings],
+    smallest_cell: int,
+) -> Parts | None:
+    """`merge_cells` in parts of the rows."""
+    ends = np.cumsum([len(siblings.rows) for siblings in families])[:-1]
+    nodes = [rows for siblings in families for rows in siblings.rows]
+    made = _counted_in_parts(parts, bins, candidates, nodes)
+
+    def joined(counts: Sequence[Any]) -> list[NDArray[np.bool_]]:
+        assert made is not None
+        return [
+            kept_candidates(bins.cuts, candidates, siblings.above, held, smallest_cell)
+            for siblings, held in zip(families, np.split(made.join(counts), ends), strict=True)
+        ]
+
+    return made and Parts(made.computations, joined)
+
+
+@computation("MergeCells", parted=_merged_in_parts)
 def merge_cells(
     bins: BinMatrix, candidates: CandidateTable, families: Sequence[Siblings], smallest_cell: int
 ) -> list[NDArray[np.bool_]]:
@@ -279,7 +302,19 @@ def _longest_chain(ranks: NDArray[np.int64], smallest: int) -> list[int]:
 # among tied sums is XGBoost's choice.
 
 
-@computation("CountLeft")
+def _counted_in_parts(
+    parts: int, bins: BinMatrix, candidates: CandidateTable, nodes: Sequence[NDArray[np.int32]]
+) -> Parts | None:
+    """`count_cells` in parts of the rows."""
+    return row_parts(
+        parts,
+        bins,
+        lambda part: count_cells.bind(part.bins, candidates, part.nodes(nodes)),
+        summed,
+    )
+
+
+@computation("CountLeft", parted=_counted_in_parts)
 def count_cells(
     bins: BinMatrix, candidates: CandidateTable, nodes: Sequence[NDArray[np.int32]]
 ) -> NDArray[np.int64]:

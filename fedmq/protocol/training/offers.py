@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.binning import BinMatrix, histogram_parts, histograms
 from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Tree, TreeArrays
 from fedmq.boosting.node_rows import marked, parted
@@ -31,6 +31,7 @@ from fedmq.boosting.splits import (
     MonotoneNode,
     NodeConstraints,
     SetScan,
+    SummedLevel,
     WeightBounds,
     best,
     children,
@@ -43,7 +44,7 @@ from fedmq.boosting.splits import (
     split_gains,
     vector_leaf_weights,
 )
-from fedmq.computation import computation
+from fedmq.computation import Parts, computation
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan, single
@@ -348,7 +349,31 @@ class OwnCandidates:
             self._histograms |= zip(nodes, sums, strict=True)
 
 
-@computation("ScoreOwnCandidates")
+def _own_in_parts(
+    parts: int,
+    bins: BinMatrix,
+    candidates: Sequence[CandidateTable],
+    gradients: Gradients,
+    nodes: Mapping[int, NDArray[np.int32]],
+    totals: Sequence[NDArray[np.int64]],
+    params: TrainParams,
+    monotone: Sequence[MonotoneNode | None],
+    interactions: Sequence[InteractionNode | None],
+    above: Mapping[int, NDArray[np.int64]],
+    first_order: bool = False,
+) -> Parts | None:
+    """`score_own_candidates` in parts of the rows."""
+    level = _level(nodes, above)
+    summed = [nodes[node] for node in level.summed]
+    made = histogram_parts(parts, bins, gradients.pairs, summed)
+    scoring = (gradients.scale, totals, params, monotone, interactions, first_order)
+    return made and Parts(
+        made.computations,
+        lambda sums: _scored(_of_nodes(nodes, level, made.join(sums), above), candidates, *scoring),
+    )
+
+
+@computation("ScoreOwnCandidates", parted=_own_in_parts)
 def score_own_candidates(
     bins: BinMatrix,
     candidates: Sequence[CandidateTable],
@@ -366,17 +391,47 @@ def score_own_candidates(
     Beside them the histograms, int64 (nodes, cells, columns). ``above``: those of known parents,
     by which the larger of two siblings is a difference.
     """
-    level = plan_level({node: len(rows) for node, rows in nodes.items()}, above)
+    level = _level(nodes, above)
     summed = histograms(bins, gradients.pairs, [nodes[node] for node in level.summed])
+    scoring = (gradients.scale, totals, params, monotone, interactions, first_order)
+    return _scored(_of_nodes(nodes, level, summed, above), candidates, *scoring)
+
+
+def _level(
+    nodes: Mapping[int, NDArray[np.int32]], above: Mapping[int, NDArray[np.int64]]
+) -> SummedLevel:
+    return plan_level({node: len(rows) for node, rows in nodes.items()}, above)
+
+
+def _of_nodes(
+    nodes: Mapping[int, NDArray[np.int32]],
+    level: SummedLevel,
+    summed: NDArray[np.int64],
+    above: Mapping[int, NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """The histograms of all ``nodes``, by the ``summed`` ones of the smaller siblings."""
     of_node = dict(zip(level.summed, summed, strict=True))
     for node, smaller in level.subtracted:
         of_node[node] = above[parent(node)] - of_node[smaller]
-    sums = np.stack([of_node[node] for node in nodes])
+    return np.stack([of_node[node] for node in nodes])
+
+
+def _scored(
+    sums: NDArray[np.int64],
+    candidates: Sequence[CandidateTable],
+    scale: FixedPoint,
+    totals: Sequence[NDArray[np.int64]],
+    params: TrainParams,
+    monotone: Sequence[MonotoneNode | None],
+    interactions: Sequence[InteractionNode | None],
+    first_order: bool,
+) -> tuple[list[SplitOffer], NDArray[np.int64]]:
+    """The best of the ``candidates`` of nodes by their histograms ``sums``, and these."""
     offers = [
         ScoreCandidates(
             held.left_sums(histogram),
             total,
-            gradients.scale,
+            scale,
             params,
             first_order,
             of_monotone,
@@ -520,7 +575,7 @@ class ScoreAnswer:
         return self.score.offer(best.gain, named, best.sets, known)
 
 
-@computation("ScoreAnswer")
+@computation("ScoreAnswer", brief=True)
 def score_answers(answers: Sequence[ScoreAnswer]) -> list[SplitOffer | dict[str, int]]:
     """The score of each of ``answers``, together: handing them over singly would take longer."""
     return [answer.best() for answer in answers]
