@@ -115,15 +115,15 @@ class Parties:
     ) -> None:
         """``apart``: each has a core of its own, as if on a machine of its own.
 
-        ``ports``: where parties reach the broker that do not at its own port. ``compute``: the
-        address of the Dask clusters of those that have one. ``ending``: of the tables' files,
+        ``ports``: where parties reach the broker that do not at its own port. ``compute``:
+        what parties compute with, as TOML, for those that say so. ``ending``: of the tables' files,
         and so their type.
         """
         self._folder, self._data = folder, data
         self._apart = apart
         self._broker = urlsplit(broker)
         self._ports = ports or {}
-        self._compute = {party: f'compute = "{url}"\n' for party, url in (compute or {}).items()}
+        self._compute = {party: f"compute = {toml}\n" for party, toml in (compute or {}).items()}
         self._ending = ending
         (folder / "federation.toml").write_text(FEDERATION)
         for party in (BANK, TELCO):

@@ -1,13 +1,15 @@
-"""Ten million rows: what a tree takes of time, memory and the wire where parties compute on Dask.
+"""Many rows: what a tree takes of time, memory and the wire, on one machine and on Dask.
 
 ::
 
-    python -m benchmarks.many_rows [--rows 10000000] [--engines plain ou] [--json] [--page FILE]
+    python -m benchmarks.many_rows [--rows 10000000] [--engines plain lattice hidden ou]
+                                   [--compute pool dask] [--workers 1] [--json] [--page FILE]
 
-Two daemons over a private RabbitMQ node, each with a Dask cluster of its own, of one worker, train
-two trees of depth 3 on a made-up table of 20 columns, half of them at either party. Seconds are
-those of the second tree. Memory is the peak of a party: of its daemon, and of its scheduler and
-worker together. It is watched from before the table is read.
+Two daemons over a private RabbitMQ node train trees of depth 3 on a made-up table of 20 columns,
+half of them at either party. Each computes with processes of its own machine, or with a Dask
+cluster of its own, of as many workers. *Hidden* is the lattice with hidden sums. Seconds are the
+median of the trees after the first. Memory is the peak of a party: of its daemon with its
+processes, and of its scheduler and workers together. It is watched from before the table is read.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -32,22 +35,32 @@ from benchmarks.estimate import BANK, TELCO, Job, Parties
 from benchmarks.page import write_page
 from fedmq.simulation.calibration import MemoryWatch
 
-ROWS, COLUMNS, TREES = 10_000_000, 20, 2
+ROWS, COLUMNS, TREES = 10_000_000, 20, 3
 TABLE = "many"
 DASK = str(Path(sys.executable).with_name("dask"))
+POOL, CLUSTER = "pool", "dask"
+ENGINES = {engine: Job(TABLE, engine) for engine in ("plain", "lattice", "ou", "paillier")} | {
+    "hidden": Job(TABLE, "lattice", options='sums = "hidden"')
+}
 HEAD = (
-    "Two parties, each with a Dask cluster of one worker, on one machine; depth 3, 32 bins. "
-    "Seconds are of the second tree. Memory is the peak of a daemon and of its cluster, reading "
-    "the table included."
+    "Two parties on one machine, each with its processes or with a Dask cluster; depth 3, 32 bins. "
+    "*Hidden* is the lattice with hidden sums. Seconds are the median of the trees after the "
+    "first. Memory is the peak of a daemon with its processes, and of its cluster, reading the "
+    "table included."
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a training took: seconds and megabytes a tree, peak megabytes by who."""
+    """What a training took: seconds and megabytes a tree, peak megabytes by who.
+
+    ``workers``: of each party, processes or Dask's.
+    """
 
     rows: int
     engine: str
+    compute: str
+    workers: int
     seconds: float
     megabytes: float
     memory: Mapping[str, float]
@@ -74,14 +87,14 @@ def write_tables(folder: Path, rows: int) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[str, list[MemoryWatch]]]:
-    """A Dask cluster of one worker: its address, and the memory of scheduler and worker."""
+def cluster(workers: int = 1) -> Iterator[tuple[str, list[MemoryWatch]]]:
+    """A Dask cluster of ``workers``: its address, and the memory of scheduler and workers."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     port = address.rpartition(":")[2]
     commands = (
         ["scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"],
-        ["worker", address, "--nworkers", "1", "--nthreads", "1", "--memory-limit", "0"],
+        ["worker", address, "--nworkers", f"{workers}", "--nthreads", "1", "--memory-limit", "0"],
     )
     with ExitStack() as stack:
         watches = []
@@ -94,32 +107,39 @@ def cluster() -> Iterator[tuple[str, list[MemoryWatch]]]:
         yield f"dask://{address}", watches
 
 
-def measured(tables: Path, broker: str, rows: int, engine: str) -> Row:
-    """One training by two daemons and their clusters."""
+def measured(tables: Path, broker: str, rows: int, engine: str, compute: str, workers: int) -> Row:
+    """One training by two daemons and what they compute with."""
     with ExitStack() as stack:
-        clusters = {party: stack.enter_context(cluster()) for party in (BANK, TELCO)}
-        addresses = {party: address for party, (address, _) in clusters.items()}
+        clusters = {
+            party: stack.enter_context(cluster(workers))
+            for party in (BANK, TELCO)
+            if compute == CLUSTER
+        }
+        where = {party: f'"{address}"' for party, (address, _) in clusters.items()}
+        if compute == POOL:
+            where = dict.fromkeys((BANK, TELCO), f"{{ workers = {workers} }}")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        parties = Parties(folder, tables, broker, compute=addresses, ending="parquet")
-        taken = parties.train(parties.prepare(Job(TABLE, engine), TREES))
+        parties = Parties(folder, tables, broker, compute=where, ending="parquet")
+        taken = parties.train(parties.prepare(ENGINES[engine], TREES))
         memory = {party: size / 1e6 for party, size in taken.memory.items()}
         for party, (_, watches) in clusters.items():
             memory[f"{party}'s cluster"] = sum(watch.peak for watch in watches) / 1e6
-        return Row(rows, engine, taken.seconds, sum(taken.kinds.values()) / 1e6, memory)
+        megabytes = sum(taken.kinds.values()) / 1e6
+        return Row(rows, engine, compute, workers, taken.seconds, megabytes, memory)
 
 
 def table(found: list[Row]) -> str:
-    """Rows and engines, as Markdown."""
-    who = list(found[0].memory)
+    """Rows, engines and where they are computed, as Markdown."""
+    who = list(dict.fromkeys(name for row in found for name in row.memory))
     heads = " | ".join(f"{name}, MB" for name in who)
     lines = [
-        f"| rows | engine | s per tree | MB per tree | {heads} |",
-        "|---:|---|---:|---:|" + "---:|" * len(who),
+        f"| rows | engine | computed by | workers | s per tree | MB per tree | {heads} |",
+        "|---:|---|---|---:|---:|---:|" + "---:|" * len(who),
     ]
     for row in found:
-        sizes = " | ".join(f"{row.memory[name]:,.0f}" for name in who)
-        first = f"| {row.rows:,} | {row.engine} | {row.seconds:.1f} | {row.megabytes:,.0f} "
-        lines.append(f"{first}| {sizes} |")
+        sizes = " | ".join(f"{row.memory[name]:,.0f}" if name in row.memory else "" for name in who)
+        what = f"{row.rows:,} | {row.engine} | {row.compute} | {row.workers}"
+        lines.append(f"| {what} | {row.seconds:.2f} | {row.megabytes:,.0f} | {sizes} |")
     return "\n".join(lines)
 
 
@@ -127,7 +147,11 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[ROWS // 10, ROWS])
-    parser.add_argument("--engines", nargs="+", default=["plain", "ou"])
+    parser.add_argument(
+        "--engines", nargs="+", choices=ENGINES, default=["plain", "lattice", "hidden"]
+    )
+    parser.add_argument("--compute", nargs="+", choices=[POOL, CLUSTER], default=[POOL, CLUSTER])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
@@ -135,9 +159,9 @@ def main() -> None:
     for rows in options.rows:
         with tempfile.TemporaryDirectory() as name:
             write_tables(Path(name), rows)
-            for engine in options.engines:
+            for how in product(options.engines, options.compute, options.workers):
                 with private_node((BANK, TELCO)) as broker:
-                    found.append(measured(Path(name), broker, rows, engine))
+                    found.append(measured(Path(name), broker, rows, *how))
                 print(found[-1], file=sys.stderr)
     if options.page:
         write_page(options.page, "Many rows", "make bench-many-rows", HEAD, table(found))
