@@ -203,8 +203,8 @@ def histogram_parts(
     """`histograms` in parts of the rows."""
     return row_parts(
         parts,
-        bins,
-        lambda part: histograms.bind(part.bins, part.of(gradients), part.nodes(nodes)),
+        bins.n_rows,
+        lambda part: histograms.bind(part.bins(bins), part.of(gradients), part.nodes(nodes)),
         summed,
     )
 

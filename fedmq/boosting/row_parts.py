@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.computation import Computation, Parts, Rows
-
-if TYPE_CHECKING:
-    from fedmq.boosting.binning import BinMatrix
 
 __all__ = ["FEWEST_ROWS", "RowPart", "row_parts", "summed"]
 
@@ -21,13 +18,20 @@ FEWEST_ROWS = 2**15
 """Fewer rows are summed sooner than several machines are asked."""
 
 
+_Bins = TypeVar("_Bins")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPart:
-    """The rows from ``first`` to before ``stop``; ``bins`` are theirs."""
+    """The rows from ``first`` to before ``stop``."""
 
-    bins: BinMatrix
     first: int
     stop: int
+
+    def bins(self, bins: _Bins) -> _Bins:
+        """These rows of a matrix of bins."""
+        whole = cast("Any", bins)
+        return cast("_Bins", replace(whole, codes=self.of(whole.codes)))
 
     def of(self, array: NDArray[Any]) -> NDArray[Any]:
         """These rows of ``array``."""
@@ -41,19 +45,15 @@ class RowPart:
 
 def row_parts(
     parts: int,
-    bins: BinMatrix,
+    rows: int,
     of_part: Callable[[RowPart], Computation],
     join: Callable[[Sequence[Any]], Any],
 ) -> Parts | None:
-    """The computations of ``parts`` of the rows of ``bins``; None for few rows."""
-    if bins.n_rows < FEWEST_ROWS:
+    """The computations of ``parts`` of the ``rows`` of a table; None for few rows."""
+    if rows < FEWEST_ROWS:
         return None
-    edges = np.linspace(0, bins.n_rows, parts + 1).astype(int).tolist()
-    made = []
-    for first, stop in pairwise(edges):
-        own = replace(bins, codes=cast("Any", Rows(bins.codes, first, stop)))
-        made.append(of_part(RowPart(own, first, stop)))
-    return Parts(made, join)
+    edges = np.linspace(0, rows, parts + 1).astype(int).tolist()
+    return Parts([of_part(RowPart(*ends)) for ends in pairwise(edges)], join)
 
 
 def summed(sums: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -308,8 +308,8 @@ def _counted_in_parts(
     """`count_cells` in parts of the rows."""
     return row_parts(
         parts,
-        bins,
-        lambda part: count_cells.bind(part.bins, candidates, part.nodes(nodes)),
+        bins.n_rows,
+        lambda part: count_cells.bind(part.bins(bins), candidates, part.nodes(nodes)),
         summed,
     )
 
