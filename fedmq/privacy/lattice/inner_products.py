@@ -24,7 +24,7 @@ than stand above that. N = 4096 and q = 2^96 are within the HomomorphicEncryptio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ __all__ = [
     "answer_products",
     "encrypt_column",
     "even_noise",
+    "read_hints",
     "read_products",
 ]
 
@@ -65,7 +66,7 @@ NUMBER_BYTES = MODULUS_BITS // 8
 _CUT_UNIT = 16  # bits; of a coefficient of a hint so many low ones are rounded away, or more
 _LARGEST_SECRET = 3 * DEGREE // 4  # coefficients other than 0; a secret with more is drawn again
 _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
-_MOST_ANSWERS_BITS = 16
+_MOST_ANSWERS_BITS = 14
 _BLOCKS_AT_ONCE = 8
 _WEIGHTS_AT_ONCE = 16
 _ROWS_AT_ONCE = 4096
@@ -239,28 +240,28 @@ def answer_products(
     encrypted: Sequence[NDArray[np.uint8]],
     weights: NDArray[np.integer[Any]],
     layout: ProductsLayout,
-    seed: bytes,
+    seeds: Sequence[bytes],
     noise: Sequence[Sequence[int]],
 ) -> Products:
     """The inner products of ``encrypted`` columns, uint8 (rows + N, 12) each, with ``weights``.
 
-    ``weights`` (rows, answers). ``seed`` must mask no other answers. ``noise``: of each answer and
-    column, see :func:`even_noise`.
+    ``weights`` (rows, answers). ``seeds`` of the answers: each masks no other one. ``noise``: of
+    each answer and column, see :func:`even_noise`.
 
     Raises:
         MessageError: the numbers are not as many as the layout says.
     """
     if any(column.shape != (layout.numbers, NUMBER_BYTES) for column in encrypted):
         raise MessageError("one encrypted number for each row is needed, and those of masks")
-    answers = weights.shape[1]
-    masks = draw_ternary(Stream(seed, "fedmq products mask"), answers, DEGREE)
+    masks = np.stack([draw_ternary(Stream(seed, "fedmq products mask"), DEGREE) for seed in seeds])
     hints = _weighted_elements(public, weights, layout)
     hints += coefficients(
         transformed(masks)[:, np.newaxis] * _elements(public, [_MASKS], layout.limb_bits)
     )
-    hints[:, 0] += draw_errors(Stream(seed, "fedmq products mask error"), answers, DEGREE)
+    for hint, seed in zip(hints, seeds, strict=True):
+        hint[0] += draw_errors(Stream(seed, "fedmq products mask error"), DEGREE)
     turned = np.concatenate([weights.T, reversed_element(masks)], axis=1)
-    numbers = np.empty((answers, len(encrypted), NUMBER_BYTES), np.uint8)
+    numbers = np.empty((len(seeds), len(encrypted), NUMBER_BYTES), np.uint8)
     for place, column in enumerate(encrypted):
         sums = _weighted_numbers(column, turned, layout)
         for answer, limbs in enumerate(sums.tolist()):
@@ -353,17 +354,21 @@ def read_products(
         raise MessageError("a hint that is not a ring element")
     if numbers.shape != (len(hints), len(keys), NUMBER_BYTES):
         raise MessageError("an answer without a number for each column")
+    return [
+        [
+            (int.from_bytes(number.tobytes(), "little") - known) % (1 << MODULUS_BITS)
+            for number, known in zip(own, hinted, strict=True)
+        ]
+        for own, hinted in zip(numbers, read_hints(keys, hints, layout), strict=True)
+    ]
+
+
+def read_hints(
+    keys: Sequence[ColumnKey], hints: NDArray[np.uint8], layout: ProductsLayout
+) -> Iterator[list[int]]:
+    """Of each of the ``hints``, uint8 (answers, hint bytes): ``[H·s]_0`` for the s of each key."""
     turned = np.stack([reversed_element(key.secret) for key in keys], axis=1).astype(np.float64)
-    found = []
-    for hint, own in zip(hints, numbers, strict=True):
+    for hint in hints:
         units = np.ascontiguousarray(hint).view("<u2").reshape(DEGREE, -1).T.astype(np.float64)
         parts = (units @ turned).astype(np.int64).T.tolist()
-        known = [_whole(limbs, _CUT_UNIT) << layout.cut_bits for limbs in parts]
-        sent = [int.from_bytes(number.tobytes(), "little") for number in own]
-        found.append(
-            [
-                (here - hinted) % (1 << MODULUS_BITS)
-                for here, hinted in zip(sent, known, strict=True)
-            ]
-        )
-    return found
+        yield [_whole(limbs, _CUT_UNIT) << layout.cut_bits for limbs in parts]

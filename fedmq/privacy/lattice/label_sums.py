@@ -104,7 +104,9 @@ def add_label(
     together = np.split(encrypted, _columns(classes))
     drawn = even_noise(seed, len(weights) * len(together), layout.width)
     noise = [drawn[place :: len(weights)] for place in range(len(weights))]
-    found = answer_products(public, together, weights.T, layout, seed, noise)
+    masks = Stream(seed, "fedmq label masks")
+    seeds = [masks.read(SEED_BYTES) for _ in weights]
+    found = answer_products(public, together, weights.T, layout, seeds, noise)
     sums = np.concatenate([found.hints, found.numbers.reshape(len(weights), -1)], axis=1)
     return np.split(sums, np.cumsum(bins)[:-1])
 

@@ -45,7 +45,7 @@ _COLUMNS_TOGETHER = 4
 _PRODUCTS_TOGETHER = 8
 """Columns of one computation of inner products, so that all processes of the pool multiply."""
 _HINTS_TOGETHER = 8
-"""Hints of a message, 41 kB each."""
+"""Hints of a message, 25 kB each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,8 @@ def products(
     noise = [
         even_noise(bytes([answer]) * 32, len(keys), of.width) for answer in range(weights.shape[1])
     ]
-    found = answer_products(PUBLIC, encrypted, weights, of, bytes(32), noise)
+    seeds = [bytes([answer]) * 32 for answer in range(weights.shape[1])]
+    found = answer_products(PUBLIC, encrypted, weights, of, seeds, noise)
     half = 1 << (MODULUS_BITS - 1)
     read = [
         [((number - of.width // 2 + half) % (2 * half) - half) / 2**of.offset for number in each]
