@@ -57,7 +57,7 @@ from fedmq.protocol.session_records import ConsentUsed
 
 __all__ = ["PassivePair"]
 
-_COLUMNS_TOGETHER = 8  # of a computation, and hints of a message, 41 kB each
+_COLUMNS_TOGETHER = 8  # of a computation, and hints of a message, 25 kB each
 
 
 class PassivePair(Machine):
