@@ -6,7 +6,8 @@
 
 DATA holds ``credit2_*.csv``; ``--wide`` adds a made-up table of 100,000 rows and 300 columns of
 each party. SecretFlow's environment is that of `benchmarks.secretflow`. Both encrypt every label,
-with keys of 2048 bits, cut columns into ten bins, and show the active party the ones of each bin.
+fedmq on its lattice, SecretFlow with keys of 2048 bits, cut columns into ten bins, and show the
+active party the ones of each bin.
 All parties are on one machine; fedmq's talk over a private RabbitMQ node.
 """
 
@@ -33,9 +34,10 @@ BINS = 10
 ROWS, COLUMNS = 100_000, 300
 HEAD = (
     f"Seconds of `fedmq.screen` and of SecretFlow {VERSION}'s `VertWoeBinning`: information values "
-    "of all columns, ten bins each, every label encrypted with a key of 2048 bits, all parties on "
-    "the cores of one machine. *Farthest*: the largest difference of an information value from "
-    "SecretFlow's, which cuts at other places where values repeat."
+    "of all columns, ten bins each, every label encrypted, by fedmq on its lattice, by SecretFlow "
+    "with keys of 2048 bits, all parties on the cores of one machine. *Farthest*: the largest "
+    "difference of an information value from SecretFlow's, which cuts at other places where values "
+    "repeat."
 )
 SCREEN = """\
 import json, sys, time
