@@ -21,6 +21,7 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``callbacks``             early stopping, and a caller's own code between the rounds
 ``intercept``             by how much the predictions of some rows miss their labels
 ``model``                 a finished model: trees of records, and the owners' lookup tables
+``row_parts``             a table in parts of rows, whose sums add up to those of the whole
 ``standard_columns``      columns of mean 0 and mean square 1, whose products are correlations
 ``correlated_columns``    how much columns of numbers are alike
 ``population_stability``  how far a column is from what it was, by counts of bins

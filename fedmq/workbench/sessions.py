@@ -47,6 +47,7 @@ class JobKeys(TypedDict, total=False):
     engine_options: Mapping[str, Any]
     continue_from: str
     refresh: str
+    refresh_leaf: bool
     parties: Sequence[str]
     evaluation: float | Mapping[str, float]
     obj: str

@@ -152,6 +152,7 @@ BY_POLICY: dict[type[Body], dict[str, str]] = {
         "rows": "most_rows_per_hour",
         "explained_records": "explain",
         "sealed": "modes",
+        "asks_changes": "changes",
     },
     ModelDeploy: {"mode": "modes", "sealed": "modes"},
     ModelCardOffer: {"card": "sign_cards"},

@@ -226,8 +226,8 @@ class Case:
             np.ones(len(values), np.bool_),
             params.max_bin,
             types,
-            self.person if self.hides_people else None,
-            len(self.hands[0]),
+            person=self.person if self.hides_people else None,
+            own=len(self.hands[0]),
         )
         constraints = joined_constraints(params, model.columns)
         reference = train_reference(bins, self.y, params, **self.rows, constraints=constraints)

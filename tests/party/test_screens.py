@@ -379,8 +379,9 @@ async def test_labels_of_classes_and_of_numbers_have_the_figures_of_the_joined_t
         words = dict(terms_in_words({"peer": "bank", **asked}))
         learns = "each of 3 labels" if label_type == "classes" else "sum of a label of numbers"
         assert learns in words["active party learns"]
-        # 40 people take 6 bits: a sum has two counts, or a fraction of 12 bits beside.
-        read = 12 if label_type == "classes" else 18
+        # 40 people take 6 bits: an answer has two counts, or a fraction of 11 bits, and one more
+        # bit of each.
+        read = 14 if label_type == "classes" else 18
         assert f"that lies reads the bins of {read} of" in words["such a label"]
         diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
         await demo.ask("telco", "approve", request=asked["request"], by="olga", diff=diff)

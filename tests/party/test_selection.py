@@ -235,7 +235,7 @@ async def test_what_cannot_be_selected_is_one_line_before_anybody_is_asked(
 
 
 def test_a_selection_says_what_it_selects_by() -> None:
-    with pytest.raises(ConfigError, match=r"select: .*say which columns: iv, top, missing or"):
+    with pytest.raises(ConfigError, match=r"select: .*say which columns: iv, p, top, missing or"):
         TrainingJob.of({"select": {"screen": "look"}}, "job")
 
 

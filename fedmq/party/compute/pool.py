@@ -111,6 +111,7 @@ class _SingleThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
+                _take_control()
                 self._limit = _libraries().limit(limits=1, user_api="blas")
             self._inside += 1
 
@@ -118,7 +119,16 @@ class _SingleThread:
         with self._lock:
             self._inside -= 1
             if not self._inside:
+                _take_control()
                 self._limit.restore_original_limits()
+
+
+def _take_control() -> None:
+    """Let this thread set limits: of OpenBLAS only the one can that set them last."""
+    for library in _libraries().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)  # threadpoolctl 3.8 and later
+        if clear is not None:
+            clear(force=True)
 
 
 SINGLE_THREAD = _SingleThread()

@@ -234,7 +234,7 @@ class AdditivePassive(PassiveHalf):
         layout = self._checked_layout(piece)
         if self._layout is None:
             self._layout = layout
-            self._node_bytes = self._bytes_of_sums(layout.places)
+            self._node_bytes = max(1, self._bytes_of_sums(layout.places))
             # Workers read the array in place, so each tree gets its own.
             most = -(-self._bins.n_rows // layout.rows) * layout.parts
             shape = (most, width(self._key.modulus))

@@ -69,6 +69,8 @@ async def test_a_product_takes_no_other_thread_of_this_process() -> None:
 class _Libraries:
     """Notes what is limited, and given back."""
 
+    lib_controllers = ()
+
     def __init__(self) -> None:
         self.limits: list[int | None] = []
 
