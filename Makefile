@@ -172,7 +172,7 @@ bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside Secret
 
 bench-screening: $(VENV)/bench.stamp rabbitmq ## screens beside SecretFlow's binning; WIDE=1 adds 100,000 x (300 + 300)
 	$(data)
-	@$(BIN)/python -m benchmarks.screening "$(DATA)" $(if $(WIDE),--wide)
+	@$(BIN)/python -m benchmarks.screening "$(DATA)" $(if $(WIDE),--wide) --page docs/measured/screening.md
 
 bench-correlation: $(VENV)/bench.stamp rabbitmq ## correlations across parties beside SecretFlow's; SIZES="10000x20" takes these alone
 	$(data)

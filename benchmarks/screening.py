@@ -48,8 +48,9 @@ job = json.loads(sys.argv[1])
 active, passive = (pandas.read_csv(job[f"{which} table"]).drop(columns="id")
                    for which in ("active", "passive"))
 label = active.pop(job["label"])
+screen = fedmq.screen  # all is imported, as on the other side
 begun = time.perf_counter()
-found = fedmq.screen(active=active, label=label, passive={"bob": passive}, bins=job["bins"],
+found = screen(active=active, label=label, passive={"bob": passive}, bins=job["bins"],
                      most_rows=100_000, broker=job["broker"])
 seconds = time.perf_counter() - begun
 print(json.dumps({"seconds": seconds, "iv": {one["name"]: one["iv"] for one in found.columns}}))

@@ -283,27 +283,33 @@ def even_noise(seed: bytes, count: int, width: int) -> list[int]:
 def _weighted_elements(
     public: bytes, weights: NDArray[np.integer[Any]], layout: ProductsLayout
 ) -> NDArray[np.int64]:
-    """``Σ a_k·w_k``: sums of limbs (answers, limbs, N)."""
+    """``Σ a_k·w_k``: sums of limbs (answers, limbs, N).
+
+    The transform of real coefficients that are read backwards is the conjugate one: so is that of
+    the whole product, if elements are conjugate instead of the weights, which are many.
+    """
     answers = weights.shape[1]
     total = np.zeros((answers, MODULUS_BITS // layout.limb_bits, DEGREE), np.int64)
     for start in range(0, layout.blocks, _BLOCKS_AT_ONCE):
         blocks = range(start, min(start + _BLOCKS_AT_ONCE, layout.blocks))
         names = [f"{block}" for block in blocks]
-        elements = _elements(public, names, layout.limb_bits).transpose(2, 0, 1)
+        elements = _elements(public, names, layout.limb_bits).conj().transpose(2, 0, 1)
         held = weights[blocks.start * DEGREE : blocks.stop * DEGREE]
         for first in range(0, answers, _WEIGHTS_AT_ONCE):
             part = held[:, first : first + _WEIGHTS_AT_ONCE]
-            turned = transformed(_turned(part, len(blocks))).transpose(2, 0, 1)
-            products = np.matmul(turned, elements).transpose(1, 2, 0)
-            total[first : first + part.shape[1]] += coefficients(np.ascontiguousarray(products))
+            own = transformed(_by_block(part, len(blocks))).transpose(2, 0, 1)
+            products = np.matmul(own, elements).transpose(1, 2, 0)
+            total[first : first + part.shape[1]] += coefficients(np.conj(products, order="C"))
     return total
 
 
-def _turned(weights: NDArray[np.integer[Any]], blocks: int) -> NDArray[np.float64]:
-    """The weights (rows, answers) of so many blocks, read backwards: (answers, blocks, N)."""
-    held = np.zeros((weights.shape[1], blocks * DEGREE))
+def _by_block(weights: NDArray[np.integer[Any]], blocks: int) -> NDArray[np.number[Any]]:
+    """The weights (rows, answers) of so many blocks: (answers, blocks, N), 0 after the last row."""
+    if len(weights) == blocks * DEGREE:
+        return weights.T.reshape(weights.shape[1], blocks, DEGREE)
+    held = np.zeros((weights.shape[1], blocks * DEGREE), weights.dtype)
     held[:, : len(weights)] = weights.T
-    return reversed_element(held.reshape(len(held), blocks, DEGREE))
+    return held.reshape(len(held), blocks, DEGREE)
 
 
 def _weighted_numbers(
