@@ -176,7 +176,8 @@ bench-screening: $(VENV)/bench.stamp rabbitmq ## screens beside SecretFlow's bin
 
 bench-correlation: $(VENV)/bench.stamp rabbitmq ## correlations across parties beside SecretFlow's; SIZES="10000x20" takes these alone
 	$(data)
-	@$(BIN)/python -m benchmarks.correlation "$(DATA)" $(if $(SIZES),--sizes $(SIZES))
+	@$(BIN)/python -m benchmarks.correlation "$(DATA)" $(if $(SIZES),--sizes $(SIZES)) \
+		--page docs/measured/correlation.md
 
 bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transfers extended
 	@$(BIN)/python -m benchmarks.garbling

@@ -46,9 +46,10 @@ job = json.loads(sys.argv[1])
 active, passive = (pandas.read_csv(job[f"{which} table"]).drop(columns="id")
                    for which in ("active", "passive"))
 label = active.pop(job["label"])
+screen = fedmq.screen  # all is imported, as on the other side
 begun = time.perf_counter()
-found = fedmq.screen(active=active, label=label, passive={"bob": passive}, measured=False,
-                     correlation=True, most_rows=100_000, broker=job["broker"])
+found = screen(active=active, label=label, passive={"bob": passive}, measured=False,
+               correlation=True, most_rows=100_000, broker=job["broker"])
 seconds = time.perf_counter() - begun
 told = found.found["parties"]["bob"]
 between = [[None if value != value else value for value in row]
