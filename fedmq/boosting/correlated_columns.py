@@ -49,6 +49,8 @@ def _coefficients(values: NDArray[np.float64]) -> NDArray[np.float64]:
     present = known.astype(np.float64)
     means = np.where(known, values, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     centred = np.where(known, values - means, 0.0)
+    if known.all():  # then products with `present` are sums of columns
+        present = present[:, :1]
     count = present.T @ present
     sums = centred.T @ present
     squares = (centred**2).T @ present

@@ -23,6 +23,7 @@ ColumnKind = Literal["number", "categories"]
 
 _MOST_BINS = 50  # of a column of numbers, beside those of missing values
 _MOST_CATEGORIES = 50  # bins of a column of categories; a message holds a sum for each
+_FEW_ROWS = 2048
 _STEPS = ((1, "1"), (2, "2"), (10, "3 to 10"), (100, "11 to 100"))
 
 
@@ -113,8 +114,14 @@ def _of_numbers(
     last = int(bin_of[~missing].max(initial=0))
     apart = missing.sum() >= smallest and (~missing).sum() >= smallest
     bin_of[missing] = last + 1 if apart else last
-    distinct = _in_steps(len(np.unique(values[~missing])))
+    distinct = _in_steps(_distinct(values[~missing]))
     return ScreenedColumn(name, "number", float(missing.mean()), distinct, bin_of)
+
+
+def _distinct(values: NDArray[np.float32]) -> int:
+    """How many ``values`` there are, or a number above all steps: often few rows tell that."""
+    some = len(np.unique(values[:_FEW_ROWS]))
+    return some if some > _STEPS[-1][0] else len(np.unique(values))
 
 
 def _cuts(values: NDArray[np.float32], bins: int, given: ColumnBins | None) -> Cuts:
