@@ -29,7 +29,6 @@ __all__ = [
     "decrypting",
     "encrypt_people",
     "make_group_key",
-    "masked_sums",
     "sum_bits",
 ]
 
@@ -120,10 +119,10 @@ def add_by_group(
     sums = [mpz(1)] * (int(group_of.max()) + 1)
     for group, number in zip(group_of.tolist(), numbers, strict=True):
         sums[group] = sums[group] * number % modulus
-    return to_wire(masked_sums(public, sums, sum_bits(len(numbers))), modulus)
+    return to_wire(_masked_sums(public, sums, sum_bits(len(numbers))), modulus)
 
 
-def masked_sums(public: PublicKey, sums: Sequence[mpz], bits: int) -> list[mpz]:
+def _masked_sums(public: PublicKey, sums: Sequence[mpz], bits: int) -> list[mpz]:
     """Encrypted ``sums``, masked above their ``bits`` and under fresh noise.
 
     Raises:

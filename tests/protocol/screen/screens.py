@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from fedmq.boosting.screened_label import ScreenedLabel
 from fedmq.boosting.standard_columns import standardised
 from fedmq.computation import Given
 from fedmq.messages.screen import PairOpen, ScreenOpen
-from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen
@@ -29,12 +27,6 @@ from fedmq.protocol.screen.passive_pair import PassivePair
 ROWS, SMALLEST = 90, 8
 KEY = ColumnKey(b"p" * 32, b"s" * 32)
 NAMES = ("telco_secret_calls", "telco_secret_plan=secret_gold", "telco_secret_plan=secret_tin")
-
-
-@cache
-def key() -> PrivateKey:
-    """Short, and one for all: tests wait for it."""
-    return generate(512)
 
 
 def label() -> NDArray[np.bool_]:
