@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -28,7 +27,8 @@ from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
 from benchmarks.made_up_table import write_table
 from benchmarks.page import write_page
-from benchmarks.secretflow import ROOT, VERSION, environment, free_ports, told_by_alice
+from benchmarks.screening import screened, table_of, tables_of
+from benchmarks.secretflow import VERSION, environment, free_ports, told_by_alice
 
 SIZES = ("2000x5", "10000x20", "100000x50")
 HEAD = (
@@ -39,15 +39,6 @@ HEAD = (
     "hundredths."
 )
 CORRELATED = """\
-import json, sys, time
-import pandas, fedmq
-
-job = json.loads(sys.argv[1])
-active, passive = (pandas.read_csv(job[f"{which} table"]).drop(columns="id")
-                   for which in ("active", "passive"))
-label = active.pop(job["label"])
-screen = fedmq.screen  # all is imported, as on the other side
-begun = time.perf_counter()
 found = screen(active=active, label=label, passive={"bob": passive}, measured=False,
                correlation=True, most_rows=100_000, broker=job["broker"])
 seconds = time.perf_counter() - begun
@@ -57,14 +48,6 @@ between = [[None if value != value else value for value in row]
 print(json.dumps({"seconds": seconds, "names": list(found.correlation.index),
                   "coefficients": between, "bytes": found.found["bytes_sent"]}))
 """
-
-
-def fedmq_correlated(job: dict[str, Any], broker: str) -> dict[str, Any]:
-    """Seconds, bytes and coefficients of a screen in a process of its own."""
-    command = [sys.executable, "-c", CORRELATED, json.dumps(job | {"broker": broker})]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def joined(job: dict[str, Any]) -> Any:
@@ -91,7 +74,7 @@ def farthest_of(found: dict[str, Any], exact: Any) -> float:
 
 def measured(python: Path, job: dict[str, Any], broker: str) -> dict[str, float | None]:
     """The figures of one table."""
-    ours, exact = fedmq_correlated(job, broker), joined(job)
+    ours, exact = screened(CORRELATED, job, broker), joined(job)
     found: dict[str, float | None] = {
         "fedmq": ours["seconds"],
         "fedmq, MB": ours["bytes"] / 1e6,
@@ -106,16 +89,6 @@ def measured(python: Path, job: dict[str, Any], broker: str) -> dict[str, float 
         "SecretFlow, VIF": theirs["vif seconds"] if theirs else None,
         "SecretFlow, farthest": farthest_of(theirs | names, exact) if theirs else None,
     }
-
-
-def table_of(figures: dict[str, dict[str, float | None]]) -> str:
-    """The figures as Markdown."""
-    columns = list(next(iter(figures.values())))
-    lines = [f"| table | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
-    for title, values in figures.items():
-        cells = ["failed" if value is None else f"{value:.3g}" for value in values.values()]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -142,10 +115,7 @@ def main() -> None:
             write_table(folder, size, rows, (columns, columns))
             tables[f"{rows:,} x ({columns} + {columns})"] = (folder, size, "label")
         for title, (where, name, label) in tables.items():
-            paths = {
-                f"{which} table": str(where / f"{name}_{which}.csv")
-                for which in ("active", "passive")
-            }
+            paths = tables_of(where, name)
             figures[title] = measured(python, {"label": label, **paths}, broker)
             print(title, figures[title], file=sys.stderr)
     if options.page:

@@ -31,6 +31,7 @@ from benchmarks.page import write_page
 from benchmarks.secretflow import ROOT, VERSION, environment, told_by_alice
 
 BINS = 10
+_PARTIES = ("active", "passive")
 ROWS, COLUMNS = 100_000, 300
 HEAD = (
     f"Seconds of `fedmq.screen` and of SecretFlow {VERSION}'s `VertWoeBinning`: information values "
@@ -39,9 +40,8 @@ HEAD = (
     "difference of an information value from SecretFlow's, which cuts at other places where values "
     "repeat."
 )
-SCREEN = """\
+BEGUN = """\
 import json, sys, time
-from pathlib import Path
 import pandas, fedmq
 
 job = json.loads(sys.argv[1])
@@ -50,6 +50,9 @@ active, passive = (pandas.read_csv(job[f"{which} table"]).drop(columns="id")
 label = active.pop(job["label"])
 screen = fedmq.screen  # all is imported, as on the other side
 begun = time.perf_counter()
+"""
+"""What a screen's program begins with, to its clock."""
+SCREEN = """\
 found = screen(active=active, label=label, passive={"bob": passive}, bins=job["bins"],
                      most_rows=100_000, broker=job["broker"])
 seconds = time.perf_counter() - begun
@@ -57,12 +60,17 @@ print(json.dumps({"seconds": seconds, "iv": {one["name"]: one["iv"] for one in f
 """
 
 
-def fedmq_screen(job: dict[str, Any], broker: str) -> dict[str, Any]:
-    """Seconds and information values of a screen in a process of its own."""
-    command = [sys.executable, "-c", SCREEN, json.dumps(job | {"broker": broker})]
+def screened(program: str, job: dict[str, Any], broker: str) -> dict[str, Any]:
+    """What a ``program`` after `BEGUN` says of ``job``, in a process of its own."""
+    command = [sys.executable, "-c", BEGUN + program, json.dumps(job | {"broker": broker})]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def tables_of(folder: Path, name: str) -> dict[str, str]:
+    """A job's words for the two parties' tables."""
+    return {f"{which} table": str(folder / f"{name}_{which}.csv") for which in _PARTIES}
 
 
 def farthest(ours: dict[str, float | None], theirs: dict[str, float]) -> float:
@@ -102,13 +110,8 @@ def main() -> None:
             write_table(folder, "wide", ROWS, (COLUMNS, COLUMNS))
             tables[f"{ROWS:,} x ({COLUMNS} + {COLUMNS})"] = (folder, "wide", "label")
         for title, (folder, name, label) in tables.items():
-            job = {
-                "bins": BINS,
-                "label": label,
-                **{f"{which} table": str(folder / f"{name}_{which}.csv") for which in
-                   ("active", "passive")},
-            }  # fmt: skip
-            ours = fedmq_screen(job, broker)
+            job = {"bins": BINS, "label": label, **tables_of(folder, name)}
+            ours = screened(SCREEN, job, broker)
             figures[title] = {"fedmq": ours["seconds"]}
             for schema, cipher in (("ou", "ou"), ("zpaillier", "paillier")):
                 program = "benchmarks.secretflow_screen_party"

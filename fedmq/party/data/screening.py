@@ -282,22 +282,10 @@ def correlated_numbers(
     return CorrelatedNumbers(tuple(places[place] for place in taken), standard[:, taken])
 
 
-def screen_opening(
-    job: ScreenJob,
-    own: LabelledColumns,
-    salt: str,
-    key: ColumnKey,
-) -> ScreenOpen:
+def screen_opening(job: ScreenJob, own: LabelledColumns, salt: str, key: ColumnKey) -> ScreenOpen:
     """What the active party asks of one other party: labels are under ``key``."""
     return ScreenOpen(
-        name=job.name,
-        alignment=own.alignment,
-        alignment_name=job.alignment or "",
-        salt=salt,
-        rows=own.rows,
-        most_rows=job.most_rows,
-        seed=job.seed,
-        bins=job.bins,
+        **_looked_at(job, own, salt),
         elements=key.public.hex(),
         correlated=len(own.numbers.columns),
         classes=own.label.classes,
@@ -313,19 +301,26 @@ def pair_opening(
 ) -> PairOpen:
     """What the active party asks of a ``pair`` of parties; ``asking``: what the first has shown."""
     return PairOpen(
-        name=job.name,
-        alignment=own.alignment,
-        alignment_name=job.alignment or "",
-        salt=salt,
-        rows=own.rows,
-        most_rows=job.most_rows,
-        seed=job.seed,
-        bins=job.bins,
+        **_looked_at(job, own, salt),
         elements="",
         correlated=len(asking.columns),
         asks=pair[0],
         answers=pair[1],
     )
+
+
+def _looked_at(job: ScreenJob, own: LabelledColumns, salt: str) -> dict[str, Any]:
+    """The fields of an opening that say which rows are looked at, and how they are cut."""
+    return {
+        "name": job.name,
+        "alignment": own.alignment,
+        "alignment_name": job.alignment or "",
+        "salt": salt,
+        "rows": own.rows,
+        "most_rows": job.most_rows,
+        "seed": job.seed,
+        "bins": job.bins,
+    }
 
 
 # A screen, and a column, as plain data
