@@ -230,7 +230,8 @@ clean: ## remove the virtual environment and all caches
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # uv installs in seconds what takes pip minutes. Of pip's settings it is told an index and
-# constraints; where it cannot install, pip does. $(1): what
+# constraints; where it cannot install, pip does. $(1): what, with $(comma) where make would part arguments
+comma := ,
 define install
 index=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null || true)}; \
 constraints=$${PIP_CONSTRAINT:-$$($(BIN)/pip config get global.constraint 2>/dev/null || true)}; \
@@ -252,7 +253,7 @@ $(VENV)/test.stamp: pyproject.toml | $(BIN)/pip
 
 $(VENV)/bench.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
 	@echo "installing fedmq for the benchmarks into $(VENV)" >&2
-	@$(call install,.[test,bench,papers])
+	@$(call install,.[test$(comma)bench$(comma)papers])
 	@touch $@
 
 $(VENV)/release.stamp: pyproject.toml | $(BIN)/pip
@@ -267,7 +268,7 @@ $(VENV)/docs.stamp: pyproject.toml | $(BIN)/pip
 
 $(VENV)/charts.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
 	@echo "installing what checks the Helm chart into $(VENV)" >&2
-	@$(call install,.[test,charts])
+	@$(call install,.[test$(comma)charts])
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site brings it along, so that it needs no network.
