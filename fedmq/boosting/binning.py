@@ -68,19 +68,26 @@ class Cuts(BaseModel):
         has when it learns from the numbers of the bins: an empty bin belongs to the one above it,
         and what lies above all training rows to the last.
         """
-        present = np.sort(X, axis=0)  # NaN sorts last
-        counts = X.shape[0] - np.isnan(X).sum(axis=0)
         thresholds = []
-        for feature, count in enumerate(counts.tolist()):
+        counts = np.empty(X.shape[1], np.intp)
+        for feature in range(X.shape[1]):
+            if feature % _SORTED_TOGETHER == 0:
+                together = slice(feature, feature + _SORTED_TOGETHER)
+                block = np.sort(X[:, together], axis=0)  # NaN sorts last
+                counts[together] = len(X) - np.isnan(block).sum(axis=0)
+            present = block[: counts[feature], feature % _SORTED_TOGETHER]
             asked = given.get(feature, max_bin)
             if isinstance(asked, tuple):
-                thresholds.append(_parting(asked, present[:count, feature]))
+                thresholds.append(_parting(asked, present))
                 continue
             most = min(asked, max_bin)
             orders = np.arange(1, most) / most
-            ranks = np.ceil(count * orders - 1).astype(np.intp) if count else np.empty(0, np.intp)
-            cuts = np.unique(present[np.maximum(ranks, 0), feature])
-            thresholds.append(cuts[cuts < present[count - 1, feature]])
+            if not len(present):
+                thresholds.append(np.empty(0, X.dtype))
+                continue
+            ranks = np.ceil(len(present) * orders - 1).astype(np.intp)
+            cuts = np.unique(present[np.maximum(ranks, 0)])
+            thresholds.append(cuts[cuts < present[-1]])
         return cls(thresholds=tuple(thresholds), has_missing=counts < X.shape[0])
 
     def by_sets(self, columns: Iterable[Sequence[int]], fewest: int | None) -> Cuts:
@@ -133,6 +140,7 @@ class Cuts(BaseModel):
         return int(self.first_cell[-1])
 
 
+_SORTED_TOGETHER = 64  # columns: a sorted copy of them is held
 _MOST_NARROW = np.iinfo(np.uint8).max
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -154,6 +154,15 @@ class NumberColumn(Column):
         return np.concatenate([np.empty(0, self._dtype), *self._parts])
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """Its features: itself."""
+        return (self._name,)
+
+    def vectors(self) -> Iterator[NDArray[Any]]:
+        """The values of each of its features."""
+        yield self.values
+
+    @property
     def newest(self) -> NDArray[Any]:
         """The rows that were taken last."""
         return self._parts[-1]
@@ -269,6 +278,15 @@ class CategoryColumn(Column):
     def categories(self) -> tuple[str, ...]:
         """The categories in the order of their appearance."""
         return tuple(self._code)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """``COLUMN=CATEGORY`` for each category, in alphabetical order."""
+        return tuple(f"{self._name}={category}" for category in sorted(self._code))
+
+    def vectors(self) -> Iterator[NDArray[np.float32]]:
+        """The `indicators` of its features."""
+        yield from self.indicators().values()
 
     def indicators(self) -> Mapping[str, NDArray[np.float32]]:
         """By category, in alphabetical order: 1 where a row has it, else 0, NaN where missing."""
@@ -392,15 +410,18 @@ class DateColumn(Column):
     def missing(self) -> NDArray[np.bool_]:
         return np.array([day is None for day in self._dates], dtype=np.bool_)
 
-    def parts(self) -> Mapping[str, NDArray[np.float32]]:
-        """By feature ``COLUMN.PART``: float32 (rows,), NaN is missing."""
-        return {
-            f"{self._name}.{part}": np.array(
+    @property
+    def features(self) -> tuple[str, ...]:
+        """``COLUMN.PART`` for each part that is wanted."""
+        return tuple(f"{self._name}.{part}" for part in self._section.wanted)
+
+    def vectors(self) -> Iterator[NDArray[np.float32]]:
+        """Each part's numbers: float32 (rows,), NaN is missing."""
+        for part in self._section.wanted:
+            yield np.array(
                 [np.nan if day is None else self._value(part, day) for day in self._dates],
                 dtype=np.float32,
             )
-            for part in self._section.wanted
-        }
 
     def _value(self, part: DatePart, day: date) -> float:
         return _PARTS_OF_DATES[part](day, self._section.reference)

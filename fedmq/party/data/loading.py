@@ -488,8 +488,11 @@ def load_passive_table(
     if chosen is not None:
         kept = chosen.features_of(party, numbered_columns(table, permitted))
         data = _about(chosen, data)
-    places = [at for at, name in enumerate(table.features) if name in kept]
-    names, values = tuple(table.features[at] for at in places), table.values[:, places]
+    wanted = {*kept}
+    places = [at for at, name in enumerate(table.features) if name in wanted]
+    names, values = tuple(table.features[at] for at in places), table.values
+    if len(places) < len(table.features):  # a copy of a wide table is large
+        values = values[:, places]
     bins = kept_bins(bins, names)
     digest = _digest(names, bins, values)
     held = np.array([name != NO_ID for name in table.ids], dtype=np.bool_)

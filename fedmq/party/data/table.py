@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -276,31 +277,28 @@ def table_of(
         given = beside.joined(found[0]) if len(found) == 1 else np.stack(found, axis=1)
         where_read = f"{source.name}, column {' and '.join(map(repr, labels))}"
         checked = check_label(given, where_read)[rows]
+    decided = {
+        name: column.decided if isinstance(column, FeatureColumn) else column
+        for name, column in features.items()
+    }
+    features.clear()
     names: list[str] = []
-    vectors: list[NDArray[np.float32]] = []
     uncategorised = {}
     category_columns = {}
-    for name, column in features.items():
-        decided = column.decided if isinstance(column, FeatureColumn) else column
-        if isinstance(decided, DateColumn):
-            for part, vector in decided.parts().items():
-                names.append(part)
-                vectors.append(vector[rows])
-        elif isinstance(decided, CategoryColumn):
-            uncategorised[name] = decided.missing[rows]
-            indicators = decided.indicators()
-            category_columns[name] = tuple(f"{name}={category}" for category in indicators)
-            names += category_columns[name]
-            vectors += (indicator[rows] for indicator in indicators.values())
-        else:
-            names.append(name)
-            vectors.append(decided.values[rows])
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    for name, own in decided.items():
+        names += own.features
+        if isinstance(own, CategoryColumn):
+            uncategorised[name] = own.missing[rows]
+            category_columns[name] = own.features
+    if len(set(names)) < len(names):
+        [(twice, _)] = Counter(names).most_common(1)
         raise DataError(f"{source.name}: column {twice!r} is a category of another as well")
     values = np.empty((len(rows), len(names)), dtype=np.float32)
-    for place, vector in enumerate(vectors):
-        values[:, place] = vector
+    place = 0
+    for name in tuple(decided):  # a column's batches go before the next one is copied
+        for vector in decided.pop(name).vectors():
+            values[:, place] = vector[rows]
+            place += 1
     weight, base_margin = beside.checked("weight"), beside.checked("base_margin")
     return Table(
         tuple(ids.values(rows)),

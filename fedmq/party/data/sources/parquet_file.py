@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +14,8 @@ from fedmq.party.data.sources.source import Batch, Cells, Source, mistaken_for
 __all__ = ["ParquetFile"]
 
 _BATCH_ROWS = 65_536
+_COLUMNS_TOGETHER = 256
+"""To read a column, its part of a row group is decoded: for thousands at once, that is much."""
 
 
 class ParquetFile(Source):
@@ -50,16 +54,64 @@ class ParquetFile(Source):
             return _line(error)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+        first = 1
+        for rows, cells in self._parts(columns):
+            yield Batch(range(first, first + rows), cells)
+            first += rows
+
+    def _parts(self, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Cells]]]:
+        """Rows, and their cells by column."""
+        if len(columns) > _COLUMNS_TOGETHER:
+            for number in range(self._file.num_row_groups):
+                rows = self._file.metadata.row_group(number).num_rows
+                yield rows, _RowGroup(columns, partial(self._read, number))
+            return
+        with self._readable():
+            for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns)):
+                yield batch.num_rows, {name: _cells(batch.column(name)) for name in columns}
+
+    def _read(self, row_group: int, columns: Sequence[str]) -> Any:
+        with self._readable():
+            return self._file.read_row_group(row_group, columns=list(columns))
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
         import pyarrow as arrow
 
-        first = 1
         try:
-            for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns)):
-                cells = {name: _cells(batch.column(name)) for name in columns}
-                yield Batch(range(first, first + batch.num_rows), cells)
-                first += batch.num_rows
+            yield
         except (OSError, arrow.ArrowException) as error:
             raise DataError(f"{self.name}: cannot be read: {_line(error)}") from None
+
+
+class _RowGroup(Mapping[str, Cells]):
+    """The cells of many ``columns``, some of which ``read`` reads when the first of them is asked.
+
+    They are kept until others are read: who asks in order reads each column once.
+    """
+
+    def __init__(self, columns: Sequence[str], read: Callable[[Sequence[str]], Any]) -> None:
+        self._read = read
+        self._part_of = {name: place // _COLUMNS_TOGETHER for place, name in enumerate(columns)}
+        self._columns = columns
+        self._part, self._held = -1, dict[str, Cells]()
+
+    def __getitem__(self, name: str) -> Cells:
+        part = self._part_of[name]
+        if part != self._part:
+            self._held.clear()
+            first = part * _COLUMNS_TOGETHER
+            names = self._columns[first : first + _COLUMNS_TOGETHER]
+            table = self._read(names)
+            self._held = {each: _cells(table.column(each).combine_chunks()) for each in names}
+            self._part = part
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def _cells(column: Any) -> Cells:

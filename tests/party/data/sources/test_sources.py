@@ -370,6 +370,39 @@ def test_a_source_that_cannot_be_reached_may_be_there_later(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+def test_a_parquet_file_of_many_columns_is_read_some_columns_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_file, "_COLUMNS_TOGETHER", 3)
+    draw, path = np.random.default_rng(0), tmp_path / "wide.parquet"
+    columns = {f"c{number}": draw.normal(size=70).astype(np.float32) for number in range(10)}
+    ids = [f"{number:03}" for number in range(70)]
+    towns = ["Bern" if number % 3 else "Wil" for number in range(70)]
+    parquet.write_table(arrow.table({"town": towns, "id": ids, **columns}), path, row_group_size=32)
+    table = read_table("bank", DataSection(type="parquet", path=path, id="id"))
+    assert table.ids == tuple(ids)
+    assert table.features == ("town=Bern", "town=Wil", *columns)
+    np.testing.assert_array_equal(
+        table.columns(tuple(columns)), np.column_stack([*columns.values()])
+    )
+    np.testing.assert_array_equal(table.columns(("town=Wil",))[:, 0], np.arange(70) % 3 == 0)
+
+
+def test_a_parquet_file_of_many_columns_that_is_torn_names_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_file, "_COLUMNS_TOGETHER", 2)
+    path = tmp_path / "wide.parquet"
+    columns = {f"c{number}": np.arange(1000.0) for number in range(5)}
+    whole = arrow.table({"id": [f"{number}" for number in range(1000)], **columns})
+    parquet.write_table(whole, path)
+    torn = bytearray(path.read_bytes())
+    torn[len(torn) // 3 : len(torn) // 2] = bytes(len(torn) // 2 - len(torn) // 3)
+    path.write_bytes(torn)
+    with pytest.raises(DataError, match=r"^bank: .*wide\.parquet: cannot be read: "):
+        read_table("bank", DataSection(type="parquet", path=path, id="id"))
+
+
 def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     section = DataSection(type="parquet", path=path, id="id")
