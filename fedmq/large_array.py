@@ -91,6 +91,14 @@ class LargeFiles:
             raise
         return True
 
+    def adopt(self, size: int) -> bool:
+        """Count a file in memory of so many bytes that exists; False beyond the limit."""
+        with self._lock:
+            if self.limit is not None and self.in_memory + size > self.limit:
+                return False
+            self._count(size, True)
+        return True
+
     def close(self, file: int, size: int, in_memory: bool) -> None:
         """Close a file, which frees its ``size`` bytes."""
         os.close(file)

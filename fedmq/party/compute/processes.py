@@ -4,8 +4,8 @@
 computation first refers to it, and stays there as long as the array lives: data that every level
 of a tree reads are copied once, and an array from `fedmq.large_array` is already there. The arrays
 of a result come back in a file in memory, which the owner makes and a worker fills: whichever of
-them ends first, nothing is lost or left behind. If the system has no anonymous shared files, or
-refuses one, arrays travel inside the bytes.
+them ends first, nothing is lost or left behind. A computation that reads a long one finds it there.
+If the system has no anonymous shared files, or refuses one, arrays travel inside the bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import signal
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ class ProcessPool(ComputePool):
         try:
             submitted = self._executor.submit(_run_work, work, gives_way, file.address)
             packed, span = await asyncio.wrap_future(submitted)
-            return file.read(packed), span
+            return file.read(packed, self._arrays), span
         finally:
             file.close()
 
@@ -267,6 +268,21 @@ class SharedArrays:
                 weakref.finalize(array, self._forget, key)
             return self._places[key]
 
+    def adopt(self, file: int, size: int, arrays: Sequence[tuple[NDArray[Any], int]]) -> bool:
+        """Take over a result's ``file`` with its ``arrays``, each with the place where it begins.
+
+        False, and it stays the caller's, where none of them is long, or memory is used up.
+        """
+        long = [(array, start) for array, start in arrays if array.nbytes >= _OWN_FILE]
+        if not long or not FILES.adopt(size):
+            return False
+        segment = _Segment(file, True, size, arrays=len(long))
+        with self._lock:
+            for array, start in long:
+                self._places[id(array)] = segment, start
+                weakref.finalize(array, self._forget, id(array))
+        return True
+
     def _written(self, array: NDArray[Any], segments: list[_Segment]) -> tuple[_Segment, int]:
         """Write ``array`` into a file. Raises OSError without room for it, and leaves nothing."""
         size = -(-array.nbytes // _PAGE) * _PAGE
@@ -344,12 +360,19 @@ class ResultFile:
         """The address under which a worker finds the file."""
         return None if self._file is None else (os.getpid(), self._file)
 
-    def read(self, packed: bytes) -> Any:
-        """Unpack a result of `packed_result`, with its arrays in place."""
-        memory = None
-        if self._file is not None and os.fstat(self._file).st_size:
-            memory = mmap.mmap(self._file, 0)
-        return _ResultUnpickler(io.BytesIO(packed), memory).load()
+    def read(self, packed: bytes, shared: SharedArrays | None = None) -> Any:
+        """Unpack a result of `packed_result`, with its arrays in place.
+
+        ``shared`` takes over long arrays, so that computations read them in this file.
+        """
+        size = 0 if self._file is None else os.fstat(self._file).st_size
+        if self._file is None or not size:
+            return _ResultUnpickler(io.BytesIO(packed), None).load()
+        unpickler = _ResultUnpickler(io.BytesIO(packed), mmap.mmap(self._file, 0))
+        result = unpickler.load()
+        if shared is not None and shared.adopt(self._file, size, unpickler.arrays):
+            self._file = None
+        return result
 
     def close(self) -> None:
         """Close the file."""
@@ -399,11 +422,17 @@ class _ResultUnpickler(pickle.Unpickler):
     def __init__(self, buffer: io.BytesIO, memory: mmap.mmap | None) -> None:
         super().__init__(buffer)
         self._memory = memory
+        self.arrays: list[tuple[NDArray[Any], int]] = []
+        """Each array in the file, and where it begins."""
 
     def persistent_load(self, place: tuple[Any, ...]) -> Any:
         start, dtype, shape, order = place
         assert self._memory is not None
-        return np.ndarray(shape, dtype, buffer=self._memory, offset=start, order=order)
+        array: NDArray[Any] = np.ndarray(
+            shape, dtype, buffer=self._memory, offset=start, order=order
+        )
+        self.arrays.append((array, start))
+        return array
 
 
 _SHARED_MEMORY = Path("/dev/shm")

@@ -6,13 +6,16 @@ import asyncio
 import errno
 import gc
 import os
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.party.compute.processes import ProcessPool, ResultFile, packed_result
+from fedmq.large_array import FILES
+from fedmq.party.compute.processes import ProcessPool, ResultFile, SharedArrays, packed_result
 from tests.full_disk import room_for
 from tests.party.compute.computations import Copy
 from tests.party.compute.test_shared_arrays import arrays, open_files
@@ -45,6 +48,41 @@ def test_several_arrays_share_a_file_that_outlives_its_descriptor() -> None:
     for before, after in zip(made, read, strict=True):
         np.testing.assert_array_equal(before, after)
     read[1][0] = 0  # it is nobody else's
+
+
+LONG = np.arange(2 << 20)
+
+
+def test_a_computation_reads_a_long_result_where_it_lies() -> None:
+    gc.collect()
+    before, counted, shared, file = open_files(), FILES.in_memory, SharedArrays(), ResultFile()
+    short = np.arange(100_000)
+    result = file.read(packed_result([short, LONG], file.address), shared)
+    file.close()
+    held = FILES.in_memory
+    assert held - counted >= short.nbytes + LONG.nbytes
+    copy = pickle.loads(shared.pickled(Copy(result[1])))  # noqa: S301 (made in the line itself)
+    np.testing.assert_array_equal(copy.array, LONG)
+    assert FILES.in_memory == held, "no other file was made"
+    del result, copy
+    gc.collect()
+    assert FILES.in_memory == counted
+    assert open_files() == before
+
+
+def test_a_long_result_beyond_the_limit_is_copied_when_a_computation_reads_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gc.collect()
+    monkeypatch.setattr(FILES, "limit", FILES.in_memory + 1000)
+    monkeypatch.setattr(FILES, "folder", tmp_path)
+    counted, on_disk, shared, file = FILES.in_memory, FILES.on_disk, SharedArrays(), ResultFile()
+    result = file.read(packed_result(LONG, file.address), shared)
+    file.close()
+    assert FILES.in_memory == counted
+    copy = pickle.loads(shared.pickled(Copy(result)))  # noqa: S301 (made in the line itself)
+    assert FILES.on_disk == on_disk + LONG.nbytes
+    np.testing.assert_array_equal(copy.array, LONG)
 
 
 def test_without_anonymous_files_arrays_travel_with_the_rest(
