@@ -24,6 +24,7 @@ ColumnKind = Literal["number", "categories"]
 _MOST_BINS = 50  # of a column of numbers, beside those of missing values
 _MOST_CATEGORIES = 50  # bins of a column of categories; a message holds a sum for each
 _FEW_ROWS = 2048
+_COLUMNS_TOGETHER = 64
 _STEPS = ((1, "1"), (2, "2"), (10, "3 to 10"), (100, "11 to 100"))
 
 
@@ -89,28 +90,43 @@ def screened_columns(
     """
     column_of = {name: column for column, names in category_columns.items() for name in names}
     places = {name: place for place, name in enumerate(features)}
+    of_numbers = [name for name in features if name not in column_of]
+    numbers = _numbers(values, [(name, places[name]) for name in of_numbers], bins, smallest, given)
     done = set()
-    for name, place in places.items():
+    for name in features:
         column = column_of.get(name)
         if column is None:
-            yield _of_numbers(name, values[:, [place]], bins, smallest, given.get(name))
+            yield next(numbers)
         elif column not in done:
             done.add(column)
             of_column = [places[each] for each in category_columns[column]]
             yield _of_categories(column, values[:, of_column], smallest)
 
 
-def _of_numbers(
-    name: str,
+def _numbers(
     values: NDArray[np.float32],
+    features: Sequence[tuple[str, int]],
     bins: int,
     smallest: int,
-    given: ColumnBins | None,
+    given: Mapping[str, ColumnBins],
+) -> Iterator[ScreenedColumn]:
+    """The columns of numbers ``features``, by name and place, binned some at a time."""
+    for first in range(0, len(features), _COLUMNS_TOGETHER):
+        part = features[first : first + _COLUMNS_TOGETHER]
+        held = values[:, [place for _, place in part]]
+        asked = {at: given[name] for at, (name, _) in enumerate(part) if name in given}
+        binned = BinMatrix.of(held, _cuts(held, bins, asked))
+        for at, (name, _) in enumerate(part):
+            yield _of_number(name, held[:, at], binned, at, smallest)
+
+
+def _of_number(
+    name: str, values: NDArray[np.float32], binned: BinMatrix, at: int, smallest: int
 ) -> ScreenedColumn:
-    binned = BinMatrix.of(values, _cuts(values, bins, given))
-    codes, missing = binned.codes[:, 0].astype(np.uint16), binned.is_missing[:, 0]
-    counts = np.bincount(codes[~missing], minlength=int(binned.cuts.n_bins[0]))
-    bin_of = np.append(_neighbours(counts, smallest), 0)[np.minimum(codes, len(counts))]
+    codes, cells = binned.codes[:, at].astype(np.uint16), int(binned.cuts.n_bins[at])
+    missing = codes == cells
+    counts = np.bincount(codes, minlength=cells + 1)[:cells]
+    bin_of = np.append(_neighbours(counts, smallest), 0).astype(np.uint16)[codes]
     last = int(bin_of[~missing].max(initial=0))
     apart = missing.sum() >= smallest and (~missing).sum() >= smallest
     bin_of[missing] = last + 1 if apart else last
@@ -124,17 +140,17 @@ def _distinct(values: NDArray[np.float32]) -> int:
     return some if some > _STEPS[-1][0] else len(np.unique(values))
 
 
-def _cuts(values: NDArray[np.float32], bins: int, given: ColumnBins | None) -> Cuts:
-    """The cuts of a column of numbers (rows, 1), with as many bins as a message holds."""
-    if given is None:
-        return Cuts.of(values, bins)
-    cuts = Cuts.of(values, bins, {0: given})
-    [own] = cuts.thresholds
-    if len(own) < _MOST_BINS:
-        return cuts
-    [quantiles] = Cuts.of(values, _MOST_BINS).thresholds
-    nearest = np.unique(np.searchsorted(own, quantiles).clip(max=len(own) - 1))
-    return Cuts(thresholds=(own[nearest],), has_missing=cuts.has_missing)
+def _cuts(values: NDArray[np.float32], bins: int, given: Mapping[int, ColumnBins]) -> Cuts:
+    """The cuts of columns of numbers (rows, columns), with as many bins as a message holds."""
+    cuts = Cuts.of(values, bins, given)
+    thresholds = list(cuts.thresholds)
+    for place in given:
+        own = thresholds[place]
+        if len(own) >= _MOST_BINS:
+            [quantiles] = Cuts.of(values[:, [place]], _MOST_BINS).thresholds
+            nearest = np.unique(np.searchsorted(own, quantiles).clip(max=len(own) - 1))
+            thresholds[place] = own[nearest]
+    return Cuts(thresholds=tuple(thresholds), has_missing=cuts.has_missing)
 
 
 def _of_categories(name: str, ones: NDArray[np.float32], smallest: int) -> ScreenedColumn:

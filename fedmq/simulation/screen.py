@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.binning import ColumnBins
 from fedmq.boosting.correlated_columns import CorrelatedColumns
-from fedmq.boosting.screened_columns import chosen_rows, screened_columns
+from fedmq.boosting.screened_columns import ScreenedColumn, chosen_rows, screened_columns
 from fedmq.boosting.screened_label import LabelType, ScreenedLabel
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
@@ -43,7 +43,12 @@ from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.screen.active import ActiveScreen, Shown, ShownCorrelations
 from fedmq.protocol.screen.active_pair import ActivePair
-from fedmq.protocol.screen.passive import OwnColumns, PassiveScreen, ScreenTerms
+from fedmq.protocol.screen.passive import (
+    CorrelatedNumbers,
+    OwnColumns,
+    PassiveScreen,
+    ScreenTerms,
+)
 from fedmq.protocol.screen.passive_pair import PassivePair
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.simulate import check_parties
@@ -119,13 +124,13 @@ def screen(
             raise DataError(f"{party}: {len(features.values)} rows, there are {rows} labels")
     taken = chosen_rows(rows, most_rows, seed)
     looked_at = ScreenedLabel.of(checked[taken], label_type, ACTIVE)
-    values, names_of, categories = _of_rows(tables[ACTIVE], taken)
-    given = tables[ACTIVE].bins
-    columns = list(screened_columns(values, names_of, categories, bins, 1, given))
-    numbers = [column.name for column in columns if column.kind == "number"]
-    of_numbers = values[:, [names_of.index(name) for name in numbers]]
-    alike = CorrelatedColumns.of(of_numbers, numbers)
-    correlated = correlated_numbers(of_numbers, columns, own=True, wanted=correlation)
+    with ThreadPoolExecutor(2) as threads:  # what daemons do side by side
+        shows = {
+            party: threads.submit(_shown, tables[party], taken, bins, smallest_group, correlation)
+            for party in passive
+            if len(taken) >= smallest_group
+        }
+        columns, alike, correlated = _own(tables[ACTIVE], taken, bins, correlation)
     own = LabelledColumns("", rows, looked_at, columns, alike, correlated)
     told: dict[str, Any] = {ACTIVE: own_columns(columns, alike, looked_at)}
     traffic = Traffic()
@@ -133,13 +138,12 @@ def screen(
     held: dict[str, OwnColumns] = {}
     machines: dict[str, Machine]
     for party in passive:
-        if len(taken) < smallest_group:
+        if party not in shows:
             told[party] = {"refused": f"{party} shows columns of {smallest_group} people or more"}
             continue
         key = ColumnKey(fresh_seed(), fresh_seed())
         opening = screen_opening(job, own, "", key)
-        given = tables[party].bins
-        theirs = _shown(*_of_rows(tables[party], taken), bins, given, smallest_group, correlation)
+        theirs = shows[party].result()
         terms = ScreenTerms(names, measured, correlation)
         machines = {
             ACTIVE: ActiveScreen(
@@ -214,22 +218,37 @@ def screened_in_the_clear(
     return screen_found(job, label, rows, told, 0)
 
 
+def _own(
+    features: PartyFeatures, rows: NDArray[np.intp], bins: int, correlation: bool
+) -> tuple[list[ScreenedColumn], CorrelatedColumns, CorrelatedNumbers]:
+    """The active party's columns, how they are alike, and what is correlated with others'."""
+    values, names, categories = _of_rows(features, rows)
+    columns = list(screened_columns(values, names, categories, bins, 1, features.bins))
+    numbers = [column.name for column in columns if column.kind == "number"]
+    of_numbers = values
+    if len(numbers) < len(names):
+        of_numbers = values[:, [names.index(name) for name in numbers]]
+    alike = CorrelatedColumns.of(of_numbers, numbers)
+    return columns, alike, correlated_numbers(of_numbers, columns, own=True, wanted=correlation)
+
+
 def _shown(
-    values: NDArray[np.float32],
-    names: tuple[str, ...],
-    categories: Mapping[str, tuple[str, ...]],
+    features: PartyFeatures,
+    rows: NDArray[np.intp],
     bins: int,
-    given: Mapping[str, ColumnBins],
     smallest: int,
     correlation: bool,
 ) -> OwnColumns:
     """What a passive party with these features shows."""
-    columns = list(screened_columns(values, names, categories, bins, smallest, given))
-    places = [names.index(column.name) for column in columns if column.kind == "number"]
-    numbers = correlated_numbers(values[:, places], columns, smallest, wanted=correlation)
+    values, names, categories = _of_rows(features, rows)
+    columns = list(screened_columns(values, names, categories, bins, smallest, features.bins))
+    numbers = None
+    if correlation:
+        of_numbers = [names.index(column.name) for column in columns if column.kind == "number"]
+        numbers = correlated_numbers(values[:, of_numbers], columns, smallest)
     draw = np.random.default_rng()
     shown = [column.for_others(smallest, draw) for column in columns]
-    return OwnColumns(shown, numbers=numbers if numbers.columns else None)
+    return OwnColumns(shown, numbers=numbers if numbers and numbers.columns else None)
 
 
 def _secret(party: str) -> bytes:
@@ -240,7 +259,10 @@ def _secret(party: str) -> bytes:
 def _of_rows(
     features: PartyFeatures, rows: NDArray[np.intp]
 ) -> tuple[NDArray[np.float32], tuple[str, ...], Mapping[str, tuple[str, ...]]]:
-    return features.values[rows], features.names, features.category_columns
+    values = features.values
+    if len(rows) < len(values):  # they ascend
+        values = values[rows]
+    return values, features.names, features.category_columns
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:
