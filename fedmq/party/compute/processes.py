@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.large_array import FILES, descriptor_of, too_many_files, write_array
-from fedmq.party.compute.freed_memory import keep_freed_memory
+from fedmq.party.compute.freed_memory import keep_freed_memory, return_freed_memory
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.link import PriorityGate
@@ -161,6 +161,7 @@ def _run_work(work: bytes, gives_way: bool, results: Address) -> tuple[bytes, Sp
     if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     result, span = run_pickled(work)
+    return_freed_memory()  # a result that is packed lies in memory twice
     return packed_result(result, results), span
 
 

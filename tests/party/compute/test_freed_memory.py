@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -24,19 +25,53 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+_RETURNED = """
+from pathlib import Path
+import numpy as np
+from fedmq.party.compute.freed_memory import keep_freed_memory, return_freed_memory
+
+
+def megabytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+keep_freed_memory()
+before = megabytes()
+columns = [np.ones(20_000, np.float32) for _ in range(5000)]
+others = [np.ones(20_000, np.float32) for _ in range(5000)]
+del columns  # below memory that is still held
+print(megabytes() - before, return_freed_memory(), megabytes() - before, return_freed_memory())
+"""
+
+
 def _new_pages(how: str) -> int:
+    return int(_printed(_PROGRAM, how))
+
+
+def _printed(program: str, *arguments: str) -> str:
     # Dask sets glibc's thresholds in the environment of whoever starts its workers.
     environment = {name: text for name, text in os.environ.items() if "MALLOC" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, how],
+        [sys.executable, "-c", program, *arguments],
         check=True,
         capture_output=True,
         text=True,
         env=environment,
     )
-    return int(done.stdout)
+    return done.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep memory by other rules")
 def test_freed_arrays_are_no_new_pages() -> None:
     assert _new_pages("kept") < 1_000 < _new_pages("given back")
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc",
+    reason="other C libraries keep memory by other rules",
+)
+def test_what_the_columns_of_a_wide_table_leave_behind_goes_back_to_the_system() -> None:
+    kept, returned, left, again = _printed(_RETURNED).split()
+    assert float(kept) > 750
+    assert (returned, again) == ("True", "False")
+    assert float(left) < 500
