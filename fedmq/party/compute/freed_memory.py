@@ -54,7 +54,7 @@ def _resident() -> int:
 
 
 class _MallInfo(ctypes.Structure):
-    """``struct mallinfo2`` of malloc.h: of the heap ``uordblks`` bytes are used, ``fordblks`` free."""
+    """``struct mallinfo2`` of malloc.h: of the heap ``uordblks`` bytes are used."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
