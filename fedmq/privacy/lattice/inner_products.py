@@ -78,12 +78,14 @@ class ProductsLayout:
 
     ``width``: noise is drawn evenly from so many numbers, of 2^-offset each. ``weight_bits``: the
     mean square of a column's weights is at most ``4**weight_bits``; 0: they are 0 or 1.
+    ``masks``: noise is drawn evenly from all numbers modulo q, and ``width`` bounds errors alone.
     """
 
     rows: int
     sum_bits: int
     width: int
     weight_bits: int = 0
+    masks: bool = False
 
     def __post_init__(self) -> None:
         # Sums of limbs over rows, and products of limbs by ternary numbers, in float64. A mean
@@ -106,8 +108,10 @@ class ProductsLayout:
         """The statistical distance of an answer from one without errors, at most.
 
         A shift of an even number by x moves it by x / width, on average by at most the root mean
-        square of x over errors as an asking party draws them.
+        square of x over errors as an asking party draws them. A mask hides all.
         """
+        if self.masks:
+            return 0.0
         weighted = float(self.rows << 2 * self.weight_bits)
         return math.sqrt(ERROR_BITS / 2 * (weighted + 2 * _LARGEST_SECRET)) / self.width
 
