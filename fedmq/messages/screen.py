@@ -2,14 +2,15 @@
 
 In the order in which they are sent: an opening, then, as far as the owner agrees, encrypted labels
 and encrypted columns of numbers, hints and products of these with own columns, and the columns.
+Where sums are hidden, transfers come before the columns, and choices and tables of circuits after.
 Two passive parties whose owners agree then correlate their columns with one another.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from fedmq.messages.array import Array, Uint32s
 from fedmq.messages.body import Body
@@ -21,6 +22,7 @@ __all__ = [
     "MOST_CLASSES",
     "MOST_CORRELATED",
     "MOST_ROWS",
+    "MOST_STEPS",
     "PEOPLE_OF_A_COLUMN",
     "DescribedColumn",
     "PairBegin",
@@ -28,6 +30,7 @@ __all__ = [
     "PairOpen",
     "PairReady",
     "PairSums",
+    "ScreenChoices",
     "ScreenColumns",
     "ScreenHints",
     "ScreenLabels",
@@ -35,6 +38,8 @@ __all__ = [
     "ScreenOpen",
     "ScreenProducts",
     "ScreenReady",
+    "ScreenTables",
+    "ScreenTransfers",
 ]
 
 MOST_ROWS = 100_000
@@ -45,6 +50,8 @@ MOST_CLASSES = 50
 """Classes of a label: a ciphertext has a slot for each but the first."""
 MOST_CORRELATED = 100
 """Columns of numbers of a party that are correlated with another party's."""
+MOST_STEPS = 63
+"""Steps of an information value that are told where sums are hidden: it stands for all above."""
 PEOPLE_OF_A_COLUMN = 10
 """So many people are looked at for each column that is correlated, at least: with as many columns
 as people, the coefficients of a column would tell its values."""
@@ -75,6 +82,15 @@ class ScreenOpen(Body):
     """So many of the active party's columns of numbers are to be correlated with the other's."""
     classes: Literal[0] | Annotated[int, Field(ge=2, le=MOST_CLASSES)] = 2
     """Those of the label; 0: it is a number."""
+    least_steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    """Sums are hidden: of a column the steps of its information value are told, and fewer than
+    these as none. 0: sums are shown."""
+
+    @model_validator(mode="after")
+    def _hides_two_classes(self) -> Self:
+        if self.least_steps and self.classes != 2:
+            raise ValueError("only a label of two classes has an information value to hide")
+        return self
 
 
 class ScreenReady(Body):
@@ -113,6 +129,45 @@ class ScreenNumbers(Body):
     """uint32 (numbers, 3): column by column a number for each row, and its masks."""
 
 
+class ScreenTransfers(Body):
+    """Passive to active: with this, transfers begin by which you choose what circuits take.
+
+    It comes before the columns, where sums are hidden.
+    """
+
+    kind: ClassVar[str] = "screen transfers"
+
+    chosen: Array
+    """uint8 (128, 256)."""
+    seed: Annotated[bytes, Field(min_length=32, max_length=32)]
+    """Of the permutation with which circuits are garbled."""
+
+
+class ScreenChoices(Body):
+    """Active to passive: what circuits of the columns of a block take of me, which you cannot read.
+
+    ``offer`` uint8 (2, 256) answers the transfers: in the first block alone; it is empty in others.
+    """
+
+    kind: ClassVar[str] = "screen choices"
+
+    block: Index
+    offer: Array
+    choices: Array
+    """uint8 (bytes,)."""
+
+
+class ScreenTables(Body):
+    """Passive to active: garbled circuits of a block, from byte ``start`` on; colours come last."""
+
+    kind: ClassVar[str] = "screen tables"
+
+    block: Index
+    start: Index
+    tables: Array
+    """uint8 (bytes,)."""
+
+
 class ScreenHints(Body):
     """Passive to active: what inner products are read by, of my columns from the ``first`` on."""
 
@@ -144,7 +199,8 @@ class DescribedColumn(BaseModel):
 
     ``counts`` and ``ones`` are of its bins, in random order, and empty where the owner shows only
     descriptions: how many people, and their labels' encrypted sum, uint8 (bins, bytes); of several
-    classes it holds the people of each.
+    classes it holds the people of each. Where sums are hidden there are no counts, and each sum is
+    masked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -230,6 +286,9 @@ BODIES: tuple[type[Body], ...] = (
     ScreenHints,
     ScreenProducts,
     ScreenColumns,
+    ScreenTransfers,
+    ScreenChoices,
+    ScreenTables,
     PairOpen,
     PairReady,
     PairBegin,

@@ -529,6 +529,15 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         seed=st.binary(min_size=32, max_size=32),
         ciphertexts=points(),
     ),
+    screen.ScreenTransfers: st.builds(
+        screen.ScreenTransfers, chosen=points(), seed=st.binary(min_size=32, max_size=32)
+    ),
+    screen.ScreenChoices: st.builds(
+        screen.ScreenChoices, block=naturals, offer=points(), choices=points()
+    ),
+    screen.ScreenTables: st.builds(
+        screen.ScreenTables, block=naturals, start=naturals, tables=points()
+    ),
     screen.ScreenHints: st.builds(screen.ScreenHints, first=naturals, hints=points()),
     screen.ScreenProducts: st.builds(
         screen.ScreenProducts, columns=uint32s, own=points(), sums=points()
@@ -712,6 +721,12 @@ _FIELDS: dict[str, Any] = {
     "held_by": 5,
     "correlated": 2,
     "classes": 3,
+    "least_steps": 0,
+    "chosen": Array.of(np.ones((1, 256), np.uint8)),
+    "block": 0,
+    "offer": Array.of(np.ones((2, 256), np.uint8)),
+    "choices": Array.of(np.ones(1, np.uint8)),
+    "tables": Array.of(np.ones(1, np.uint8)),
     "label": False,
     "correlates": True,
     "own": Array.of(np.full((1, 1), 100, np.int8)),
@@ -736,6 +751,7 @@ def example(kind: type[Body]) -> Body:
         inference.SealedQuery,
         online.OnlineMasks,
         screen.ScreenNumbers,
+        screen.ScreenTransfers,
         screen.PairLink,
     ):
         fields["seed"] = bytes(32)

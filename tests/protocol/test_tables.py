@@ -324,7 +324,7 @@ def aligned(watch: Watch) -> Iterator[None]:
 
 
 def screened(watch: Watch) -> Iterator[None]:
-    """Screens that measure, that only describe, and that correlate."""
+    """Screens that measure, that only describe, that correlate, and that hide sums."""
     for seed, measured in itertools.product(range(3), (True, False)):
         parties = screens.machines(
             measured=measured, correlated=seed == 1, classes=(2, 4, 0)[seed % 3]
@@ -332,6 +332,9 @@ def screened(watch: Watch) -> Iterator[None]:
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         ran(watch(screens.pair()), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
         yield
+    hidden = screens.machines(least_steps=1)
+    ran(watch(hidden), link=Link(drop=0.2, repeat=0.2, delay=1.0))
+    yield
 
 
 def disturbed(watch: Watch) -> Iterator[None]:

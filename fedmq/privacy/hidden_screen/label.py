@@ -70,16 +70,16 @@ def _keys(key: ColumnKey) -> list[ColumnKey]:
 
 
 @computation("EncryptSharedLabel")
-def encrypt_shared_label(key: ColumnKey, label: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def encrypt_shared_label(key: ColumnKey, values: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """The label as it travels: uint8 (numbers, 12).
 
-    ``label`` (rows,), with at least eight people of either kind. ``key`` must encrypt nothing else.
+    ``values`` (rows,), with at least eight people of either kind. ``key`` must encrypt nothing else.
     """
-    ones = int(label.sum())
+    ones = int(values.sum())
     unit = SCALE * 2**LABEL_FRACTION_BITS
-    adds = np.where(label, round(unit / ones), -round(unit / (len(label) - ones)))
-    columns = label.astype(np.int64), adds.astype(np.int64)
-    layout = _layout(len(label))
+    adds = np.where(values, round(unit / ones), -round(unit / (len(values) - ones)))
+    columns = values.astype(np.int64), adds.astype(np.int64)
+    layout = _layout(len(values))
     encrypted = [encrypt_column(*each, layout) for each in zip(_keys(key), columns, strict=True)]
     return np.concatenate(encrypted)
 
@@ -120,7 +120,7 @@ def add_shared_label(
     return np.split(sums, ends), [BinShares(*each) for each in zip(ones, differences, strict=True)]
 
 
-@computation("ReadShares")
+@computation("ReadScreenShares")
 def read_shares(key: ColumnKey, columns: Sequence[NDArray[np.uint8]], rows: int) -> list[BinShares]:
     """The active party's shares of each column's bins, by the sums that came.
 

@@ -30,11 +30,13 @@ from fedmq.privacy.lattice.label_sums import decrypt_label, encrypt_label
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
+from fedmq.protocol.screen.active_steps import ActiveSteps
 from fedmq.protocol.screen.states import (
     ACTIVE_SCREEN,
     DECRYPTED,
     DESCRIBED,
     ENCRYPTED,
+    SHARED,
     ActiveScreenState,
 )
 
@@ -51,11 +53,13 @@ _COLUMNS_TOGETHER = 10
 class ShownColumn:
     """A column of another party: ``described`` as it came, and the label by its bins.
 
-    ``by_bin`` as in `ScreenedLabel`; None where the party shows descriptions alone.
+    ``by_bin`` as in `ScreenedLabel`; None where the party shows descriptions alone, or hides sums:
+    then ``steps`` are those of its information value.
     """
 
     described: screen.DescribedColumn
     by_bin: NDArray[Any] | None
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +98,7 @@ class ActiveScreen(Machine):
     """
 
     TABLE = ACTIVE_SCREEN
-    PARTS = (PeerConsents,)
+    PARTS = (PeerConsents, ActiveSteps)
     failed_state = State.FAILED
 
     def __init__(
@@ -120,6 +124,14 @@ class ActiveScreen(Machine):
         self._sent = False
         self._consents = PeerConsents(self)
         self._attach(self._consents)
+        self._steps: ActiveSteps | None = None
+        """Finds how well columns tell the label, if sums are hidden."""
+        if opening.least_steps:
+            self._steps = ActiveSteps(
+                self, label.values, key, opening.least_steps, self._with_steps
+            )
+            self._attach(self._steps)
+        self._coefficients: NDArray[np.float64] | None = None
 
     @property
     def awaits_consent(self) -> bool:
@@ -147,7 +159,10 @@ class ActiveScreen(Machine):
         labels = numbers = None
         if self._asked.label:
             label = self._label
-            [labels] = yield Compute([encrypt_label.bind(self._key, label.values, label.classes)])
+            encrypts: Computation = encrypt_label.bind(self._key, label.values, label.classes)
+            if self._steps is not None:
+                encrypts = self._steps.encrypted()
+            [labels] = yield Compute([encrypts])
         if self._asked.correlates:
             assert self._standard is not None
             [self._seeds] = yield Compute([column_seeds.bind(self._secret, self._standard)])
@@ -235,10 +250,17 @@ class ActiveScreen(Machine):
                 raise ProtocolError("coefficients are missing")
             if self._products.columns.numpy().max(initial=0) > len(self._columns):
                 raise ProtocolError("coefficients of a column that there is not")
-        self._run(DECRYPTED, self._decrypted(), self._with_figures)
+        if self._asked.label and self._steps is not None:
+            self._run(SHARED, self._decrypted(), self._with_shares)
+        else:
+            self._run(DECRYPTED, self._decrypted(), self._with_figures)
 
     def _check(self, column: screen.DescribedColumn) -> None:
         counts, ones = column.counts.numpy(), column.ones
+        if self._steps is not None:
+            if counts.size or ones.dtype != "|u1" or len(ones.shape) != 2:
+                raise ProtocolError("a masked sum for each bin is needed, and no counts")
+            return
         if ones.dtype != "|u1" or len(ones.shape) != 2 or ones.shape[0] != len(counts):
             raise ProtocolError("one sum for each bin is needed")
         if int(counts.sum()) != len(self._label):
@@ -246,8 +268,10 @@ class ActiveScreen(Machine):
 
     def _decrypted(self) -> Plan[list[Any]]:
         rows, wanted = len(self._label), list[Computation]()
-        if self._asked.label:
-            ones = [column.ones.numpy() for column in self._columns]
+        ones = [column.ones.numpy() for column in self._columns]
+        if self._asked.label and self._steps is not None:
+            wanted += self._steps.decrypted(ones)
+        elif self._asked.label:
             counts = [column.counts.numpy() for column in self._columns]
             wanted.append(decrypt_label.bind(self._key, ones, counts, self._label.classes))
         if self._products is not None:
@@ -258,18 +282,34 @@ class ActiveScreen(Machine):
         return found
 
     def _with_figures(self, found: list[Any]) -> None:
+        if self._products is not None:
+            self._coefficients = found[-1]
         by_bin: Sequence[NDArray[Any] | None] = [None] * len(self._columns)
         if self._asked.label:
             by_bin = found[0]
+        pairs = zip(self._columns, by_bin, strict=True)
+        self._finish([ShownColumn(*column) for column in pairs])
+
+    def _with_shares(self, found: list[Any]) -> None:
+        assert self._steps is not None
+        if self._products is not None:
+            self._coefficients = found.pop()
+        self._steps.begin(found)
+
+    def _with_steps(self, steps: NDArray[np.int64]) -> None:
+        pairs = zip(self._columns, steps.tolist(), strict=True)
+        self._finish([ShownColumn(column, None, told) for column, told in pairs])
+
+    def _finish(self, shown: Sequence[ShownColumn]) -> None:
         correlations = None
         if self._products is not None:
+            assert self._coefficients is not None
             correlations = ShownCorrelations(
                 tuple(self._products.columns.numpy().tolist()),
                 self._products.own.numpy() / 100,
-                found[-1],
+                self._coefficients,
                 self._asked.among,
             )
-        shown = [ShownColumn(*column) for column in zip(self._columns, by_bin, strict=True)]
         self._emit(Finish(Shown(shown, correlations)))
 
 

@@ -21,15 +21,18 @@ from fedmq.privacy.column_products import (
     add_products,
     asked_columns,
 )
+from fedmq.privacy.hidden_screen.label import shared_numbers
 from fedmq.privacy.lattice.inner_products import NUMBER_BYTES
 from fedmq.privacy.lattice.label_sums import add_label, numbers_of
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, single
 from fedmq.privacy.random_stream import fresh_seed
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
 from fedmq.protocol.machine import Machine, OwnConsent, on_message, turn_down
+from fedmq.protocol.screen.passive_steps import PassiveSteps
 from fedmq.protocol.screen.states import (
     COLUMNS,
     COUNTED,
+    MASKED_SUMS,
     PASSIVE_SCREEN,
     SHOWS,
     PassiveScreenState,
@@ -105,7 +108,7 @@ class PassiveScreen(Machine):
     """
 
     TABLE = PASSIVE_SCREEN
-    PARTS = (OwnConsent,)
+    PARTS = (OwnConsent, PassiveSteps)
     failed_state = State.FAILED
 
     def __init__(
@@ -129,6 +132,8 @@ class PassiveScreen(Machine):
         self._secret = secret
         self._offered = 0
         self._classes = 2
+        self._steps: PassiveSteps | None = None
+        """Garbles how well columns tell the label, if sums are hidden."""
         self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
         self._attach(self._consent)
 
@@ -140,6 +145,9 @@ class PassiveScreen(Machine):
     def _on_open(self, peer: str, body: screen.ScreenOpen) -> None:
         self._offered, self._elements = body.correlated, bytes.fromhex(body.elements)
         self._classes = body.classes
+        if body.least_steps:
+            self._steps = PassiveSteps(self, body.least_steps, self._finish)
+            self._attach(self._steps)
         try:
             self._terms = self._agree()
         except Refused as error:
@@ -190,7 +198,7 @@ class PassiveScreen(Machine):
     def _on_labels(self, _: str, body: screen.ScreenLabels) -> None:
         if not self._terms.measured:
             raise ProtocolError("labels came that nobody wanted")
-        numbers, of = body.numbers, numbers_of(self._rows, self._classes)
+        numbers, of = body.numbers, self._numbers_of_labels
         if numbers.dtype != "|u1" or numbers.shape[1:] != (NUMBER_BYTES,) or not numbers.shape[0]:
             raise ProtocolError(f"numbers of {NUMBER_BYTES} bytes are needed")
         self._add(self._labels, body.start, numbers, of)
@@ -218,10 +226,17 @@ class PassiveScreen(Machine):
             raise ProtocolError(f"numbers begin at {start}, not at {arrived} of {whole}")
         before.append(numbers.numpy())
         wanted: list[tuple[list[Any], int]] = []
-        wanted += [(self._labels, numbers_of(self._rows, self._classes))] * self._terms.measured
+        wanted += [(self._labels, self._numbers_of_labels)] * self._terms.measured
         wanted += [(self._numbers, self._length)] * (self._correlated is not None)
         if all(sum(map(len, each)) == of for each, of in wanted):
-            self._run(COUNTED, self._summed(), self._show_sums)
+            hides = self._terms.measured and self._steps is not None
+            self._run(MASKED_SUMS if hides else COUNTED, self._summed(), self._show_sums)
+
+    @property
+    def _numbers_of_labels(self) -> int:
+        if self._steps is not None:
+            return shared_numbers(self._rows)
+        return numbers_of(self._rows, self._classes)
 
     @property
     def _rows(self) -> int:
@@ -258,6 +273,8 @@ class PassiveScreen(Machine):
         return Multiplied.joined(found)
 
     def _counted(self, labels: NDArray[np.uint8]) -> Plan[list[NDArray[np.uint8]]]:
+        if self._steps is not None:
+            return (yield from self._steps.masked(self._elements, labels, self._own.columns))
         bins = [column.bin_of for column in self._own.columns]
         found = yield Compute(
             [
@@ -277,6 +294,8 @@ class PassiveScreen(Machine):
         ones, products = sums
         if products is not None:
             self._show_products(products)
+        if ones and self._steps is not None:
+            self._steps.begin()
         self._show(ones)
 
     def _show_products(self, products: Multiplied) -> None:
@@ -293,6 +312,8 @@ class PassiveScreen(Machine):
         self._send(self.peers[0], body)
 
     def _show(self, ones: Sequence[NDArray[np.uint8]]) -> None:
+        garbles = bool(ones) and self._steps is not None
+        counted = bool(ones) and self._steps is None
         ones = ones or [np.empty((0, 0), np.uint8)] * len(self._own.columns)
         described = [
             screen.DescribedColumn(
@@ -300,7 +321,7 @@ class PassiveScreen(Machine):
                 type=column.kind,
                 missing=round(100 * column.missing),
                 distinct=column.distinct,
-                counts=Array.of((column.counts if sums.size else np.empty(0)).astype(np.uint32)),
+                counts=Array.of((column.counts if counted else np.empty(0)).astype(np.uint32)),
                 ones=Array.of(sums),
             )
             for column, sums in zip(self._own.columns, ones, strict=True)
@@ -313,4 +334,8 @@ class PassiveScreen(Machine):
                 self.peers[0],
                 screen.ScreenColumns(first=first, of=len(described), described=part),
             )
-        self._emit(Finish(len(described)))
+        if not garbles:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._emit(Finish(len(self._own.columns)))

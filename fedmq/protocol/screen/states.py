@@ -27,6 +27,7 @@ class ActiveScreenState(Enum):
     READY = "not begun"
     ASKING = "the party is asked to show its columns"
     COUNTING = "the party adds up labels, and multiplies columns, that it cannot read"
+    EVALUATING = "circuits tell, block by block, how well columns tell the label"
     FINISHED = "the columns are known"
     FAILED = "the party refused, or gave no answer"
 
@@ -38,6 +39,7 @@ class PassiveScreenState(Enum):
     ASKING = "its owner is asked whether it takes part"
     PREPARING = "the columns are read"
     COUNTING = "labels and columns arrive that it cannot read; it adds up and multiplies them"
+    GARBLING = "it garbles circuits, block by block, as the active party chooses"
     FINISHED = "the columns are shown"
     FAILED = "refused, or not asked any more"
 
@@ -48,6 +50,13 @@ DESCRIBED = When("all columns are described, without labels")
 COLUMNS = Done("own columns in bins")
 COUNTED = Done("encrypted ones of each bin, and inner products")
 SHOWS = When("it shows descriptions alone")
+SHARED = Done("shares of the ones of each bin, and coefficients")
+CHOSEN = Done("labels of a block")
+EVALUATED = Done("steps of a block")
+ALL_EVALUATED = When("the steps of all columns are known")
+MASKED_SUMS = Done("masked ones of each bin, and inner products")
+GARBLED = Done("tables of a block")
+ALL_GARBLED = When("all blocks are garbled")
 
 _A = ActiveScreenState
 
@@ -65,8 +74,16 @@ ACTIVE_SCREEN = session_table(
             ENCRYPTED: _A.COUNTING,
             screen.ScreenHints: _A.COUNTING,
             screen.ScreenProducts: _A.COUNTING,
+            screen.ScreenTransfers: _A.COUNTING,
             screen.ScreenColumns: _A.COUNTING,
             DECRYPTED: _A.FINISHED,
+            SHARED: _A.EVALUATING,
+        },
+        _A.EVALUATING: {
+            CHOSEN: _A.EVALUATING,
+            screen.ScreenTables: _A.EVALUATING,
+            EVALUATED: _A.EVALUATING,
+            ALL_EVALUATED: _A.FINISHED,
         },
     },
     (_A.FINISHED, _A.FAILED),
@@ -91,6 +108,12 @@ PASSIVE_SCREEN = session_table(
             screen.ScreenLabels: _P.COUNTING,
             screen.ScreenNumbers: _P.COUNTING,
             COUNTED: _P.FINISHED,
+            MASKED_SUMS: _P.GARBLING,
+        },
+        _P.GARBLING: {
+            screen.ScreenChoices: _P.GARBLING,
+            GARBLED: _P.GARBLING,
+            ALL_GARBLED: _P.FINISHED,
         },
     },
     (_P.FINISHED, _P.FAILED),

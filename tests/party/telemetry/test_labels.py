@@ -24,7 +24,7 @@ LABELS = {
     "AnswerRows",
     "AddSharedLabel",
     "EncryptSharedLabel",
-    "ReadShares",
+    "ReadScreenShares",
     "ChooseScreenTransfers",
     "OfferScreenTransfers",
     "ReadScreenTransfers",

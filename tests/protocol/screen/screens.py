@@ -64,7 +64,7 @@ def label_of(classes: int) -> ScreenedLabel:
     return ScreenedLabel.of(numbers, "number", "bank")
 
 
-def opening(correlated: bool = False, classes: int = 2) -> ScreenOpen:
+def opening(correlated: bool = False, classes: int = 2, least_steps: int = 0) -> ScreenOpen:
     return ScreenOpen(
         name="look",
         alignment="the same ids",
@@ -76,6 +76,7 @@ def opening(correlated: bool = False, classes: int = 2) -> ScreenOpen:
         elements=KEY.public.hex(),
         correlated=3 * correlated,
         classes=classes,
+        least_steps=least_steps,
     )
 
 
@@ -86,6 +87,7 @@ def machines(
     names: bool = False,
     asked: int = 0,
     classes: int = 2,
+    least_steps: int = 0,
     agree: Callable[[], None] = lambda: None,
 ) -> dict[str, Machine]:
     def terms() -> ScreenTerms:
@@ -97,7 +99,12 @@ def machines(
     own = OwnColumns(shown, numbers=CorrelatedNumbers((1,), standardised(values()[:, :1])))
     return {
         "bank": ActiveScreen(
-            "telco", opening(correlated, classes), label_of(classes), KEY, numbers(), b"b" * 32
+            "telco",
+            opening(correlated, classes, least_steps),
+            label_of(classes),
+            KEY,
+            numbers(),
+            b"b" * 32,
         ),
         "telco": PassiveScreen("bank", Given(own), terms, consent_within=asked, secret=b"t" * 32),
     }
