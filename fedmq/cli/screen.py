@@ -16,6 +16,7 @@ from fedmq.errors import ConfigError
 from fedmq.evaluation.screening import (
     FIGURES,
     columns_of,
+    figure_of,
     label_in_words,
     label_type,
     screen_page,
@@ -43,6 +44,7 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
     Each party says what its columns are like, as far as its policy lets it, and, where it agrees,
     how many people with either label stand in the bins of each: so IV, KS and AUC of each column
     alone; with label_type in JOB chi-square of a label of several classes, or F of one of numbers.
+    With sums = "hidden" in JOB nobody sees a count: IV alone is told, in steps of 0.02.
     With correlation = true in JOB, also how columns of numbers are correlated. Labels and columns
     leave encrypted.
     """
@@ -71,9 +73,11 @@ def _write(folder: Path, found: Mapping[str, Any]) -> None:
 
 
 def _in_words(found: Any) -> Text:
-    def shown(value: float | None) -> str:
+    def shown(value: float | str | None) -> str:
         if value is None:
             return ""
+        if isinstance(value, str):
+            return value
         return f"{value:.4f}" if value == 0 or 1e-4 <= abs(value) < 1e6 else f"{value:.2e}"
 
     figures = FIGURES[label_type(found)]
@@ -85,7 +89,7 @@ def _in_words(found: Any) -> Text:
             column["type"],
             f"{column['missing']:.0%}",
             column["distinct"],
-            *(shown(column.get(name)) for name in figures),
+            *(shown(figure_of(column, name)) for name in figures),
             "yes" if column.get("selected") else "",
         )
         for column in columns_of(found)

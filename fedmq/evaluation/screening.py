@@ -18,6 +18,7 @@ __all__ = [
     "Screen",
     "alike_columns",
     "columns_of",
+    "figure_of",
     "label_in_words",
     "label_type",
     "own_page",
@@ -66,6 +67,8 @@ class Screen:
             raise ConfigError("pandas is not installed; run: pip install pandas") from None
         wanted = ["party", "column", "name", "type", "missing", "distinct"]
         figures = FIGURES[label_type(self.found)]
+        if self.found.get("sums") == "hidden":
+            figures = ("iv", "iv_below", *figures[1:])
         wanted += dict.fromkeys((*figures, *(["chi2", "p"] if "iv" in figures else ()), "vif"))
         if self.found["selected"] is not None:
             wanted.append("selected")
@@ -101,6 +104,15 @@ class Screen:
 def title_of(column: Mapping[str, Any]) -> str:
     """The name of a column, or its number at its owner where names are private."""
     return column["name"] or f"column {column['column']}"
+
+
+def figure_of(column: Mapping[str, Any], name: str) -> float | str | None:
+    """A figure of a column; of an information value in steps, because sums are hidden, the step."""
+    if name != "iv" or "iv_below" not in column:
+        return column.get(name)
+    if column["iv_below"] is None:
+        return f"{column['iv']:.2f} or more"
+    return f"{column['iv']:.2f} to {column['iv_below']:.2f}"
 
 
 def label_type(screen: Mapping[str, Any]) -> LabelType:
@@ -214,6 +226,16 @@ def screen_report(screen: Mapping[str, Any]) -> Report:
     )
 
 
+def _in_steps(screen: Mapping[str, Any]) -> str:
+    """What is said of columns whose sums are hidden."""
+    if screen.get("sums") != "hidden":
+        return ""
+    return (
+        " Of other parties' columns sums are hidden: IV is told in steps of 0.02, from "
+        f"{screen['iv_from']:g} on; there is no KS and no AUC."
+    )
+
+
 def _label(screen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if label_type(screen) == "binary":
         yield "label 1", f"{screen['ones']:,}"
@@ -247,9 +269,10 @@ def _tables(screen: Mapping[str, Any]) -> Iterator[ReportTable]:
             "selected",
         ),
         rows=tuple(rows),
-        about=f"{_ABOUT[label]} VIF, the variance inflation factor, says how well other columns "
-        "tell it: of the active party its own, of another party its own and the active party's, "
-        "and those of all others where these are known, by coefficients in hundredths.",
+        about=f"{_ABOUT[label]}{_in_steps(screen)} VIF, the variance inflation factor, says how "
+        "well other columns tell it: of the active party its own, of another party its own and the "
+        "active party's, and those of all others where these are known, by coefficients in "
+        "hundredths.",
     )
     for party, told in screen["parties"].items():
         if "joint" in told:
@@ -371,6 +394,6 @@ def _maps(screen: Mapping[str, Any]) -> Iterator[Map]:
 
 def _figures(column: Mapping[str, Any], names: Sequence[str]) -> tuple[Cell, ...]:
     missing = f"{column['missing']:.0%}"
-    figures = tuple(column.get(name) for name in (*names, "vif"))
+    figures = tuple(figure_of(column, name) for name in (*names, "vif"))
     selected = "yes" if column.get("selected") else None
     return column["type"], missing, column["distinct"], *figures, selected

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from fedmq.party.data.screening import (
     LabelledColumns,
     Pair,
     add_pairs,
+    check_hidden,
     correlated_numbers,
     label_check,
     own_columns,
@@ -68,6 +69,8 @@ def screen(
     measured: bool = True,
     correlation: bool = False,
     label_type: LabelType = "binary",
+    sums: Literal["shown", "hidden"] = "shown",
+    iv_from: float = 0.02,
     most_rows: int = 50_000,
     seed: int = 0,
     select: Mapping[str, float] | None = None,
@@ -91,6 +94,10 @@ def screen(
             with one another's, which they cannot read, in hundredths.
         label_type: ``binary``, 0 and 1, told by IV, KS and AUC; ``classes``, numbered from 0 on,
             told by chi-square; or ``number``, told by F.
+        sums: ``hidden`` tells of the passive parties' columns no count, but in which step of 0.02 a
+            column's information value is, from ``iv`` on and below ``iv_below``; the label is
+            binary, with eight rows of either kind at least.
+        iv_from: where sums are hidden, lower information values are not told.
         most_rows: so many rows are looked at, drawn by ``seed`` where there are more.
         seed: which rows are drawn.
         select: which columns are ``selected``: ``{"iv": 0.02, "p": 0.01, "top": 100,
@@ -110,7 +117,8 @@ def screen(
     _check("smallest_group", smallest_group, 1, 2**32)
     _check("most_rows", most_rows, 1, MOST_ROWS)
     _check("seed", seed, 0, 2**32 - 1)
-    keys = {"label_type": label_type, "select": select, "correlation": correlation}
+    keys: dict[str, Any] = {"label_type": label_type, "select": select, "correlation": correlation}
+    keys |= {"sums": sums, "iv_from": iv_from}
     job = ScreenJob.of(
         {"name": "screen", "bins": bins, "most_rows": most_rows, "seed": seed} | keys, "screen"
     )
@@ -124,6 +132,7 @@ def screen(
             raise DataError(f"{party}: {len(features.values)} rows, there are {rows} labels")
     taken = chosen_rows(rows, most_rows, seed)
     looked_at = ScreenedLabel.of(checked[taken], label_type, ACTIVE)
+    check_hidden(job, looked_at, ACTIVE)
     with ThreadPoolExecutor(2) as threads:  # what daemons do side by side
         shows = {
             party: threads.submit(_shown, tables[party], taken, bins, smallest_group, correlation)
@@ -158,7 +167,7 @@ def screen(
         }
         shown: Shown
         shown, _ = in_own_loop(run_machines(machines, ThreadPool(), broker, "training", traffic))
-        told[party] = shown_columns(party, shown, own)
+        told[party] = shown_columns(party, shown, own, job.least_steps)
         if shown.correlations is not None:
             correlations[party] = shown.correlations
             held[party] = theirs

@@ -35,6 +35,8 @@ class ScreenKeys(TypedDict, total=False):
     bins: int
     most_rows: int
     seed: int
+    sums: Literal["shown", "hidden"]
+    iv_from: float
     select: Mapping[str, float]
 
 

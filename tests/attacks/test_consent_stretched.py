@@ -145,6 +145,7 @@ FREE_OF_SCREENS: dict[str, Any] = {
     "salt": "t",
     "seed": 7,  # which people are drawn, not how many
     "elements": "1e" * 32,  # of this session alone
+    "least_steps": 1,  # counts tell more than steps
 }
 
 BY_POLICY: dict[type[Body], dict[str, str]] = {
@@ -282,6 +283,16 @@ def test_a_yes_to_descriptions_covers_no_counts() -> None:
     assert not covers(standing_consent(screened(measured=False)), screened(measured=True))
     assert covers(standing_consent(screened()), screened(correlated=0))
     assert not covers(standing_consent(screened(correlated=0)), screened())
+
+
+def test_a_yes_to_a_screen_that_hides_sums_covers_none_that_tells_more() -> None:
+    agreed = standing_consent(screened(least_steps=3))
+    for covered in (3, 5):
+        assert covers(agreed, screened(least_steps=covered))
+    assert covers(agreed, screened(measured=False))
+    for beyond in (0, 2):
+        assert not covers(agreed, screened(least_steps=beyond))
+    assert not covers(standing_consent(screened(measured=False)), screened(least_steps=63))
 
 
 def test_a_yes_to_a_screen_covers_no_pair_and_a_pair_has_no_standing_yes() -> None:

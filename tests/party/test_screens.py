@@ -102,11 +102,45 @@ async def test_an_owner_that_says_nothing_shows_nothing_and_holds_up_nobody(
         found = await look(demo)
         assert found["parties"]["retail"]["refused"] == (
             "retail does not show its columns: retail does not show its columns before a training; "
-            'screen = "described" or "measured" in its [policy] would allow it'
+            'screen = "described", "hidden" or "measured" in its [policy] would allow it'
         )
         assert len(found["parties"]["telco"]["columns"]) == 2
         with pytest.raises(DaemonError, match="telco holds no label"):
             await demo.ask("telco", "screen", job={"name": "look"})
+
+
+async def test_an_owner_may_allow_hidden_sums_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "hidden"')
+    async with demo:
+        refused = (await look(demo, parties=("telco",)))["parties"]["telco"]["refused"]
+        assert "telco does not show sums of a label" in refused
+        found = await look(demo, parties=("telco",), sums="hidden", select={"iv": 0.02})
+        for column in found["parties"]["telco"]["columns"]:
+            assert column.keys().isdisjoint({"bins", "auc", "p"})
+            assert column["iv_below"] is None or column["iv_below"] > column["iv"]
+        chosen = [
+            column["column"]
+            for column in found["parties"]["telco"]["columns"]
+            if column["iv"] >= 0.02
+        ]
+        assert found["selected"]["telco"] == chosen
+
+
+async def test_an_owner_that_shows_sums_hides_them_where_the_job_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"')
+    async with demo:
+        shown = await look(demo, parties=("telco",))
+        hidden = await look(demo, parties=("telco",), sums="hidden")
+        columns = zip(
+            shown["parties"]["telco"]["columns"], hidden["parties"]["telco"]["columns"], strict=True
+        )
+        for exact, step in columns:
+            assert "bins" not in step
+            assert step["iv"] <= exact["iv"] < (step["iv_below"] or float("inf"))
 
 
 async def test_only_the_columns_of_the_policy_are_shown(

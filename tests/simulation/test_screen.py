@@ -403,3 +403,64 @@ def test_labels_of_another_type_are_refused_in_one_line(
     with pytest.raises((ConfigError, DataError), match=why) as raised:
         fedmq.screen(**given)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
+
+
+def test_hidden_sums_tell_the_step_of_an_information_value_and_no_count() -> None:
+    hidden = fedmq.screen(
+        active=BANK, label=LABEL, passive={"telco": TELCO}, smallest_group=10, sums="hidden"
+    )
+    columns = {column["name"]: column for column in hidden.columns}
+    for name in ("calls", "plan"):
+        iv, _ = by_table(TELCO[name])
+        assert columns[name]["iv"] <= iv < (columns[name]["iv_below"] or np.inf)
+        assert columns[name].keys().isdisjoint({"bins", "auc", "ks", "chi2", "p"})
+    assert columns["age"]["iv"] == pytest.approx(by_table(pandas.qcut(BANK["age"], 10))[0])
+    assert {"iv", "iv_below"} <= set(hidden.to_pandas().columns)
+
+
+def test_what_is_below_iv_from_is_not_told_and_not_selected() -> None:
+    hidden = fedmq.screen(
+        active=BANK,
+        label=LABEL,
+        passive={"telco": TELCO},
+        smallest_group=10,
+        sums="hidden",
+        iv_from=0.1,
+        select={"iv": 0.1},
+    )
+    [plan] = [column for column in hidden.columns if column["name"] == "plan"]
+    assert by_table(TELCO["plan"])[0] < 0.1
+    assert (plan["iv"], plan["iv_below"], plan["selected"]) == (0.0, 0.1, False)
+    [calls] = [column for column in hidden.columns if column["name"] == "calls"]
+    assert calls["selected"]
+
+
+def test_the_page_of_hidden_sums_has_steps(tmp_path: Path) -> None:
+    hidden = fedmq.screen(
+        active=BANK, label=LABEL, passive={"telco": TELCO}, smallest_group=10, sums="hidden"
+    )
+    hidden.write_html(tmp_path / "look.html")
+    page = (tmp_path / "look.html").read_text()
+    assert "sums are hidden: IV is told in steps of 0.02, from 0.02 on" in page
+    [plan] = [column for column in hidden.columns if column["name"] == "plan"]
+    assert f"{plan['iv']:.2f} to {plan['iv_below']:.2f}" in page
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"sums": "shown", "iv_from": 0.1}, 'iv_from goes with sums = "hidden"'),
+        ({"sums": "hidden", "label_type": "number"}, 'goes with label_type = "binary" alone'),
+        ({"sums": "hidden", "select": {"p": 0.1}}, "p takes sums that are shown"),
+        ({"sums": "hidden", "iv_from": 2.0}, "iv_from"),
+    ],
+)
+def test_what_does_not_go_with_hidden_sums_is_named(keys: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        fedmq.screen(active=BANK, label=LABEL, passive={"telco": TELCO}, **keys)  # type: ignore[arg-type]
+
+
+def test_sums_of_very_few_people_are_not_hidden() -> None:
+    few = np.arange(ROWS) < 7
+    with pytest.raises(DataError, match="active: 7 people of one label are looked at"):
+        fedmq.screen(active=BANK, label=few, passive={"telco": TELCO}, sums="hidden")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import ALIASES, TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.fields import ModelId, PartyName
-from fedmq.messages.screen import MOST_BINS, MOST_ROWS
+from fedmq.messages.screen import MOST_BINS, MOST_ROWS, MOST_STEPS
 from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.toml_file import FilePath, Section, check_document, read_toml
 from fedmq.privacy.registry import engine_named
@@ -417,6 +418,13 @@ class ScreenJob(Section):
     encrypt."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Which people are drawn."""
+    sums: Literal["shown", "hidden"] = "shown"
+    """What other parties that measure their columns tell: ``shown``, how many people of each label
+    stand in each bin; ``hidden``, of a label of 0 or 1, in how many steps of 0.02 a column's
+    information value is, which garbled circuits find: 63 stand for all above, and nobody sees a
+    sum."""
+    iv_from: Annotated[float, Field(ge=0.02, le=MOST_STEPS / 50)] = 0.02
+    """Where sums are hidden: of columns with a lower information value nothing is told but that."""
     correlation: bool = False
     """Whether parties that allow it correlate their columns of numbers with the active party's,
     which leave encrypted: its first 100, and one for every ten people at most."""
@@ -428,6 +436,23 @@ class ScreenJob(Section):
         if self.label_type != "binary" and self.select is not None and self.select.iv is not None:
             raise ValueError("select: iv is of a binary label; take p, top, or both")
         return self
+
+    @model_validator(mode="after")
+    def _can_hide(self) -> Self:
+        if self.sums == "shown":
+            if self.iv_from != 0.02:
+                raise ValueError('iv_from goes with sums = "hidden"')
+            return self
+        if self.label_type != "binary":
+            raise ValueError('sums = "hidden" goes with label_type = "binary" alone')
+        if self.select is not None and self.select.p is not None:
+            raise ValueError('select: p takes sums that are shown; with sums = "hidden" take iv')
+        return self
+
+    @property
+    def least_steps(self) -> int:
+        """Fewer steps of 0.02 than these are not told, where sums are hidden; 0: they are shown."""
+        return math.ceil(self.iv_from * 50 - 1e-9) if self.sums == "hidden" else 0
 
     @classmethod
     def read(cls, path: Path) -> ScreenJob:

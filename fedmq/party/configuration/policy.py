@@ -104,6 +104,9 @@ class StandingConsent(Section):
     """Classes of the label of a screen."""
     number_label: bool = False
     """Whether the label of a screen may be a number."""
+    least_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps at least of which a screen with hidden sums tells how many an information value has; 0:
+    it tells none."""
     least_columns_drawn: Annotated[float, Field(ge=0, le=1)] = 1.0
     """The share of the columns at least that is drawn for a node."""
     most_gradient_bits: Annotated[int, Field(ge=0)] = 0
@@ -306,12 +309,13 @@ class PolicySection(Section):
     scores by one XGBoost file, without this party and out of its sight: never, or with a yes of
     this party's owner to each model (``ask``). The answer stands for ``consent_within``; with
     ``column_names = "shared"`` columns and categories have their names there."""
-    screen: Literal["refuse", "described", "measured"] = "refuse"
+    screen: Literal["refuse", "described", "hidden", "measured"] = "refuse"
     """What the active party may see of this party's columns before a training: nothing; what each
-    is like (``described``: its type, missing values, how many distinct ones); or how well it tells
-    the label as well (``measured``), by how many people of each label stand in each of its bins, or
-    by what a label of numbers adds up to there: sums that are shown whatever ``engine_options``
-    hide."""
+    is like (``described``: its type, missing values, how many distinct ones); how well it tells a
+    label of 0 or 1 as well, in steps of 0.02 of its information value (``hidden``: circuits find
+    them, and nobody sees a sum); or how well it tells any label (``measured``), by how many people
+    of each label stand in each of its bins, or by what a label of numbers adds up to there: sums
+    that are shown whatever ``engine_options`` hide, unless the job hides them."""
     correlation: Literal["refuse", "shown", "all"] = "refuse"
     """Whether the active party may see in a screen how this party's columns of numbers are
     correlated with its own, which stay encrypted, and with one another: in hundredths, of columns

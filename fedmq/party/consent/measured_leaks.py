@@ -13,6 +13,7 @@ from fedmq.privacy.engine import Engine
 
 __all__ = [
     "CORRELATED_IN_WORDS",
+    "HIDDEN_SCREEN_IN_WORDS",
     "MEASURED_LEAKS",
     "PAGE",
     "PAIRED_IN_WORDS",
@@ -29,6 +30,12 @@ SCREENED_IN_WORDS = (
     "of its 30,000 people, in every column (docs/explanation/screening.md)"
 )
 """What the bins of a screen tell: no engine takes part in it."""
+
+HIDDEN_SCREEN_IN_WORDS = (
+    "an active party that lies reads 6 bits of each column, of whatever it asks: whether one "
+    "person stands in a small bin or in a large one, for instance (docs/explanation/screening.md)"
+)
+"""What steps of information values tell a liar."""
 
 CORRELATED_IN_WORDS = (
     "an active party that lies reads, for each column that it sends, the value of one person in "

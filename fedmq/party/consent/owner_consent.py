@@ -377,7 +377,7 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
             and standing.most_rows >= terms["rows"]
             and standing.least_training_rows <= terms["looked_at"]
             and standing.most_bins >= terms["bins"]
-            and (standing.sums == "shown" or not terms["measured"])
+            and (standing.sums == "shown" or not terms["measured"] or _hides(standing, terms))
             and standing.most_correlated >= terms.get("correlated", 0)
             and (standing.number_label if classes == 0 else standing.most_classes >= classes)
         )
@@ -397,6 +397,12 @@ def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
         and (standing.sums == "shown" or terms["sums"] == "hidden")
         and (standing.most_leaves is None or 0 < terms["max_leaves"] <= standing.most_leaves)
     )
+
+
+def _hides(standing: StandingConsent, terms: Mapping[str, Any]) -> bool:
+    """Whether a screen hides sums, and tells no fewer steps than the consent has agreed to."""
+    steps: int = terms.get("least_steps", 0)
+    return 0 < standing.least_steps <= steps
 
 
 def standing_consent(asked: RequestedTerms) -> StandingConsent:
@@ -420,7 +426,8 @@ def standing_consent(asked: RequestedTerms) -> StandingConsent:
             peer=asked.peer,
             session="screen",
             alignment=terms["alignment"],
-            sums="shown" if terms["measured"] else "hidden",
+            sums="shown" if terms["measured"] and not terms.get("least_steps") else "hidden",
+            least_steps=terms.get("least_steps", 0),
             most_rows=terms["rows"],
             least_training_rows=terms["looked_at"],
             most_bins=terms["bins"],

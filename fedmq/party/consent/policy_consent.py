@@ -224,8 +224,14 @@ class PolicyConsent:
         self._check_peer(header, "screen")
         if self._policy.screen == "refuse":
             raise self._refusal(
-                'show its columns before a training; screen = "described" or "measured" in its '
-                "[policy] would allow it"
+                'show its columns before a training; screen = "described", "hidden" or "measured" '
+                "in its [policy] would allow it"
+            )
+        is_pair = isinstance(terms, PairOpen)
+        if self._policy.screen == "hidden" and not terms.least_steps and not is_pair:
+            raise self._refusal(
+                'show sums of a label; a screen with sums = "hidden", of a label of 0 or 1, would '
+                "be allowed"
             )
         pair: dict[str, Any] = {}
         if isinstance(terms, PairOpen):
@@ -243,9 +249,11 @@ class PolicyConsent:
             details = {**pair, **correlated}
         else:
             other = {"classes": terms.classes} if shown == "measured" and terms.classes != 2 else {}
+            if terms.least_steps and shown == "measured":
+                shown = "hidden"
             details = {"shown": shown, **correlated, **other}
         await self.audit.record("agreed", header, screen=terms.name, **details)
-        return shown == "measured" and not pair
+        return shown != "described" and not pair
 
     async def inference(
         self,
@@ -378,8 +386,8 @@ class PolicyConsent:
             )
         if terms.selected is not None and self._policy.screen == "refuse":
             raise self._refusal(
-                'train with columns that a screen has selected; screen = "described" or "measured" '
-                "in its [policy] would allow it"
+                'train with columns that a screen has selected; screen = "described", "hidden" or '
+                '"measured" in its [policy] would allow it'
             )
         together = itertools.chain.from_iterable(terms.together)
         named = (column for column in together if column != ALL_COLUMNS)

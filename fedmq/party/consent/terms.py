@@ -23,6 +23,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import AskedSession, Particular
 from fedmq.party.consent.measured_leaks import (
     CORRELATED_IN_WORDS,
+    HIDDEN_SCREEN_IN_WORDS,
     PAGE,
     PAIRED_IN_WORDS,
     SCREENED_IN_WORDS,
@@ -91,6 +92,7 @@ class RequestedTerms:
             "measured": measured,
             **({"correlated": opening.correlated} if correlates else {}),
             **({"classes": opening.classes} if measured and opening.classes != 2 else {}),
+            **({"least_steps": opening.least_steps} if measured and opening.least_steps else {}),
         }
         if isinstance(opening, PairOpen):
             details["pair"] = [opening.asks, opening.answers]
@@ -362,6 +364,15 @@ def _of_screen(request: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator
         yield "told by correlations", CORRELATED_IN_WORDS
     if terms["measured"]:
         yield "bins of a column", f"at most {terms['bins']}"
+        if steps := terms.get("least_steps"):
+            yield (
+                "active party learns",
+                f"{what}, how many bins, and how well it tells the label: its information value in "
+                f"steps of 0.02, from {steps * 0.02:.2f} on; sums stay hidden",
+            )
+            yield "you learn", "no label"
+            yield "measured", HIDDEN_SCREEN_IN_WORDS
+            return
         classes = terms.get("classes", 2)
         yield "active party learns", f"{what}, and {_by_bin(classes)} each bin, in no order"
         yield "you learn", "no label"

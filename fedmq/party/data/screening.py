@@ -41,6 +41,7 @@ from fedmq.party.store.screens import (
     PeerChoice,
     ShownScreen,
 )
+from fedmq.privacy.hidden_screen.steps import LEAST_PEOPLE, MOST_STEPS, STEP
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.protocol.screen.active import Shown, ShownColumn, ShownCorrelations
 from fedmq.protocol.screen.passive import CorrelatedNumbers, OwnColumns
@@ -137,6 +138,7 @@ def load_labelled_columns(
     table = table.taken(chosen_rows(rows, job.most_rows, job.seed).tolist())
     assert table.label is not None
     label = ScreenedLabel.of(table.label, job.label_type, f"{party}: {data.place}")
+    check_hidden(job, label, party)
     columns = tuple(_columns(table, job.bins, 1, given))
     values = table.columns(_numbers(columns))
     alike = CorrelatedColumns.of(values, _numbers(columns))
@@ -282,6 +284,16 @@ def correlated_numbers(
     return CorrelatedNumbers(tuple(places[place] for place in taken), standard[:, taken])
 
 
+def check_hidden(job: ScreenJob, label: ScreenedLabel, party: str) -> None:
+    """Raise DataError if sums of the ``label`` of ``party`` cannot be hidden as ``job`` says."""
+    fewest = min(int(label.values.sum()), int((~label.values).sum())) if job.least_steps else 0
+    if job.least_steps and fewest < LEAST_PEOPLE:
+        raise DataError(
+            f"{party}: {fewest} people of one label are looked at; sums are hidden of "
+            f"{LEAST_PEOPLE} or more: look at more people, with most_rows"
+        )
+
+
 def screen_opening(job: ScreenJob, own: LabelledColumns, salt: str, key: ColumnKey) -> ScreenOpen:
     """What the active party asks of one other party: labels are under ``key``."""
     return ScreenOpen(
@@ -289,6 +301,7 @@ def screen_opening(job: ScreenJob, own: LabelledColumns, salt: str, key: ColumnK
         elements=key.public.hex(),
         correlated=len(own.numbers.columns),
         classes=own.label.classes,
+        least_steps=job.least_steps,
     )
 
 
@@ -346,6 +359,7 @@ def screen_found(
         **label.described,
         "bins": job.bins,
         "seed": job.seed,
+        **({"sums": "hidden", "iv_from": job.iv_from} if job.least_steps else {}),
         "parties": parties,
         "select": None if job.select is None else job.select.model_dump(exclude_none=True),
         "selected": None if job.select is None else selected(parties, job.select),
@@ -421,10 +435,14 @@ def told_column(number: int, column: ScreenedColumn, label: ScreenedLabel) -> di
     return described | label.told_by(column.counts, label.by_bin(column))
 
 
-def shown_columns(party: str, shown: Shown, own: LabelledColumns) -> dict[str, Any]:
-    """What another ``party`` shows, beside the active party's ``own`` columns."""
+def shown_columns(party: str, shown: Shown, own: LabelledColumns, least: int = 0) -> dict[str, Any]:
+    """What another ``party`` shows, beside the active party's ``own`` columns.
+
+    ``least``: where sums are hidden, fewer steps than these are told as none.
+    """
     columns = [
-        _shown_column(number, column, own.label) for number, column in enumerate(shown.columns, 1)
+        _shown_column(number, column, own.label, least)
+        for number, column in enumerate(shown.columns, 1)
     ]
     told: dict[str, Any] = {"columns": columns}
     if shown.correlations is not None:
@@ -505,8 +523,10 @@ def add_pairs(
     active["whole"] = {"columns": list(own.numbers.columns), "vif": inflation}
 
 
-def _shown_column(number: int, column: ShownColumn, label: ScreenedLabel) -> dict[str, Any]:
-    """A column of another party."""
+def _shown_column(
+    number: int, column: ShownColumn, label: ScreenedLabel, least: int
+) -> dict[str, Any]:
+    """A column of another party, which tells no fewer steps than ``least``."""
     found = column.described
     described = {
         "column": number,
@@ -515,9 +535,23 @@ def _shown_column(number: int, column: ShownColumn, label: ScreenedLabel) -> dic
         "missing": found.missing / 100,
         "distinct": found.distinct,
     }
+    if column.steps is not None:
+        return described | _in_steps(column.steps, least)
     if column.by_bin is None:
         return described
     return described | label.told_by(found.counts.numpy(), column.by_bin)
+
+
+def _in_steps(steps: int, least: int) -> dict[str, float | None]:
+    """An information value as hidden sums tell it: from ``iv`` on, and below ``iv_below``.
+
+    None: it may be any above.
+    """
+    above = max(steps + 1, least if steps == 0 else 0)
+    return {
+        "iv": round(steps * STEP, 2),
+        "iv_below": None if steps == MOST_STEPS else round(above * STEP, 2),
+    }
 
 
 def selected(parties: Mapping[str, Any], rule: SelectSection) -> dict[str, list[int]]:

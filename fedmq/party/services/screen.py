@@ -106,7 +106,7 @@ class ScreenService(Service):
                 return {"refused": str(error)}, attempts.bytes_sent
             if shown.correlations is not None:
                 correlations[party] = shown.correlations
-            return shown_columns(party, shown, own), attempts.bytes_sent
+            return shown_columns(party, shown, own, job.least_steps), attempts.bytes_sent
 
         found = await asyncio.gather(*(looked_at(party) for party in partners))
         parties = {

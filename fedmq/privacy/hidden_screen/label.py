@@ -73,7 +73,7 @@ def _keys(key: ColumnKey) -> list[ColumnKey]:
 def encrypt_shared_label(key: ColumnKey, values: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """The label as it travels: uint8 (numbers, 12).
 
-    ``values`` (rows,), with at least eight people of either kind. ``key`` must encrypt nothing else.
+    ``values`` (rows,), eight of either kind at least. ``key`` must encrypt nothing else.
     """
     ones = int(values.sum())
     unit = SCALE * 2**LABEL_FRACTION_BITS
