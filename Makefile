@@ -23,7 +23,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix older-release chaos survived fuzz circuits form histories clean release
 .PHONY: debian docs site docs-serve charts
-.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening bench-correlation bench-on-paper bench-cores bench-wide-memory
+.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow bench-screening bench-hidden-screen bench-correlation bench-on-paper bench-cores bench-wide-memory
 .PHONY: bench-reading bench-disclosed-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql softhsm
 .PHONY: bench-console bench-console-day chromium screenshots
 
@@ -173,6 +173,9 @@ bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside Secret
 bench-screening: $(VENV)/bench.stamp rabbitmq ## screens beside SecretFlow's binning; WIDE=1 adds 100,000 x (300 + 300)
 	$(data)
 	@$(BIN)/python -m benchmarks.screening "$(DATA)" $(if $(WIDE),--wide) --page docs/measured/screening.md
+
+bench-hidden-screen: $(VENV)/bench.stamp ## what a screen costs that hides sums, beside one that shows them
+	@$(BIN)/python -m benchmarks.hidden_screen --page docs/measured/hidden-screen.md
 
 bench-correlation: $(VENV)/bench.stamp rabbitmq ## correlations across parties beside SecretFlow's; SIZES="10000x20" takes these alone
 	$(data)
