@@ -31,13 +31,19 @@ from fedmq.privacy.hidden_screen.blocks import (
     garble_block,
     offer_transfers,
 )
-from fedmq.privacy.hidden_screen.label import add_shared_label, encrypt_shared_label, read_shares
+from fedmq.privacy.hidden_screen.label import (
+    BinShares,
+    add_shared_label,
+    encrypt_shared_label,
+    read_shares,
+)
 from fedmq.privacy.lattice.inner_products import ColumnKey
 from fedmq.privacy.lattice.label_sums import add_label, decrypt_label, encrypt_label
 from fedmq.privacy.oblivious_transfer.extension import Permutation
 from fedmq.privacy.random_stream import fresh_seed
 
 ROWS, COLUMNS, BINS = 30_000, 23, 10
+_TOGETHER = 4  # columns of one computation, as in a session
 HEAD = (
     "Processor seconds of each party, and megabytes that it sends, of a screen of a made-up table "
     "in ten bins a column: with sums that are shown, and with hidden ones, of which the active "
@@ -69,7 +75,10 @@ def shown(label: NDArray[np.bool_], columns: list[NDArray[np.uint16]]) -> tuple[
     active, passive, key = Party(), Party(), ColumnKey(fresh_seed(), fresh_seed())
     encrypted = active.does(encrypt_label, key, label, 2)
     active.sends(encrypted)
-    sums = passive.does(add_label, key.public, encrypted, columns, 2, fresh_seed())
+    sums: list[NDArray[np.uint8]] = []
+    for first in range(0, len(columns), _TOGETHER):
+        part = columns[first : first + _TOGETHER]
+        sums += passive.does(add_label, key.public, encrypted, part, 2, fresh_seed())
     passive.sends(*sums)
     counts = [np.bincount(column) for column in columns]
     active.does(decrypt_label, key, sums, counts, 2)
@@ -83,7 +92,13 @@ def hidden(label: NDArray[np.bool_], columns: list[NDArray[np.uint16]]) -> tuple
     encrypted = active.does(encrypt_shared_label, key, label)
     active.sends(encrypted)
     begun = passive.does(choose_transfers, seeds)
-    sums, own = passive.does(add_shared_label, key.public, encrypted, columns, fresh_seed())
+    sums: list[NDArray[np.uint8]] = []
+    own: list[BinShares] = []
+    for first in range(0, len(columns), _TOGETHER):
+        held = columns[first : first + _TOGETHER]
+        of_part = passive.does(add_shared_label, key.public, encrypted, held, fresh_seed())
+        sums += of_part[0]
+        own += of_part[1]
     passive.sends(begun, *sums)
     offer, pairs = active.does(offer_transfers, begun, fresh_seed())
     active.sends(offer)

@@ -92,6 +92,17 @@ async def test_each_party_trains_with_its_selected_columns_alone(
     assert len(features(demo.active("top"))) == 4
 
 
+async def test_a_training_selects_by_steps_where_sums_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = Screened(tmp_path, monkeypatch, MEASURED.replace("measured", "hidden"))
+    async with demo:
+        await demo.screen(sums="hidden", iv_from=0.1)
+        await demo.selecting("few", {"iv": 0.3})
+    for party in ("telco", "retail"):
+        assert features(demo.passive(party, "few")) == STRONG[party]
+
+
 async def test_the_model_is_that_of_owners_who_left_the_other_columns_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,32 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
     assert "no alignment 'none'" in one_line(parties.fedmq("screen", "screen.toml"), 6)
 
 
+def test_sums_that_are_hidden_tell_steps_alone(parties: Parties) -> None:
+    stand(parties, {"bank": range(60), "telco": range(60)})
+    parties.configure("bank", 'path = "bank.csv"')
+    policy = 'screen = "hidden"\nsmallest_group = 10'
+    parties.configure("telco", 'path = "telco.csv"', policy)
+    job = parties.folder / "screen.toml"
+    job.write_text('party = "bank.toml"\nname = "look"\nbins = 4\nsums = "hidden"\n')
+    parties.run()
+    done = parties.fedmq("screen", "screen.toml", "--output", "look")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((parties.folder / "look" / "screen.json").read_text())
+    [column] = found["parties"]["telco"]["columns"]
+    assert column.keys().isdisjoint({"bins", "ks", "auc", "chi2"})
+    assert f"{column['iv']:.2f} to {column['iv_below']:.2f}" in done.stdout
+    assert found["sums"] == "hidden"
+    job.write_text('party = "bank.toml"\nname = "look"\nbins = 4\n')
+    done = parties.fedmq("screen", "screen.toml")
+    assert 'telco does not show sums of a label; a screen with sums = "hidden"' in " ".join(
+        done.stdout.split()
+    )
+    job.write_text('party = "bank.toml"\nname = "look"\niv_from = 0.1\n')
+    assert 'iv_from goes with sums = "hidden"' in one_line(
+        parties.fedmq("screen", "screen.toml"), 3
+    )
+
+
 @pytest.mark.long
 def test_a_pair_of_others_that_one_refuses_is_named() -> None:
     among = {"retail": {"refused": "telco does not correlate its columns with those of others"}}

@@ -49,6 +49,15 @@ async def test_the_strongest_columns_come_first_and_who_refuses_is_named(tmp_pat
     assert "and 2 weaker columns" in shown
 
 
+async def test_an_information_value_of_hidden_sums_is_shown_as_its_step(tmp_path: Path) -> None:
+    step = {**DESCRIBED, "iv": 0.04, "iv_below": 0.06}
+    most = {**DESCRIBED, "iv": 1.26, "iv_below": None}
+    shown = await page(tmp_path, SCREEN | {"parties": {"telco": {"columns": [step, most]}}})
+    rows = shown.partition("Information value</th>")[2].split("<tr>")[1:]
+    assert "1.26 or more" in rows[0]
+    assert "0.04 to 0.06" in rows[1]
+
+
 async def test_without_a_screen_the_page_has_no_room_for_one(tmp_path: Path) -> None:
     assert "Last look at columns" not in await page(tmp_path, None)
 
