@@ -263,6 +263,33 @@ async def test_an_owner_reads_what_is_told_and_measured_before_a_row_is_read(
         assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
 
 
+async def test_an_owner_whose_sums_stay_hidden_reads_so_and_its_yes_covers_no_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = showing(
+        DaemonsInMemory(tmp_path, monkeypatch), telco='screen = "measured"\nconsent = "ask"'
+    )
+    async with demo:
+        looking = asyncio.create_task(look(demo, parties=("telco",), sums="hidden", iv_from=0.04))
+        asked = await demo.waiting("telco")
+        words = dict(terms_in_words({"peer": "bank", **asked}))
+        assert "steps of 0.02, from 0.04 on; sums stay hidden" in words["active party learns"]
+        assert "6 bits of each column" in words["measured"]
+        diff = (await demo.ask("telco", "alike", request=asked["request"]))["diff"]
+        assert "least_steps = 2" in diff
+        await demo.ask("telco", "approve", request=asked["request"], by="olga", diff=diff)
+        assert "columns" in (await looking)["parties"]["telco"]
+        again = await look(demo, parties=("telco",), sums="hidden", iv_from=0.1)
+        assert "columns" in again["parties"]["telco"]
+        looking = asyncio.create_task(look(demo, parties=("telco",)))
+        asked = await demo.waiting("telco")
+        await demo.ask("telco", "refuse", request=asked["request"], by="olga")
+        assert "telco refused" in (await looking)["parties"]["telco"]["refused"]
+    log = (tmp_path / "telco" / "state" / "audit.jsonl").read_text().splitlines()
+    agreed = [entry for entry in map(json.loads, log) if entry["event"] == "agreed"]
+    assert [entry.get("shown") for entry in agreed] == ["hidden", "hidden", "measured"]
+
+
 async def test_columns_are_correlated_where_the_owner_says_so_and_the_audit_log_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
