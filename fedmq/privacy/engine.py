@@ -575,7 +575,7 @@ class Engine(ABC):
             )
         if self.hides_sums:
             self._check_circuits(params)
-        if params.max_cat_to_onehot is not None and not self.shows_exact_sums:
+        if params.max_cat_to_onehot is not None and not (self.shows_exact_sums or self.hides_sums):
             raise ConfigError(
                 f"engine {self.name}: max_cat_to_onehot: the active party does not see the exact "
                 "sums by which sets of categories are found; leave it out"
@@ -606,12 +606,6 @@ class Engine(ABC):
                 )
         by_gains = params.grow_policy == "lossguide" and params.max_leaves > 0
         for name, unfit, reason in (
-            (
-                "max_cat_to_onehot",
-                params.max_cat_to_onehot is not None,
-                "sets of categories follow from an order of sums; where sums are hidden it takes "
-                "100 MB a node for a column of 64 categories",
-            ),
             (
                 "multi_strategy = multi_output_tree",
                 params.vector_outputs > 1,

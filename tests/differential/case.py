@@ -37,7 +37,7 @@ WEAK = {"key_bits": 512, "allow_weak_keys": True}
 FEW = 4  # values of a column
 ENCRYPTED = ("paillier", "ou", "lattice")
 HIDING = ("lattice", "ou", "lattice", "paillier")
-REFUSED = ("max_cat_to_onehot", "max_cat_threshold", "max_leaves", "multi_strategy")
+REFUSED = ("max_leaves", "multi_strategy")
 """Options with which hidden sums are refused by name."""
 MORE_TREES = ("num_parallel_tree", *drawn_dart(np.random.default_rng(0)))
 """What takes more than the trees of one round."""
@@ -78,7 +78,8 @@ class Case:
 
         A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
         as circuits are dear. So do tables on a lattice that have few values anyway. Half of that
-        quarter garbles two copies of circuits, unless they take constraints.
+        quarter garbles two copies of circuits, unless they take constraints. Sets split columns of
+        the active party alone there: others have categories where these are few.
         """
         random = np.random.default_rng(seed)
         rows, columns = int(random.integers(20, 200)), int(random.integers(2, 9))
@@ -119,12 +120,18 @@ class Case:
         hides = engine == "lattice" and not refused and bool(np.nanmax(X, initial=0) < FEW)
         if seed % 4 == 3:
             hides = True
-            engine, categories = HIDING[seed // 4 % 4], []
+            engine = HIDING[seed // 4 % 4]
             left_out = {*REFUSED, *MORE_TREES}
             options = {name: value for name, value in options.items() if name not in left_out}
             options |= {"num_boost_round": 1, "max_depth": min(options["max_depth"] or 3, 3)}
             filtered = not any(signs) and not together and not {*WITHOUT_FILTER} & {*options}
             X %= 3 * FEW if filtered else FEW
+            fewest = options.get("max_cat_to_onehot", np.inf)
+            categories = [
+                column
+                for column in categories
+                if column in hands[0] or len(np.unique(_present(X[:, column]))) < fewest
+            ]
         return cls(
             seed,
             X,
@@ -288,6 +295,10 @@ def _repeat_people(
 def _frame(table: Any) -> pd.DataFrame:
     made = pd.DataFrame(table)
     return made.set_axis([f"f{place}" for place in range(made.shape[1])], axis=1)
+
+
+def _present(column: NDArray[np.float32]) -> NDArray[np.float32]:
+    return column[~np.isnan(column)]
 
 
 def _words(column: NDArray[np.float32]) -> list[str | None]:

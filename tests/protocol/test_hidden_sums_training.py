@@ -255,7 +255,6 @@ def test_over_a_bad_link() -> None:
             {"grow_policy": "lossguide", "max_leaves": 4},
             "grow_policy = lossguide with max_leaves: which node is split next",
         ),
-        ({"max_cat_to_onehot": 2}, "max_cat_to_onehot: .* 100 MB a node"),
         ({"multi_strategy": "multi_output_tree", "num_class": 3}, "multi_strategy"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
@@ -270,23 +269,11 @@ def test_what_the_circuits_do_not_compute_is_refused_by_name(
 
 
 @pytest.mark.parametrize("engine", [OU, PAILLIER], ids=lambda engine: engine.name)
-@pytest.mark.parametrize(
-    ("params", "why"),
-    [
-        ({"max_cat_to_onehot": 2}, "max_cat_to_onehot: .* 100 MB a node"),
-        (
-            {"multi_strategy": "multi_output_tree", "num_class": 3},
-            "multi_strategy = multi_output_tree: .* 1.5 MB a candidate",
-        ),
-    ],
-    ids=["sets of categories", "vector leaves"],
-)
-def test_engines_of_ciphers_refuse_the_same(
-    engine: Engine, params: dict[str, Any], why: str
-) -> None:
-    if "num_class" in params:
-        params = {**params, "objective": "multi:softprob", "base_score": None}
-    with pytest.raises(ConfigError, match=f"engine {engine.name}: {why}"):
+def test_engines_of_ciphers_refuse_the_same(engine: Engine) -> None:
+    vectors = {"multi_strategy": "multi_output_tree", "num_class": 3}
+    params = {**vectors, "objective": "multi:softprob", "base_score": None}
+    why = f"engine {engine.name}: multi_strategy = multi_output_tree: .* 1.5 MB a candidate"
+    with pytest.raises(ConfigError, match=why):
         dealt(counts=(2, 2), **params).having(engine=engine).training()
 
 
@@ -370,6 +357,21 @@ def test_who_breaks_the_protocol_of_comparisons_ends_the_session(
     simulation = federation.train(rewrite=rewrite)
     [other] = {ACTIVE, "telco"} - {sender}
     assert why in str(simulation.errors[other])
+
+
+def test_no_party_tells_which_candidates_are_categories_of_a_column() -> None:
+    def telling(envelope: Envelope) -> Body:
+        body = envelope.body
+        if isinstance(body, training.SessionAccept):
+            return body.model_copy(update={"by_sets": True})
+        if isinstance(body, training.HistogramReply):
+            both = (Array.of(np.arange(2, dtype=np.uint32)),)
+            return body.model_copy(update={"categories": both})
+        return body
+
+    made = dealt(counts=(1, 2), num_boost_round=1, max_cat_to_onehot=4).having(engine=OU)
+    simulation = made.train(rewrite=telling)
+    assert "categories of the candidates of node 1, out of place" in str(simulation.errors[ACTIVE])
 
 
 def test_circuits_that_name_a_candidate_beyond_the_last_end_the_session(

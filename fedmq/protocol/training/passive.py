@@ -335,13 +335,21 @@ class PassiveTraining(Machine):
         constraints = kept_constraints(self._party, table, asked, spec)
         of_sets = tuple(category_places(table).values())
         by_sets = asked.max_cat_to_onehot or None
-        if by_sets is not None and not spec.shows_exact_sums:
+        if by_sets is not None and not (spec.shows_exact_sums or spec.hides_sums):
             raise Refused(f"engine {spec.name!r} finds no sets of categories")
         bins = yield from single(
             bin_table.bind(
                 table.values, learning, asked.max_bin, of_sets, by_sets, binned_places(table)
             )
         )
+        if spec.hides_sums and bins.cuts.category_columns:
+            # Neither the column nor its number of categories: the active party reads this.
+            raise Refused(
+                f"{self._party} has a column that max_cat_to_onehot = {by_sets} splits by sets of "
+                "categories, which follow from an order of sums: where sums are hidden nobody sees "
+                "it; give a larger max_cat_to_onehot, or leave category_sets out of the job or of "
+                "the party's policy"
+            )
         columns = OwnColumns(bins, asked)
         earlier = None if spec.hides_sums else self._earlier_sums
         ledger = SumLedger(self._party, earlier, table.row_set, int(learning.sum()))

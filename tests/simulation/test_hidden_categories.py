@@ -1,0 +1,69 @@
+"""Categories where no party sees a sum: own sets, and others' single categories, as XGBoost's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fedmq
+from fedmq.errors import FedmqError
+from tests.how_often import seldom
+from tests.simulation.test_category_sets import PARAMS, town_table
+
+ROWS = 150
+BANK, TELCO, LABEL = (table[:ROWS] for table in town_table(1))
+
+
+def hidden(engine: str = "ou", covert: int = 1, **given: Any) -> fedmq.SimulatedModel:
+    """A tree whose passive columns' sums nobody sees; without circuits if the engine is plain."""
+    short = {"key_bits": 576, "allow_weak_keys": True} if engine == "ou" else {}
+    hiding = {"sums": "hidden", "covert": covert}
+    own = {"active": BANK, "passive": {"telco": TELCO}} | given
+    return fedmq.simulate(
+        **own,
+        label=LABEL,
+        params=PARAMS | {"num_boost_round": 1, "max_depth": 2, "max_bin": 4},
+        engine=engine,
+        engine_options=hiding | short if engine != "plain" else None,
+        workers=1,
+    )
+
+
+@pytest.mark.parametrize("engine", ["ou", *seldom("lattice")])
+def test_own_columns_are_split_by_sets_where_sums_of_others_are_hidden(engine: str) -> None:
+    model, plain = hidden(engine), hidden("plain")
+    assert any(plain.share.lookup_table.category_sets)
+    assert model.share.dumps() == plain.share.dumps()
+    assert model.passive_shares["telco"].dumps() == plain.passive_shares["telco"].dumps()
+
+
+def test_few_categories_of_others_are_split_from_the_others_where_sums_are_hidden() -> None:
+    given = {"active": TELCO, "passive": {"telco": BANK[["job", "x1"]]}}
+    model, plain = hidden(**given), hidden("plain", **given)
+    table = plain.passive_shares["telco"].lookup_table
+    assert any(name.startswith("job=") for name in table.columns)
+    assert model.share.dumps() == plain.share.dumps()
+    assert model.passive_shares["telco"].dumps() == plain.passive_shares["telco"].dumps()
+
+
+@pytest.mark.parametrize("covert", [1, *seldom(2)])
+def test_sets_and_single_categories_meet_in_a_chain(covert: int) -> None:
+    others = BANK[["job"]].assign(z1=TELCO[:, 1])
+    passive = {"telco": TELCO[:, :1], "shop": others}
+    model, plain = hidden(covert=covert, passive=passive), hidden("plain", passive=passive)
+    assert any(plain.share.lookup_table.category_sets)
+    assert model.share.dumps() == plain.share.dumps()
+    for party, share in plain.passive_shares.items():
+        assert model.passive_shares[party].dumps() == share.dumps()
+
+
+def test_sets_of_others_columns_are_refused_where_sums_are_hidden_without_a_columns_name() -> None:
+    """Whose column it is, not which one, and not how many categories it has."""
+    with pytest.raises(FedmqError) as refused:
+        hidden(active=TELCO, passive={"telco": BANK[["town", "x1"]]})
+    why = str(refused.value)
+    assert "telco has a column that max_cat_to_onehot = 4 splits by sets of categories" in why
+    assert "leave category_sets out" in why
+    assert "town" not in why
+    assert "14" not in why
