@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -115,15 +116,25 @@ class Tweaks:
 _ROOM = BLOCK_BYTES - 1  # the library needs this space behind its output
 
 
+class _Encryptor(threading.local):
+    """AES under ``key``; one for each thread, as the library refuses a second one that enters."""
+
+    def __init__(self, key: bytes) -> None:
+        self.of_thread = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+
+
 class Permutation:
-    """P: AES-128 under a key made of the session's ``public_seed``, on blocks of 16 bytes."""
+    """P: AES-128 under a key made of the session's ``public_seed``, on blocks of 16 bytes.
+
+    Halves of several parties share one, also where threads compute them at the same time.
+    """
 
     def __init__(self, public_seed: bytes) -> None:
         self.public_seed = public_seed
         seeded = hashlib.sha256(b"fedmq fixed permutation\0" + public_seed)
         self.key = seeded.digest()[:BLOCK_BYTES]
         """AES's, which anybody may know."""
-        self._cipher = Cipher(algorithms.AES(self.key), modes.ECB()).encryptor()
+        self._cipher = _Encryptor(self.key)
 
     def __reduce__(self) -> tuple[type[Permutation], tuple[bytes]]:
         return Permutation, (self.public_seed,)  # a cipher cannot be pickled
@@ -136,7 +147,7 @@ class Permutation:
     def into(self, blocks: NDArray[np.uint64], space: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """P of contiguous ``blocks`` in the first words of ``space``, in the blocks' shape."""
         end = blocks.nbytes + _ROOM
-        self._cipher.update_into(
+        self._cipher.of_thread.update_into(
             blocks.reshape(-1).view(np.uint8).data, space.view(np.uint8)[:end].data
         )
         return space[: blocks.size].reshape(blocks.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -38,3 +39,13 @@ def test_numbers_places_and_keys_give_other_hashes() -> None:
         for seed in (b"one", b"two")
     ]
     assert len({value.tobytes() for hashes in found for value in hashes.reshape(-1, 2)}) == 30
+
+
+def test_threads_that_hash_at_the_same_time_disturb_no_other() -> None:
+    """Halves of a chain share the session's permutation."""
+    permutation = Permutation(b"seed")
+    blocks = np.arange(2**18, dtype=np.uint64).reshape(-1, 2)
+    wanted = permutation(blocks)
+    with ThreadPoolExecutor(2) as threads:
+        for found in threads.map(permutation, [blocks] * 16):
+            np.testing.assert_array_equal(found, wanted)
