@@ -32,15 +32,15 @@ from fedmq.privacy.sealed_scores.ciphertexts import (
     read_plaintexts,
     sealed,
 )
-from fedmq.privacy.sealed_scores.modulus import (
+from fedmq.privacy.sealed_scores.modulus import from_slots
+from fedmq.privacy.sealed_scores.packing import Packing
+from fedmq.privacy.sealed_scores.parameters import (
     BLOCKS,
     DEGREE,
     MODULUS_BITS,
     PRIME,
     SENT_BITS,
-    from_slots,
 )
-from fedmq.privacy.sealed_scores.packing import Packing
 
 __all__ = ["main"]
 

@@ -28,8 +28,11 @@ def features() -> Mapping[str, bool]:
     return dict(binding.get_host_cpu_features())
 
 
-def translated(module: str, *names: str) -> list[int]:
-    """The addresses of the functions of ``names`` in a module in LLVM's language."""
+def translated(module: str, *names: str, as_vectors: bool = False) -> list[int]:
+    """The addresses of the functions of ``names`` in a module in LLVM's language.
+
+    ``as_vectors``: LLVM turns loops into instructions that compute several steps at once.
+    """
     from llvmlite import binding
 
     with _TRANSLATING:
@@ -42,6 +45,11 @@ def translated(module: str, *names: str) -> list[int]:
         )
         parsed = binding.parse_assembly(module)
         parsed.verify()
+        if as_vectors:
+            options = binding.create_pipeline_tuning_options(speed_level=3)
+            options.loop_vectorization, options.loop_unrolling = True, False
+            passes = binding.create_pass_builder(machine, options)
+            passes.getModulePassManager().run(parsed, passes)
         engine = binding.create_mcjit_compiler(parsed, machine)
         engine.finalize_object()
         _ENGINES.append(engine)

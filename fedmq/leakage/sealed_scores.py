@@ -19,8 +19,8 @@ from fedmq.errors import ConfigError
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaves_from_scores import guessed_leaves, likeliest_leaves
 from fedmq.leakage.sealed_reasons import leaves_from_reasons
-from fedmq.privacy.sealed_scores.modulus import PRIME
 from fedmq.privacy.sealed_scores.packing import FixedPoint
+from fedmq.privacy.sealed_scores.parameters import PRIME
 
 __all__ = ["leaves_from_scores"]
 

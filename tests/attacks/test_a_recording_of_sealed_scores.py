@@ -13,7 +13,11 @@ import pytest
 from fedmq.boosting.metrics import auc
 from fedmq.messages.online import OnlineBitmaps, OnlineProducts, OnlineRows, OnlineSealed
 from fedmq.privacy.sealed_scores.ciphertexts import Answered, read_plaintexts
-from fedmq.privacy.sealed_scores.modulus import BLOCK_SLOTS, BLOCKS, to_slots
+from fedmq.privacy.sealed_scores.modulus import to_slots
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCK_SLOTS,
+    BLOCKS,
+)
 from tests.how_often import seldom
 from tests.protocol.online.online_schedule import OnlineSchedule
 from tests.protocol.online.sealed_parties import Sealing

@@ -44,14 +44,7 @@ from fedmq.privacy.lattice.ring import (
 )
 from fedmq.privacy.random_stream import SEED_BYTES, Stream
 from fedmq.privacy.sealed_scores.modulus import (
-    BLOCK_SLOTS,
-    BLOCKS,
-    DEGREE,
-    MODULUS_BITS,
-    PRIME,
-    SENT_BITS,
     Limbs,
-    carried,
     decrypted,
     factor_transforms,
     from_slots,
@@ -64,9 +57,16 @@ from fedmq.privacy.sealed_scores.modulus import (
     to_slots,
     transforms_of,
     uniform,
-    unpacked,
 )
 from fedmq.privacy.sealed_scores.packing import Packing
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCK_SLOTS,
+    BLOCKS,
+    DEGREE,
+    MODULUS_BITS,
+    PRIME,
+    SENT_BITS,
+)
 
 __all__ = [
     "LARGEST_SECRET",
@@ -139,7 +139,7 @@ def _secret(seed: bytes) -> Transform:
 
 
 def _mask_of(seed: bytes) -> Transform:
-    return transforms_of(uniform(Stream(seed, "fedmq sealed scores a")))
+    return transforms_of(Stream(seed, "fedmq sealed scores a").words(2, DEGREE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class MakeKey:
     def run(self) -> PublicKey:
         limbs = -ternary_product(_mask_of(self.seed), _secret(self.secret))
         limbs[0] += draw_errors(Stream(self.secret, "fedmq sealed scores key"), DEGREE)
-        return PublicKey(self.seed, packed(carried(limbs)).tobytes())
+        return PublicKey(self.seed, packed(limbs).tobytes())
 
 
 def sealed(
@@ -186,7 +186,7 @@ def blank(secret: bytes, public: bytes, hidden: bytes) -> Blank:
 
 def filled(blank: Blank, plaintext: NDArray[np.int64]) -> Ciphertext:
     """``plaintext`` (N,) modulo t, encrypted by ``blank``."""
-    return Ciphertext(blank.seed, packed(carried(scaled(plaintext) + blank.limbs)))
+    return Ciphertext(blank.seed, packed(scaled(plaintext) + blank.limbs))
 
 
 # A passive party multiplies
@@ -195,7 +195,7 @@ def filled(blank: Blank, plaintext: NDArray[np.int64]) -> Ciphertext:
 @lru_cache(maxsize=4)
 def _key_transforms(key: PublicKey) -> tuple[Transform, Transform]:
     words = np.frombuffer(key.words, "<u8").reshape(2, DEGREE)
-    return _mask_of(key.seed), transforms_of(unpacked(words))
+    return _mask_of(key.seed), transforms_of(words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +275,7 @@ class AnswerQuery:
         query = self.query[number]
         masks = product(_mask_of(query.seed), twice, public * turned)
         masks[0] += draw_errors(own, DEGREE)
-        numbers = product(
-            transforms_of(unpacked(query.words)), twice, published * turned, mask.shape[1]
-        )
+        numbers = product(transforms_of(query.words), twice, published * turned, mask.shape[1])
         numbers += mask
         numbers += scaled(added)
         return Answered(rounded(masks), rounded(numbers))

@@ -3,7 +3,7 @@
 An element is four limbs of 27 bits, lowest first, int64 (4, N). Products take one factor of 30
 bits, in two halves of 15, by the transforms of `fedmq.privacy.lattice.ring`: with limbs between
 -2^26 and 2^26 float64 keeps every coefficient of a product that looks random within 0.1 of the
-integer, and each product is checked.
+integer, and each product is checked. Where there is machine code, it computes the same.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.lattice.ring import Transform, coefficients, transformed
 from fedmq.privacy.random_stream import Stream
+from fedmq.privacy.sealed_scores import machine_ring
+from fedmq.privacy.sealed_scores.parameters import (
+    DEGREE,
+    FACTOR_BITS,
+    GENERATOR,
+    LIMB_BITS,
+    LIMBS,
+    PRIME,
+    SENT_BITS,
+)
 
 __all__ = [
-    "BLOCKS",
-    "BLOCK_SLOTS",
-    "DEGREE",
-    "LIMBS",
-    "LIMB_BITS",
-    "MODULUS_BITS",
-    "PRIME",
-    "SENT_BITS",
     "Limbs",
     "carried",
     "decrypted",
@@ -44,26 +46,7 @@ __all__ = [
 
 Limbs = NDArray[np.int64]
 
-DEGREE = 4096
-"""N: coefficients of an element, and slots of a plaintext."""
-
-LIMB_BITS = 27
-LIMBS = 4
-MODULUS_BITS = LIMB_BITS * LIMBS
-
-PRIME = 1_073_692_673
-"""t: the largest prime below 2^30 that is 1 modulo 2 N, so that plaintexts have N slots."""
-
-BLOCKS = 64
-BLOCK_SLOTS = DEGREE // BLOCKS
-"""The sums of 64 blocks of 64 slots each are all that 64 coefficients of a plaintext tell."""
-
-SENT_BITS = 80
-"""Answers travel modulo 2^80: their 28 lowest bits are rounded away."""
-
 _MASK = (1 << LIMB_BITS) - 1
-_FACTOR_BITS = 15
-_GENERATOR = 3
 
 # Elements modulo q
 
@@ -83,6 +66,8 @@ def uniform(stream: Stream, count: int = DEGREE) -> Limbs:
 
 def unpacked(words: NDArray[np.uint64]) -> Limbs:
     """The limbs (4, n) of two words each, (2, n); bits above 108 do not count."""
+    if machine_ring.can_compute():
+        return machine_ring.unpacked(words)
     low, high = words
     shift = np.uint64
     parts = (low, low >> shift(27), (low >> shift(54)) | (high << shift(10)), high >> shift(17))
@@ -90,28 +75,34 @@ def unpacked(words: NDArray[np.uint64]) -> Limbs:
 
 
 def packed(limbs: Limbs) -> NDArray[np.uint64]:
-    """Carried ``limbs`` (4, n) as they travel: two words each, uint64 (2, n)."""
-    parts = limbs.astype(np.uint64)
+    """``limbs`` (4, n), which it carries, as they travel: two words each, uint64 (2, n)."""
+    if machine_ring.can_compute():
+        return machine_ring.packed(limbs)
+    parts = carried(limbs).astype(np.uint64)
     shift = np.uint64
     low = parts[0] | (parts[1] << shift(27)) | (parts[2] << shift(54))
     high = (parts[2] >> shift(10)) | (parts[3] << shift(17))
     return np.stack([low, high])
 
 
-def transforms_of(limbs: Limbs) -> Transform:
-    """Carried ``limbs`` (4, N) in the frequency domain, made signed first: (4, N/2)."""
+def transforms_of(words: NDArray[np.uint64]) -> Transform:
+    """An element as it travels, (2, N), in the frequency domain, made signed first: (4, N/2)."""
+    if machine_ring.can_compute():
+        return machine_ring.transforms_of(words)
     half = 1 << (LIMB_BITS - 1)
-    signed = carried(limbs + half)
+    signed = carried(unpacked(words) + half)
     signed -= half
     return transformed(signed)
 
 
 def factor_transforms(numbers: NDArray[np.int64]) -> Transform:
     """A factor modulo t, (N,), in two halves of 15 bits in the frequency domain: (2, N/2)."""
+    if machine_ring.can_compute():
+        return machine_ring.factor_transforms(numbers)
     signed = np.where(numbers > PRIME // 2, numbers - PRIME, numbers)
-    half = 1 << (_FACTOR_BITS - 1)
-    high = (signed + half) >> _FACTOR_BITS
-    return transformed(np.stack([signed - (high << _FACTOR_BITS), high]))
+    half = 1 << (FACTOR_BITS - 1)
+    high = (signed + half) >> FACTOR_BITS
+    return transformed(np.stack([signed - (high << FACTOR_BITS), high]))
 
 
 def product(
@@ -124,14 +115,16 @@ def product(
     Raises:
         Inexact: float64 did not keep the product exact, which honest factors never cause.
     """
+    if machine_ring.can_compute():
+        return machine_ring.product(element, factor, added, count)
     limbs = np.zeros((LIMBS, count), np.int64)
-    kept = LIMB_BITS - _FACTOR_BITS
+    kept = LIMB_BITS - FACTOR_BITS
     for place in range(LIMBS):  # few at a time: what is large would be new memory each time
         both = element[place] * factor
         if added is not None:
             both[0] += added[place]
         low, high = coefficients(_every(both, count))
-        limbs[place] += low + ((high & ((1 << kept) - 1)) << _FACTOR_BITS)
+        limbs[place] += low + ((high & ((1 << kept) - 1)) << FACTOR_BITS)
         if place + 1 < LIMBS:
             limbs[place + 1] += high >> kept
     return limbs
@@ -139,6 +132,8 @@ def product(
 
 def ternary_product(element: Transform, factor: Transform) -> Limbs:
     """``element`` times a ``factor`` of numbers from -1 to 1: limbs (4, N), not carried."""
+    if machine_ring.can_compute():
+        return machine_ring.ternary_product(element, factor)
     return np.stack([coefficients(limb * factor) for limb in element])
 
 
@@ -152,6 +147,8 @@ def _every(transforms: Transform, count: int) -> Transform:
 
 def scaled(numbers: NDArray[np.int64]) -> Limbs:
     """``numbers`` modulo t times q / t, rounded: limbs (4, n), not carried."""
+    if machine_ring.can_compute():
+        return machine_ring.scaled(numbers)
     limbs = np.empty((LIMBS, len(numbers)), np.int64)
     left = numbers
     for place in reversed(range(LIMBS)):
@@ -172,12 +169,13 @@ def reduced(limbs: Limbs) -> NDArray[np.int64]:
 
 # Answers modulo 2^80, as three numbers of 27, 27 and 26 bits where they are computed with
 
-_SENT_LIMB = 27
-_SENT_TOP = SENT_BITS - 2 * _SENT_LIMB
+_SENT_TOP = SENT_BITS - 2 * LIMB_BITS
 
 
 def rounded(limbs: Limbs) -> NDArray[np.uint16]:
     """``limbs`` (4, n), their 28 lowest bits rounded away: uint16 (5, n), lowest first."""
+    if machine_ring.can_compute():
+        return machine_ring.rounded(limbs)
     limbs[1] += 1
     parts = carried(limbs).astype(np.uint64)
     shift = np.uint64
@@ -201,20 +199,21 @@ def decrypted(
     ``masks`` uint16 (5, N), ``numbers`` (5, n): the coefficients at multiples of N / n. Beside it,
     which of them are in doubt: a number up to ``farthest`` above or below would round otherwise.
     """
-    count = numbers.shape[1]
+    count, room = numbers.shape[1], _SENT_TOP + LIMB_BITS
+    near = 1 + ((farthest * PRIME) >> (SENT_BITS - room))
+    if machine_ring.can_compute():
+        return machine_ring.decrypted(masks, numbers, secret, near)
     products = _every(transformed(_sent_limbs(masks)) * secret, count)
     low, middle, top = _sent_limbs(numbers) + coefficients(products)
-    mask = (1 << _SENT_LIMB) - 1
-    middle = middle + (low >> _SENT_LIMB)
-    top = (top + (middle >> _SENT_LIMB)) & ((1 << _SENT_TOP) - 1)
-    carry = ((low & mask) * PRIME) >> _SENT_LIMB
+    mask = (1 << LIMB_BITS) - 1
+    middle = middle + (low >> LIMB_BITS)
+    top = (top + (middle >> LIMB_BITS)) & ((1 << _SENT_TOP) - 1)
+    carry = ((low & mask) * PRIME) >> LIMB_BITS
     carry = (middle & mask) * PRIME + carry
     below = carry & mask
-    carry = top * PRIME + (carry >> _SENT_LIMB)
+    carry = top * PRIME + (carry >> LIMB_BITS)
     # Of the room below a whole number, its 53 highest bits
-    room = _SENT_TOP + _SENT_LIMB
-    place = ((carry & ((1 << _SENT_TOP) - 1)) << _SENT_LIMB) | below
-    near = 1 + ((farthest * PRIME) >> (SENT_BITS - room))
+    place = ((carry & ((1 << _SENT_TOP) - 1)) << LIMB_BITS) | below
     return carry >> _SENT_TOP, (place < near) | (place > (1 << room) - 1 - near)
 
 
@@ -224,15 +223,19 @@ def decrypted(
 
 def to_slots(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The slots of a plaintext (..., n), a power of two: its values at ψ^(2k+1)."""
+    if numbers.shape[-1] == DEGREE and machine_ring.can_compute():
+        return machine_ring.to_slots(numbers)
     size = numbers.shape[-1]
-    root = pow(_GENERATOR, (PRIME - 1) // (2 * size), PRIME)
+    root = pow(GENERATOR, (PRIME - 1) // (2 * size), PRIME)
     return _evaluated(numbers * _powers(root, size) % PRIME, root * root % PRIME)
 
 
 def from_slots(slots: NDArray[np.int64]) -> NDArray[np.int64]:
     """The plaintext with these slots (..., n), in the order of `to_slots`."""
+    if slots.shape[-1] == DEGREE and machine_ring.can_compute():
+        return machine_ring.from_slots(slots)
     size = slots.shape[-1]
-    inverse = pow(pow(_GENERATOR, (PRIME - 1) // (2 * size), PRIME), -1, PRIME)
+    inverse = pow(pow(GENERATOR, (PRIME - 1) // (2 * size), PRIME), -1, PRIME)
     numbers = _evaluated(slots, inverse * inverse % PRIME)
     share = pow(size, -1, PRIME)
     return numbers * (_powers(inverse, size) * share % PRIME) % PRIME

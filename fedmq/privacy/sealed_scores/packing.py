@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError
-from fedmq.privacy.sealed_scores.modulus import BLOCK_SLOTS, BLOCKS, DEGREE, PRIME
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCK_SLOTS,
+    BLOCKS,
+    DEGREE,
+    PRIME,
+)
 
 __all__ = ["MOST_SLOTS", "FixedPoint", "Packing"]
 

@@ -21,7 +21,10 @@ from fedmq.messages import inference
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
 from fedmq.privacy.sealed_scores.ciphertexts import Answered, Ciphertext
-from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCKS,
+    DEGREE,
+)
 from fedmq.protocol.events import Report
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.states import (

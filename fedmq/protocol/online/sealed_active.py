@@ -31,7 +31,10 @@ from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineSealed
 from fedmq.privacy.plan import single
 from fedmq.privacy.sealed_scores.ciphertexts import Answered, Blank, Ciphertext
-from fedmq.privacy.sealed_scores.modulus import BLOCKS, DEGREE
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCKS,
+    DEGREE,
+)
 from fedmq.protocol.events import (
     Fail,
     Finish,

@@ -9,15 +9,8 @@ from numpy.typing import NDArray
 from benchmarks.lattice_security import cheapest_attack
 from fedmq.privacy.lattice.ring import draw_secret, transformed
 from fedmq.privacy.random_stream import Stream
+from fedmq.privacy.sealed_scores import machine_ring
 from fedmq.privacy.sealed_scores.modulus import (
-    BLOCK_SLOTS,
-    BLOCKS,
-    DEGREE,
-    LIMB_BITS,
-    LIMBS,
-    MODULUS_BITS,
-    PRIME,
-    SENT_BITS,
     carried,
     decrypted,
     factor_transforms,
@@ -32,8 +25,26 @@ from fedmq.privacy.sealed_scores.modulus import (
     uniform,
     unpacked,
 )
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCK_SLOTS,
+    BLOCKS,
+    DEGREE,
+    LIMB_BITS,
+    LIMBS,
+    MODULUS_BITS,
+    PRIME,
+    SENT_BITS,
+)
 
 Q = 1 << MODULUS_BITS
+
+
+@pytest.fixture(autouse=True, params=["numpy", "machine code"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test holds with numpy alone, and in machine code."""
+    if request.param == "machine code" and not machine_ring.can_compute():
+        pytest.skip("llvmlite is not installed")
+    monkeypatch.setattr(machine_ring, "can_compute", lambda: request.param == "machine code")
 
 
 def integers(limbs: NDArray[np.integer], bits: int = LIMB_BITS) -> list[int]:
@@ -66,7 +77,7 @@ def test_the_ring_is_harder_than_promised() -> None:
 
 def test_products_are_the_schoolbooks() -> None:
     left, right = element("a"), plaintext(1)
-    found = carried(product(transforms_of(left), factor_transforms(right)))
+    found = carried(product(transforms_of(packed(left)), factor_transforms(right)))
     numbers = integers(left)
     signed = [number - PRIME * (number > PRIME // 2) for number in right.tolist()]
     for place in (0, 1, 2047, DEGREE - 1):
@@ -78,7 +89,7 @@ def test_products_are_the_schoolbooks() -> None:
 
 
 def test_some_coefficients_of_a_product_are_those_of_the_whole() -> None:
-    left, right = transforms_of(element("a")), factor_transforms(plaintext(1))
+    left, right = transforms_of(packed(element("a"))), factor_transforms(plaintext(1))
     whole, some = carried(product(left, right)), carried(product(left, right, count=BLOCKS))
     np.testing.assert_array_equal(whole[:, ::BLOCK_SLOTS], some)
 
@@ -140,7 +151,7 @@ def test_a_number_next_to_the_border_of_a_plaintext_is_in_doubt(count: int) -> N
 def test_the_worst_factors_stay_exact() -> None:
     worst = np.full((LIMBS, DEGREE), (1 << LIMB_BITS) - 1)
     factor = np.full(DEGREE, PRIME // 2)
-    found = carried(product(transforms_of(worst), factor_transforms(factor)))
+    found = carried(product(transforms_of(packed(worst)), factor_transforms(factor)))
     # q - 1 is -1: coefficient k is N - 2 (k + 1) times the factor
     wanted = [(DEGREE - 2 * (place + 1)) * (PRIME // 2) % Q for place in range(DEGREE)]
     assert integers(found) == wanted

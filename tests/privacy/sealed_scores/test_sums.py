@@ -24,10 +24,6 @@ from fedmq.privacy.sealed_scores.ciphertexts import (
     sealed,
 )
 from fedmq.privacy.sealed_scores.modulus import (
-    BLOCK_SLOTS,
-    BLOCKS,
-    DEGREE,
-    PRIME,
     carried,
     from_slots,
     packed,
@@ -35,6 +31,12 @@ from fedmq.privacy.sealed_scores.modulus import (
     unpacked,
 )
 from fedmq.privacy.sealed_scores.packing import MOST_SLOTS, FixedPoint, Packing
+from fedmq.privacy.sealed_scores.parameters import (
+    BLOCK_SLOTS,
+    BLOCKS,
+    DEGREE,
+    PRIME,
+)
 
 SECRET = b"k" * 32
 KEY = MakeKey(b"p" * 32, SECRET).run()

@@ -11,7 +11,7 @@ from fedmq.errors import AnswerRefused, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineRefusal, OnlineSealed
 from fedmq.privacy.sealed_scores.ciphertexts import Answered
-from fedmq.privacy.sealed_scores.modulus import BLOCKS
+from fedmq.privacy.sealed_scores.parameters import BLOCKS
 from fedmq.protocol.events import Answer, Received, RunPlan, Send, Start
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online import sealed_active

@@ -13,7 +13,7 @@ import pytest
 
 from fedmq.party.online.blank_stock import BlankStock
 from fedmq.privacy.sealed_scores.ciphertexts import blank, filled, sealed
-from fedmq.privacy.sealed_scores.modulus import DEGREE
+from fedmq.privacy.sealed_scores.parameters import DEGREE
 from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.sealed_parties import Sealing
 from tests.protocol.online.test_online import World
