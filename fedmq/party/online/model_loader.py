@@ -27,6 +27,7 @@ from fedmq.party.store.documents import (
     sealed_secrets,
     sealed_terms,
 )
+from fedmq.privacy.sealed_scores.machine_ring import translate
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.online.sealed_active import MOST_CIPHERTEXTS
 from fedmq.protocol.sealed_sums import SealedModel, prepare_sealed
@@ -148,7 +149,7 @@ class ModelLoader:
         """Score with the model from now on, by its id and by ``name``."""
         # One assignment: a request sees the old model or the new one, and keeps it.
         self._scorer.models[name] = self._scorer.models[read.served.id] = read.served
-        self._loaded(read.served.id, read.stamp)
+        self._loaded(read.served.id, read.stamp, read.served.sealed is not None)
         self._forget_later()
 
     # A passive party's side
@@ -169,14 +170,16 @@ class ModelLoader:
     def host(self, model: str, share: LoadedShare, stamp: Any) -> None:
         """Answer with the share from now on; ``stamp`` dates from before its rows were read."""
         self._answering.shares[model] = share.hosted(self._source)
-        self._loaded(model, stamp)
+        self._loaded(model, stamp, share.sealed is not None)
         self._forget_later()
 
     # Both sides
 
-    def _loaded(self, model: str, stamp: Any) -> None:
+    def _loaded(self, model: str, stamp: Any, is_sealed: bool) -> None:
         self._stamps[model] = stamp
         self._pool.give_way(self._gate)
+        if is_sealed:  # before somebody waits for a score
+            self._tasks.spawn(asyncio.to_thread(translate))
 
     def _forget_later(self) -> None:
         # Running batches may still ask for a model without a name.
@@ -198,7 +201,7 @@ class ModelLoader:
                 for name, named in self._deployments.names().items():
                     if named == deployment:
                         self._scorer.models[name] = read.served
-                self._loaded(model, read.stamp)
+                self._loaded(model, read.stamp, read.served.sealed is not None)
             else:
                 stamp = await self.stamp()
                 terms = None
@@ -208,7 +211,7 @@ class ModelLoader:
                 load = self.computation(model, deployment.left, deployment.right, terms)
                 share: LoadedShare = await self._pool.run(load)
                 self._answering.shares[model] = share.hosted(self._source)
-                self._loaded(model, stamp)
+                self._loaded(model, stamp, share.sealed is not None)
         except FedmqError as error:
             log.log(level, "model %s is not served: %s", model, error)
 

@@ -866,6 +866,10 @@ class BatchRunner:
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._computing = BackgroundTasks()
 
+    @property
+    def _is_long(self) -> bool:
+        return isinstance(self.machine, SealedBatch) and not self.machine.is_brief
+
     def start(self) -> None:
         """Ask the first questions."""
         self._act_on(Start())
@@ -893,12 +897,12 @@ class BatchRunner:
                             self._spans.asked(recipient, body, self.machine.rounds)
                         self._asked.setdefault(recipient, self._loop.time())
                         self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
-                    case RunPlan() if isinstance(self.machine, SealedBatch):
+                    case RunPlan() if self._is_long:
                         self._computing.spawn(self._compute(effect))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
                         # few milliseconds; another process would cost more than it saves.
-                        events.append(run_inline(effect))
+                        events.append(_computed(effect))
                     case SetTimer(key, seconds):
                         if key in self._timers:
                             self._cancel(key)
@@ -915,10 +919,7 @@ class BatchRunner:
 
     async def _compute(self, plan: RunPlan) -> None:
         """Run ``plan`` in a thread: a ciphertext takes milliseconds, and few of them in Python."""
-        try:
-            done: Event = await self._loop.run_in_executor(self._executor, run_inline, plan)
-        except FedmqError as error:
-            done = ComputationFailed(plan.ticket, error)
+        done = await self._loop.run_in_executor(self._executor, _computed, plan)
         self._act_on(done)
 
     def _fire(self, key: Hashable) -> None:
@@ -948,3 +949,10 @@ class BatchRunner:
         if self._spans is not None:
             self._spans.end()
         self._on_end(self)
+
+
+def _computed(plan: RunPlan) -> Event:
+    try:
+        return run_inline(plan)
+    except FedmqError as error:
+        return ComputationFailed(plan.ticket, error)

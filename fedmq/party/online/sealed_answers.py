@@ -16,6 +16,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,10 +80,12 @@ class SealedAnswers:
                 return None
             after = self._seed_for(share.following, asked.model) if share.following else None
             seeds = MaskSeeds(self._derived("session", header.session), before, after)
-            computing = asyncio.get_running_loop().run_in_executor(
-                self._executor, share.products, asked, values, unknown, seeds
-            )
-            answer = self._answered[question] = await computing
+            compute = partial(share.products, asked, values, unknown, seeds)
+            if share.is_brief(asked):
+                answer = compute()
+            else:
+                answer = await asyncio.get_running_loop().run_in_executor(self._executor, compute)
+            self._answered[question] = answer
             if len(self._answered) > _ANSWERS_KEPT:
                 self._answered.popitem(last=False)
             return answer

@@ -33,6 +33,7 @@ __all__ = [
     "decrypted",
     "factor_transforms",
     "from_slots",
+    "is_translated",
     "packed",
     "product",
     "rounded",
@@ -40,6 +41,7 @@ __all__ = [
     "ternary_product",
     "to_slots",
     "transforms_of",
+    "translate",
     "unpacked",
 ]
 
@@ -59,6 +61,17 @@ _SIDE = 1 << _SIDE_BITS
 def can_compute() -> bool:
     """Whether these functions are there."""
     return bool(features())
+
+
+def is_translated() -> bool:
+    """Whether they are there already, so that the first call does not take tenths of a second."""
+    return bool(_functions.cache_info().currsize)
+
+
+def translate() -> None:
+    """Do that now."""
+    if can_compute():
+        _functions()
 
 
 # Elements modulo q

@@ -31,6 +31,7 @@ from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineSealed
 from fedmq.privacy.plan import single
 from fedmq.privacy.sealed_scores.ciphertexts import Answered, Blank, Ciphertext
+from fedmq.privacy.sealed_scores.machine_ring import is_translated
 from fedmq.privacy.sealed_scores.parameters import (
     BLOCKS,
     DEGREE,
@@ -152,6 +153,11 @@ class SealedBatch(Machine):
     def model(self) -> str:
         """The id of the scoring model."""
         return self._served.share.model_id
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether its computations take less than a millisecond each: of one ciphertext."""
+        return is_translated() and self._sealed.packing.ciphertexts(len(self._people)) == 1
 
     @property
     def unanswered(self) -> tuple[int, ...]:

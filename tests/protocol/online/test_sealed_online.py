@@ -10,6 +10,7 @@ import pytest
 from fedmq.errors import AnswerRefused, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineRefusal, OnlineSealed
+from fedmq.privacy.sealed_scores import machine_ring
 from fedmq.privacy.sealed_scores.ciphertexts import Answered
 from fedmq.privacy.sealed_scores.parameters import BLOCKS
 from fedmq.protocol.events import Answer, Received, RunPlan, Send, Start
@@ -18,6 +19,7 @@ from fedmq.protocol.online import sealed_active
 from fedmq.protocol.online.options import AskedRows, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
 from fedmq.protocol.online.sealed_active import SealedBatch
+from fedmq.protocol.online.sealed_passive import SealedShare
 from fedmq.protocol.sealed_sums import open_sums
 from tests.how_often import seldom
 from tests.protocol.online.online_schedule import OnlineSchedule
@@ -133,6 +135,22 @@ def test_an_id_that_a_party_does_not_know_is_named(sealing: Sealing) -> None:
     table[3, 3:6] = np.nan
     check_alike(answers[0, 0].margins, sealing.world.xgboost_margins(table))
     assert answers[0, 0].unknown["telco"].tolist() == [False] * 3 + [True] + [False] * 2
+
+
+@pytest.mark.skipif(not machine_ring.can_compute(), reason="llvmlite is not installed")
+def test_what_takes_less_than_a_millisecond_is_one_ciphertext_in_machine_code(
+    sealing: Sealing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_ring.translate()
+    most, few = sealing.model.packing.rows, sealing.batch(np.arange(2))
+    assert few.is_brief
+    assert not sealing.batch(np.arange(most)).is_brief
+    parties = sealing.parties()
+    OnlineSchedule([few, sealing.batch(np.arange(most), number=1)], parties).run()
+    for party in parties.values():
+        assert sorted(map(SealedShare.is_brief, party.asked)) == [False, True]
+    monkeypatch.setattr(sealed_active, "is_translated", lambda: False)
+    assert not sealing.batch(np.arange(2)).is_brief
 
 
 # Parties that are away
