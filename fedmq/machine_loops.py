@@ -99,8 +99,8 @@ class Number:
         return Number(self.build, self.build.select(condition, one.value, other.value))
 
     def larger(self, other: Number) -> Number:
-        """The larger of two whole numbers, signed."""
-        is_above = self.build.icmp_signed(">", self.value, other.value)
+        """The larger of two whole numbers, without a sign: LLVM keeps no other apart in vectors."""
+        is_above = self.build.icmp_unsigned(">", self.value, other.value)
         return self._chosen(is_above, self, other)
 
     def floating(self) -> Number:
