@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,8 +14,11 @@ from fedmq.boosting.model.tree import Agreed
 from fedmq.errors import DataError, PeerSilent, Refused
 from fedmq.messages.online import OnlineMaskAsk, OnlineMasks, OnlineProducts, OnlineSealed
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.online import scoring
+from fedmq.party.online import model_loader, scoring
 from fedmq.party.online.answering import Answering
+from fedmq.party.online.model_loader import ModelLoader
+from fedmq.privacy.sealed_scores import machine_ring
+from fedmq.protocol.online import sealed_active, sealed_passive
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World, usual_world
 
@@ -202,3 +208,47 @@ async def test_reasons_of_too_many_leaves_name_what_to_use(
     harness = ServingHarness(world, mode="sealed")
     with pytest.raises(DataError, match="take 1 ciphertexts of a row, and online 0 are taken: use"):
         await harness.margins(world.ids[:1], explain=True)
+
+
+@pytest.mark.skipif(not machine_ring.can_compute(), reason="llvmlite is not installed")
+@pytest.mark.parametrize(("translated", "threads"), [(True, False), (False, True)])
+async def test_one_person_is_scored_without_a_thread_once_the_code_is_translated(
+    world: World, monkeypatch: pytest.MonkeyPatch, translated: bool, threads: bool
+) -> None:
+    machine_ring.translate()
+    for module in (sealed_active, sealed_passive):
+        monkeypatch.setattr(module, "is_translated", lambda: translated)
+    harness, handed = ServingHarness(world, mode="sealed"), []
+    submit = ThreadPoolExecutor.submit
+
+    def noted(self: ThreadPoolExecutor, function: Any, /, *arguments: Any, **named: Any) -> Any:
+        if getattr(function, "__name__", "") != "blank":  # made ahead, while nobody waits
+            handed.append(self._thread_name_prefix)
+        return submit(self, function, *arguments, **named)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", noted)
+    check_alike(world, await harness.margins(world.ids[:1]), slice(0, 1))
+    assert ("fedmq-sealed" in handed) is threads
+
+
+@pytest.mark.parametrize("mode", ["sealed", "bitmap"])
+async def test_the_code_is_translated_while_a_sealed_share_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(model_loader, "translate", lambda: done.append("translated"))
+    loader = ModelLoader(
+        is_active=False,
+        model_store=Mock(),
+        deployments=Mock(),
+        source=Mock(),
+        scorer=Mock(),
+        answering=Mock(shares={}),
+        pool=Mock(),
+        gate=Mock(),
+        max_age=1.0,
+        reasons={},
+    )
+    loader.host("m", Mock(sealed=Mock() if mode == "sealed" else None), None)
+    await asyncio.gather(*loader._tasks)
+    assert done == (["translated"] if mode == "sealed" else [])
