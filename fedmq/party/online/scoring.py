@@ -866,10 +866,6 @@ class BatchRunner:
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._computing = BackgroundTasks()
 
-    @property
-    def _is_long(self) -> bool:
-        return isinstance(self.machine, SealedBatch) and not self.machine.is_brief
-
     def start(self) -> None:
         """Ask the first questions."""
         self._act_on(Start())
@@ -897,7 +893,9 @@ class BatchRunner:
                             self._spans.asked(recipient, body, self.machine.rounds)
                         self._asked.setdefault(recipient, self._loop.time())
                         self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
-                    case RunPlan() if self._is_long:
+                    case RunPlan() if (
+                        isinstance(self.machine, SealedBatch) and not self.machine.is_brief
+                    ):
                         self._computing.spawn(self._compute(effect))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
