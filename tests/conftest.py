@@ -116,6 +116,15 @@ def processes_handed_on() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def short_exponents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base transfers with exponents of 32 bits, where what follows on them is tested.
+
+    Each session makes hundreds of powers, which take most of the time of a small training.
+    """
+    monkeypatch.setattr("fedmq.privacy.oblivious_transfer.base_transfers._EXPONENT_BYTES", 4)
+
+
 @pytest.fixture(scope="session")
 def started_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
     """The private RabbitMQ node of this process; to start one takes four seconds of a core."""

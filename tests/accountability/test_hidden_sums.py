@@ -26,6 +26,8 @@ from tests.accountability.audited import OPTIONS, AuditedDaemons
 from tests.accountability.test_damaged_folder import OPENING
 from tests.how_often import seldom
 
+pytestmark = pytest.mark.usefixtures("short_exponents")
+
 HIDDEN: dict[str, dict[str, Any]] = {
     "lattice": OPTIONS["lattice"] | {"sums": "hidden"},
     "ou": OPTIONS["ou"] | {"sums": "hidden", "key_bits": 768},

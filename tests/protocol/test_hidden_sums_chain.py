@@ -21,6 +21,8 @@ from tests.how_often import each_seed, seldom
 from tests.protocol.federation import ACTIVE, Federation, ran, shares, small
 from tests.simulator import Link, Simulation
 
+pytestmark = pytest.mark.usefixtures("short_exponents")
+
 HIDDEN = Lattice(sums="hidden")
 
 

@@ -26,6 +26,8 @@ from tests.protocol.dealt_shares_engine import DealtShares
 from tests.protocol.federation import ACTIVE, Federation, joined, shares, small
 from tests.simulator import Link, Simulation
 
+pytestmark = pytest.mark.usefixtures("short_exponents")
+
 HIDDEN = Lattice(sums="hidden")
 OU = OkamotoUchiyama(key_bits=576, allow_weak_keys=True, sums="hidden")
 PAILLIER = Paillier(key_bits=512, allow_weak_keys=True, sums="hidden")

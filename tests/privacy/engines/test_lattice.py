@@ -21,6 +21,8 @@ from fedmq.privacy.registry import engine_named
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
+pytestmark = pytest.mark.usefixtures("short_exponents")
+
 SHOWN = Lattice(directions="all")
 """Where directions are beside the point: it makes no transfers."""
 

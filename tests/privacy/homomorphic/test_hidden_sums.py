@@ -30,6 +30,8 @@ from fedmq.privacy.homomorphic.scheme import SeededBytes
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, halves, table
 
+pytestmark = pytest.mark.usefixtures("short_exponents")
+
 OU = OkamotoUchiyama(key_bits=1536, allow_weak_keys=True, sums="hidden")
 PAILLIER = Paillier(key_bits=512, allow_weak_keys=True, sums="hidden")
 ENGINES = [OU, PAILLIER]
