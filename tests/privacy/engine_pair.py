@@ -126,7 +126,8 @@ class EnginePair:
                 return step
             value = [computation.run() for computation in step.computations]
 
-    def _run(self, plan: Any, replies: dict[int, Sequence[Any]] | None = None) -> Any:
+    @staticmethod
+    def _run(plan: Any, replies: dict[int, Sequence[Any]] | None = None) -> Any:
         value: Any = None
         while True:
             try:

@@ -68,11 +68,9 @@ def test_malformed_terms_are_refused(change: dict[str, Any], why: str) -> None:
 
 
 def public_of(engine: Lattice) -> dict[str, Any]:
-    bins = table(20, 2, seed=0)
-    pair = EnginePair(engine, bins)
     active = engine.active(1)
     active.start_session(np.ones(20, np.bool_))
-    return pair._run(active.open())
+    return EnginePair._run(active.open())
 
 
 @pytest.mark.parametrize("directions", ["oblivious", "all"])

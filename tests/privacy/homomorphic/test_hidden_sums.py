@@ -290,7 +290,7 @@ def test_malformed_terms_are_refused(name: str, value: object) -> None:
     bins = table(20, 2, seed=1)
     active = OU.active(1)
     active.start_session(np.ones(20, np.bool_), RESOLUTION_BITS)
-    public = EnginePair._run(None, active.open())
+    public = EnginePair._run(active.open())
     OU.passive(public, bins, 1)
     with pytest.raises(Refused):
         OU.passive({**public, name: value}, bins, 1)
