@@ -37,6 +37,7 @@ class ScreenKeys(TypedDict, total=False):
     seed: int
     sums: Literal["shown", "hidden"]
     iv_from: float
+    correlation: bool
     select: Mapping[str, float]
 
 

@@ -15,9 +15,9 @@ import pytest
 
 import fedmq
 from fedmq.errors import ConfigError, DaemonAway, DaemonError, DataError, PeerSilent
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import ScreenJob, TrainingJob
 from fedmq.workbench.connection import Party
-from fedmq.workbench.sessions import JobKeys
+from fedmq.workbench.sessions import JobKeys, ScreenKeys
 from tests.cli.command import fedmq as command
 from tests.party.daemons_in_memory import DaemonsInMemory
 
@@ -193,3 +193,8 @@ def test_without_a_daemon_the_line_says_how_to_start_it(
 def test_the_keys_of_a_job_are_those_of_its_file() -> None:
     apart = {"party", "params", "nfold"}
     assert typing.get_type_hints(JobKeys).keys() == TrainingJob.model_fields.keys() - apart
+
+
+def test_the_keys_of_a_screen_are_those_of_its_file() -> None:
+    apart = {"party", "name"}
+    assert typing.get_type_hints(ScreenKeys).keys() == ScreenJob.model_fields.keys() - apart
