@@ -157,7 +157,7 @@ bench-on-paper: $(VENV)/bench.stamp ## bytes, core hours and money of 100 millio
 
 bench-cores: $(VENV)/bench.stamp ## parties of one process, two and more: efficiency, and what is serial
 	$(data)
-	@$(BIN)/python -m benchmarks.more_cores "$(DATA)"
+	@$(BIN)/python -m benchmarks.more_cores "$(DATA)" --page docs/measured/cores.md
 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md

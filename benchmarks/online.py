@@ -57,12 +57,13 @@ HEAD = (
     "30,000 in requests of 10,000. The training beside is Paillier with 2048 bits."
 )
 FEDMQ = "from fedmq.cli.main import main; main()"
+# More trees than it grows while it is measured beside.
 TRAINING = """\
 party = "party.toml"
 engine = "paillier"
 
 [params]
-num_boost_round = 50
+num_boost_round = 500
 max_depth = 4
 max_bin = 32
 """
