@@ -269,7 +269,9 @@ def align(job: Path, count: bool, prepare: bool, as_json: bool) -> None:
 
         result = request_daemon(state_folder(description.party), request, show)
     print_result(result, as_json, _overlap_in_words if count else _alignment_in_words)
-    if count:
+    if count and result["people"] is None:
+        print_next_step(as_json, "data", "check", description.party)
+    elif count:
         print_next_step(as_json, "align", job)
     else:
         print_next_step(as_json, "train", job.with_name("train.toml"))
@@ -283,6 +285,11 @@ def _overlap_in_words(result: Any) -> Text:
         f"{result['own_ids']:,} are here; {result['seconds']:.1f} s, "
         f"{result['bytes_sent'] / 1e6:.1f} MB sent",
         *(() if result["exact"] else ("noise was added to the number, and it was rounded",)),
+        *(
+            ("if there should be more: parties may write ids differently; see normalise in [data]",)
+            if people is None and result["own_ids"] >= result["fewest"]
+            else ()
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument
 from fedmq.cli.scores import base_margin_option, mode_option, named_model, request_scores
+from fedmq.evaluation.page import require_pages
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.control import request_daemon
 from fedmq.workbench.evaluation import Wanted, check_folder, evaluate_model
@@ -73,6 +74,7 @@ def evaluate(
     """
     config, federation = PartyFile.read(party)
     check_folder(output)
+    require_pages()
     wanted = Wanted(
         rows,
         label,

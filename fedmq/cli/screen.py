@@ -13,6 +13,7 @@ from rich.text import Text
 from fedmq.cli.output import joined, json_option, print_next_step, print_result, table
 from fedmq.cli.party_daemon import state_folder
 from fedmq.errors import ConfigError
+from fedmq.evaluation.page import require_pages
 from fedmq.evaluation.screening import (
     FIGURES,
     columns_of,
@@ -51,6 +52,8 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
     description = ScreenJob.read(job)
     if output is not None and output.exists() and not output.is_dir():
         raise ConfigError(f"{output}: is no folder; name another one with --output")
+    if output is not None:
+        require_pages()
     request = {"do": "screen", "job": description.model_dump(mode="json")}
     found = request_daemon(state_folder(description.party), request)
     if output is not None:

@@ -90,6 +90,10 @@ smallest_alignment = 100
 # The active party may have shared people counted before anybody aligns: it reads a
 # number with noise, rounded; nobody learns which people. "exact", "refuse".
 overlap = "rounded"
+# It may look at columns before a training (docs/how-to/screen-columns.md): "described",
+# what they are like; "hidden", and in steps how well each tells the label; "measured", and
+# how many people of each label stand in its bins. Without this line it may not.
+# screen = "hidden"
 # The largest training it joins, and how many a day.
 most_trees = 1000
 most_depth = 10

@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from importlib.util import find_spec
 from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.evaluation.report import Cell, Chart, Figure, Line, Map, Report
 
-__all__ = ["HEIGHT", "WIDTH", "Drawing", "cell", "drawing", "html_of", "page_of"]
+__all__ = ["HEIGHT", "WIDTH", "Drawing", "cell", "drawing", "html_of", "page_of", "require_pages"]
 
 WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44
@@ -29,16 +30,21 @@ def html_of(report: Report, maps: Sequence[Map] = ()) -> str:
     return page_of("report.html.jinja", report=report, charts=_drawn(report.charts), maps=maps)
 
 
+def require_pages() -> None:
+    """Raise ConfigError unless pages can be written: ask before the work that a page is to show."""
+    if find_spec("jinja2") is None:
+        raise ConfigError("jinja2 is not installed; run: pip install 'fedmq[report]'")
+
+
 def page_of(template: str, **of: Any) -> str:
     """The page that ``template``, a file beside this one, makes ``of`` these values.
 
     Raises:
         ConfigError: Jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise ConfigError("jinja2 is not installed; run: pip install 'fedmq[report]'") from None
+    require_pages()
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from fedmq.cli import audit_trail, bench, broker, dead, estimate, models
+from fedmq.cli.data import _overlap_in_words
 from fedmq.cli.main import cli, main
 from fedmq.party.operations import control
 from fedmq.transport.sealing.keys import PrivateKeys
@@ -228,6 +229,11 @@ STEPS = [
         "align bank/align.toml --count",
         "next: fedmq align bank/align.toml",
         {"overlap": COUNTED},
+    ),
+    Step(
+        "align bank/align.toml --count",
+        "next: fedmq data check bank/party.toml",
+        {"overlap": COUNTED | {"people": None, "own_ids": 3000}},
     ),
     Step("screen screen.toml", "next: fedmq train train.toml", {"screen": SCREENED}),
     Step("screen screen.toml -o look", "next: open look/screen.html", {"screen": SCREENED}),
@@ -505,3 +511,10 @@ def typed(words: list[str], patch: pytest.MonkeyPatch) -> None:
         main()
     except SystemExit as ended:
         assert ended.code in (None, 0), json.dumps(words)
+
+
+def test_of_fewer_shared_people_than_expected_the_spelling_of_ids_is_named() -> None:
+    said = str(_overlap_in_words(COUNTED | {"people": None, "own_ids": 3000}))
+    assert "fewer than 100 people are shared by bank, telco; 3,000 are here" in said
+    assert "parties may write ids differently; see normalise in [data]" in said
+    assert "normalise" not in str(_overlap_in_words(COUNTED | {"people": None, "own_ids": 90}))

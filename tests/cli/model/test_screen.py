@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from fedmq.cli.main import cli
 from fedmq.cli.screen import _in_words
+from fedmq.errors import ConfigError
 from fedmq.evaluation.screening import screen_report
 from tests.cli.model.test_align import Parties, one_line, stand
 from tests.rabbitmq_node import RabbitNode
@@ -42,6 +45,18 @@ def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
     assert "screen.toml: bins" in one_line(parties.fedmq("screen", "screen.toml"), 3)
     job.write_text('party = "bank.toml"\nname = "look"\nalignment = "none"\n')
     assert "no alignment 'none'" in one_line(parties.fedmq("screen", "screen.toml"), 6)
+
+
+def test_where_no_page_can_be_written_no_daemon_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedmq.evaluation.page.find_spec", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "screen.toml").write_text('party = "bank.toml"\nname = "look"\n')
+    done = CliRunner().invoke(cli, ["screen", "screen.toml", "--output", "look"])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception) == "jinja2 is not installed; run: pip install 'fedmq[report]'"
+    assert not (tmp_path / "look").exists()
 
 
 def test_sums_that_are_hidden_tell_steps_alone(parties: Parties) -> None:
