@@ -60,8 +60,8 @@ _EG = {"FILE": "data.csv", "STATE": "state", "TOML": "party.toml"}
 @click.option(
     "--model",
     metavar="NAME",
-    help="What sealed scores of this model in --state tell, too; the active party's columns are "
-    "those beside the labels in --labels.",
+    help="What sealed scores of this model in --state tell, too, and answers to fedmq changes; the "
+    "active party's columns are those beside the labels in --labels.",
 )
 @click.option(
     "--share",
@@ -147,7 +147,7 @@ def _scored(
     own: Path | None,
     label_column: str,
 ) -> dict[str, Any]:
-    """What `fedmq.audit` needs besides, to say what sealed scores of ``model`` tell."""
+    """What `fedmq.audit` needs besides, to say what the served ``model`` tells."""
     if state is None or own is None:
         raise ConfigError(
             "--model: give the active party's state folder (--state) and its table (--labels)"

@@ -42,6 +42,7 @@ from fedmq.leakage.attacks.row_order import (
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
 from fedmq.leakage.sealed_scores import leaves_from_scores
 from fedmq.leakage.shown_sums import OnProgress, bins_from_sums
+from fedmq.leakage.told_changes import thresholds_from_changes
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table, party_features
 from fedmq.party.data.given_bins import with_bins
@@ -169,7 +170,8 @@ def audit(
             adds what the active party learns from the directions of all rows (mode ``bitmap``), and
             what more if these parties show which splits share a column (``explain = "column"``).
         share: the active party's share of the model, ``SimulatedModel.share``, with its features
-            ``active``: adds what scores in mode ``sealed`` tell of leaves; needs ``lookup_tables``.
+            ``active``: adds what scores in mode ``sealed`` tell of leaves, and what answers to
+            ``fedmq changes`` tell of thresholds; needs ``lookup_tables``.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
         solve: whether *bins from sums* solves all sums together, which may take minutes.
@@ -229,7 +231,7 @@ def audit(
                 order_from_columns(party, tables[party], table)
                 for party, table in (lookup_tables or {}).items()
             ),
-            _sealed_scores(view, share, active, tables, lookup_tables or {}),
+            _served_model(view, share, active, tables, lookup_tables or {}),
         )
     else:
         if label is None:
@@ -243,7 +245,7 @@ def audit(
     return AuditReport(view.party, view.terms.engine, tuple(found), session)
 
 
-def _sealed_scores(
+def _served_model(
     view: SessionView,
     share: ActiveShare | None,
     active: Any,
@@ -251,11 +253,14 @@ def _sealed_scores(
     lookup_tables: Mapping[str, LookupTable],
 ) -> Iterator[Finding]:
     if (share is None) != (active is None):
-        raise ConfigError("sealed scores: give the share and the active party's features")
+        raise ConfigError("the served model: give the share and the active party's features")
     if share is None:
         return iter(())
     own = _table(view.party, active, view)
-    return leaves_from_scores(share, own, tables, lookup_tables)
+    return itertools.chain(
+        leaves_from_scores(share, own, tables, lookup_tables),
+        thresholds_from_changes(share, own, tables, lookup_tables),
+    )
 
 
 def _labels(label: ArrayLike, view: SessionView) -> NDArray[np.float32]:
