@@ -13,6 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from random import Random
 
@@ -48,7 +49,13 @@ from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Link
 from fedmq.transport.sealing.connection import Connection, Seal
-from fedmq.transport.sealing.keys import AgreementKey, PrivateKeys, PublicKeys, SlowAgreementKey
+from fedmq.transport.sealing.keys import (
+    AgreementKey,
+    LateSignature,
+    PrivateKeys,
+    PublicKeys,
+    SlowAgreementKey,
+)
 
 __all__ = ["RELEASE", "Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
 
@@ -81,6 +88,8 @@ class Sealer(ABC):
     """Turns a party's envelopes into bytes, and arriving bytes into envelopes."""
 
     sealed: bool
+    slow = False
+    """Whether this party's keys compute elsewhere, as on a token."""
 
     @abstractmethod
     def seal(self, envelope: Envelope) -> bytes:
@@ -141,7 +150,14 @@ class Sealer(ABC):
 
     @abstractmethod
     def sign(self, data: bytes) -> bytes:
-        """This party's signature of ``data``; empty if parties have no keys."""
+        """This party's signature of ``data``; empty if parties have no keys.
+
+        Takes as long as the key takes: off the event loop where the key may be slow.
+        """
+
+    def sign_later(self, data: bytes) -> bytes:
+        """As ``sign``, but a slow key signs only before the message leaves: `LateSignature`."""
+        return LateSignature(partial(self.sign, data)) if self.slow else self.sign(data)
 
     @abstractmethod
     def verifies(self, party: str, data: bytes, signature: bytes) -> bool:
@@ -223,6 +239,7 @@ class EndToEnd(Sealer):
         self._tasks = BackgroundTasks()
         self._seldom = _Seldom(clock)
         self._off_loop = _OffLoop(ring.party, self._tasks)
+        self.slow = ring.current.slow
 
     @property
     def party(self) -> str:
@@ -339,7 +356,7 @@ class EndToEnd(Sealer):
         if not isinstance(newer, EndToEnd):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
         changed = newer._ring.current.public != self._ring.current.public
-        self._ring, self._pinned = newer._ring, newer._pinned
+        self._ring, self._pinned, self.slow = newer._ring, newer._pinned, newer.slow
         for party in self._peers.keys() - self._pinned.keys():
             del self._peers[party]  # its messages are refused from now on
         for party in self._pinned.keys() - self._peers.keys() - {self.party}:
@@ -521,7 +538,7 @@ class _OffLoop:
             except FedmqError as error:
                 log.warning("%s: no refusal is signed: %s", self._party, error)
 
-        if isinstance(own.agree, SlowAgreementKey):
+        if own.slow:
             self._tasks.spawn(later())
         else:
             then(sign())

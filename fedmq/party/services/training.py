@@ -241,7 +241,9 @@ class TrainingService(Service):
 
     def _signing(self, session: str, attempt: int) -> Signing:
         sealer = self.context.sealer
-        return Signing(session, attempt, sealer.sign, sealer.verifies, secrets.token_bytes(16))
+        return Signing(
+            session, attempt, sealer.sign_later, sealer.verifies, secrets.token_bytes(16)
+        )
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)

@@ -61,10 +61,11 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.machine import PlanRunner
-from fedmq.protocol.session import Session, SessionEvent
+from fedmq.protocol.session import Mailbox, Session, SessionEvent
 from fedmq.protocol.session_records import ConsentUsed, NodesWon, TranscriptMessage
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
 from fedmq.transport.sealing.connection import Recent
+from fedmq.transport.sealing.keys import LateSignature
 
 __all__ = ["NOBODY_ASKED", "Inbox", "Owner", "Publish", "SessionLane", "SessionRunner"]
 
@@ -525,6 +526,17 @@ class SessionRunner:
             mailbox.publishing(header.recipient, header.sequence)
             await asyncio.wait([kept])
             mailbox.published(header.recipient, header.sequence, 0, None)
+        late = getattr(envelope.body, "signature", b"")
+        try:
+            if isinstance(late, LateSignature):
+                envelope = await _signed(envelope, late, mailbox)
+        except FedmqError as error:
+            machine = self.session.machine
+            if self.session.over and machine.state is not machine.failed_state:
+                log.warning("%s: %s is not signed: %s", header.sender, header.id, error)
+                return  # the mailbox resends it, and the key is asked again
+            self._withdraw()  # in its place a probe: others take nothing beyond a gap
+            self._feed(ComputationFailed(0, error))
         try:
             if self._sealer.sealed and not await self._agreed(header):
                 return
@@ -629,6 +641,21 @@ class SessionRunner:
             self._run(run)
         elif following is not None:
             self._feed(following)
+
+
+async def _signed(envelope: Envelope, late: LateSignature, mailbox: Mailbox) -> Envelope:
+    """``envelope`` with the signature that a slow key has yet to make.
+
+    Raises:
+        FedmqError: the key refuses.
+    """
+    header = envelope.header
+    mailbox.publishing(header.recipient, header.sequence)
+    try:
+        signature = await asyncio.to_thread(late.made)
+    finally:
+        mailbox.published(header.recipient, header.sequence, 0, None)
+    return Envelope(header, envelope.body.model_copy(update={"signature": signature}))
 
 
 class SessionLane:

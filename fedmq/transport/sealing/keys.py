@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -19,6 +20,7 @@ from fedmq.errors import ConfigError
 __all__ = [
     "KEY_BYTES",
     "AgreementKey",
+    "LateSignature",
     "PrivateKeys",
     "PublicKeys",
     "SigningKey",
@@ -112,6 +114,31 @@ class SlowAgreementKey(AgreementKey, Protocol):
         """
 
 
+class LateSignature(bytes):
+    """Holds the place of a signature that a slow key has yet to make: no bytes until then.
+
+    ``sign`` makes it. What is hashed leaves signatures out, so it is the same with either.
+    """
+
+    def __new__(cls, sign: Callable[[], bytes]) -> Self:
+        late = super().__new__(cls)
+        late._sign, late._made = sign, b""
+        return late
+
+    _sign: Callable[[], bytes]
+    _made: bytes
+
+    def made(self) -> bytes:
+        """The signature, made once. Takes as long as the key takes: call it off the event loop.
+
+        Raises:
+            FedmqError: the key refuses; the next call asks it again.
+        """
+        if not self._made:
+            self._made = self._sign()
+        return self._made
+
+
 @dataclass(frozen=True)
 class PrivateKeys:
     """Both private keys; ``repr`` does not show them."""
@@ -138,6 +165,11 @@ class PrivateKeys:
         if not isinstance(sign, Ed25519PrivateKey) or not isinstance(agree, X25519PrivateKey):
             raise TypeError("these keys do not leave where they lie")
         return sign.private_bytes_raw() + agree.private_bytes_raw()
+
+    @property
+    def slow(self) -> bool:
+        """Whether they compute elsewhere, as on a token: callers must not wait for them."""
+        return isinstance(self.agree, SlowAgreementKey)
 
     @property
     def public(self) -> PublicKeys:

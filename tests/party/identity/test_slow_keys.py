@@ -3,74 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from dataclasses import dataclass, field
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-from fedmq.errors import ConfigError
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.sealed_parties import envelope
+from tests.party.slow_token import SlowToken, keys_on
 
-_SLOW_SECONDS = 0.3
-
-
-@dataclass
-class SlowToken:
-    """Takes its time, and notes who waited on the event loop's thread."""
-
-    loop: int = field(default_factory=threading.get_ident)
-    waited: list[str] = field(default_factory=list)
-    broken: bool = False
-
-    def work(self, what: str) -> None:
-        if threading.get_ident() == self.loop:
-            self.waited.append(what)
-        time.sleep(_SLOW_SECONDS)
-        if self.broken:
-            raise ConfigError("the token is gone")
-
-
-class SlowSigning:
-    def __init__(self, token: SlowToken) -> None:
-        self.token, self.key = token, Ed25519PrivateKey.generate()
-
-    def sign(self, data: bytes) -> bytes:
-        self.token.work("sign")
-        return self.key.sign(data)
-
-    def public_key(self) -> Ed25519PublicKey:
-        return self.key.public_key()
-
-
-class SlowAgreement:
-    def __init__(self, token: SlowToken) -> None:
-        self.token, self.key = token, X25519PrivateKey.generate()
-        self.prepared: dict[bytes, bytes] = {}
-
-    def prepare(self, peer: bytes) -> None:
-        self.token.work("agree")
-        self.prepared[peer] = self.key.exchange(X25519PublicKey.from_public_bytes(peer))
-
-    def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
-        secret = self.prepared.pop(peer_public_key.public_bytes_raw(), None)
-        if secret is None:
-            self.token.work("agree")
-            return self.key.exchange(peer_public_key)
-        return secret
-
-    def public_key(self) -> X25519PublicKey:
-        return self.key.public_key()
+_SLOW_SECONDS = SlowToken().seconds
 
 
 def joined(token: SlowToken, *, stranger: bool = False) -> dict[str, EndToEnd]:
     """The bank with its keys on ``token`` and telco; who is a ``stranger`` to the bank, if so."""
     rings = {
-        "bank": KeyRing("bank", PrivateKeys(SlowSigning(token), SlowAgreement(token))),
+        "bank": KeyRing("bank", keys_on(token)),
         "telco": KeyRing("telco", PrivateKeys.generate()),
     }
     pinned = {party: (ring.current.public,) for party, ring in rings.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 
 from fedmq.errors import FedmqError
 from fedmq.messages import training
+from fedmq.party.identity import private_keys
+from fedmq.party.identity.private_keys import KeyRing, Passphrase
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.party.store.transcripts import COMMITMENT, MESSAGE, STATEMENT, records_of
 from fedmq.protocol.session_records import Statement
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
+from tests.party.slow_token import SlowToken, keys_on
 
 KEYS = {party: PrivateKeys.generate() for party in PARTIES}
 TREES = 3
@@ -91,6 +95,71 @@ async def test_an_active_party_that_does_not_sign_what_it_heard_is_not_answered_
         FedmqError, match="the sender has not signed the messages of the previous tree"
     ):
         await federation.train("m", TREES)
+
+
+def on_tokens(patch: pytest.MonkeyPatch, **tokens: SlowToken) -> None:
+    """The keys of these parties lie on ``tokens``."""
+    read = private_keys.read
+
+    def slow(path: Path, party: str, passphrase: Passphrase) -> KeyRing:
+        ring = read(path, party, passphrase)
+        return KeyRing(party, keys_on(tokens[party], ring.current)) if party in tokens else ring
+
+    patch.setattr(private_keys, "read", slow)
+
+
+async def test_slow_tokens_sign_every_tree_and_the_loop_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank, telco = SlowToken(0.02), SlowToken(0.02)
+    on_tokens(monkeypatch, bank=bank, telco=telco)
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS) as federation:
+        await federation.train("m", TREES)
+    signed = [
+        (Statement.from_bytes(data), signature)
+        for _, _, data, signature in kept(federation, "bank", STATEMENT)
+    ]
+    by_telco = [(said, signature) for said, signature in signed if said.passive == "telco"]
+    assert [said.tree for said, _ in by_telco] == list(range(TREES))
+    assert all(KEYS["telco"].public.verifies(said.to_bytes(), sign) for said, sign in by_telco)
+    assert telco.done.count("sign") == TREES
+    assert bank.done.count("sign") == TREES * len(PARTIES[1:])
+    assert bank.waited + telco.waited == []
+
+
+async def test_a_passive_party_whose_token_does_not_sign_ends_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_tokens(monkeypatch, telco=SlowToken(0.02, refusals=1))
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS) as federation:
+        with pytest.raises(FedmqError, match=r"telco gave up: .* its log says why") as raised:
+            await federation.train("m", TREES)
+    assert "token" not in str(raised.value)  # it is the other party's
+
+
+async def test_an_active_party_whose_token_does_not_sign_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_tokens(monkeypatch, bank=SlowToken(0.02, refusals=1))
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS) as federation:
+        with pytest.raises(FedmqError, match="the token is busy"):
+            await federation.train("m", TREES)
+
+
+async def test_the_end_of_a_training_is_signed_when_the_token_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is there already: what the token refused is asked of it again."""
+    bank = SlowToken(0.02, refusals=1)
+    on_tokens(monkeypatch, bank=bank)
+    async with DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS) as federation:
+        await federation.train("m", 1)
+        for _ in range(1000):
+            if bank.done.count("sign") == len(PARTIES[1:]):
+                break
+            await asyncio.sleep(0.02)
+    assert bank.done.count("sign") == len(PARTIES[1:])
+    assert bank.waited == []
 
 
 async def test_a_party_whose_policy_keeps_no_transcript_commits_to_nothing(
