@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,9 +219,12 @@ def by_index(
     None: the caller has no such choice.
 
     Raises:
-        ConfigError: there is nothing to join by.
+        ConfigError: there is nothing to join by, or no such ``join``.
         DataError: an index lacks rows of another, repeats some beside the first, or is missing.
     """
+    if join not in (None, *get_args(Join)):
+        known = " or ".join(f'"{name}"' for name in get_args(Join))
+        raise ConfigError(f"join = {join!r}: use {known}")
     beside = beside or {}
     (first, leading), *others = tables.items()
     named = [(party, table) for party, table in tables.items() if _has_index(table)]

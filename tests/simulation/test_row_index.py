@@ -163,6 +163,11 @@ def test_what_cannot_be_joined_is_refused(changes: dict[str, Any], line: str) ->
         trained(**{**SOME, **changes})
 
 
+def test_a_join_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match='^join = \'left\': use "same" or "inner"$'):
+        trained(join="left")
+
+
 def test_a_refusal_names_the_join_that_leaves_rows_out() -> None:
     with pytest.raises(DataError) as caught:
         trained(active=ACTIVE.iloc[5:])
