@@ -164,7 +164,7 @@ def test_what_cannot_be_joined_is_refused(changes: dict[str, Any], line: str) ->
 
 
 def test_a_join_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match='^join = \'left\': use "same" or "inner"$'):
+    with pytest.raises(ConfigError, match=r"^join = 'left': use .same. or .inner.$"):
         trained(join="left")
 
 
