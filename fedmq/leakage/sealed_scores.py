@@ -79,8 +79,7 @@ def _of_model(
     allowed = np.stack(
         [
             slots.ranges[share.parties.index(party)].allowed(
-                _left(
-                    lookup_tables[party],
+                lookup_tables[party].directions_of_all(
                     tables[party][: len(values)],
                     slots.ranges[share.parties.index(party)].record,
                 ),
@@ -120,11 +119,3 @@ def _of_model(
         found = leaves_from_reasons(share, slots, values, allowed, where)
         if found is not None:  # whoever has reasons has the score, too
             yield replace(found, value=max(found.value, told_by_score))
-
-
-def _left(
-    table: LookupTable, values: NDArray[np.float32], records: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    rows = np.repeat(np.arange(len(values)), len(records))
-    left = table.directions(values, rows, np.tile(records, len(values)))
-    return left.reshape(len(values), len(records))

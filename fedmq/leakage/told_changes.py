@@ -69,11 +69,7 @@ def _all_left(party: str, table: LookupTable, values: NDArray[np.float32]) -> ND
             f"{party} has {values.shape[1]} columns, and its lookup table "
             f"{len(table.feature_names)}"
         )
-    people = np.arange(len(values))
-    records = np.arange(len(table))
-    return table.directions(
-        values, np.repeat(people, len(records)), np.tile(records, len(people))
-    ).reshape(len(people), len(records))
+    return table.directions_of_all(values, np.arange(len(table)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +97,8 @@ class _AskedOwner:
     def left(self, person: int) -> NDArray[np.bool_]:
         """The person's directions at the records: bool (records,)."""
         records = np.arange(len(self.splits))
-        return self.table.directions(self.values, np.full(len(records), person), records)
+        left: NDArray[np.bool_] = self.table.directions_of_all(self.values[[person]], records)[0]
+        return left
 
     def offer(self, person: int) -> OfferedChanges:
         """What the owner offers for this person."""

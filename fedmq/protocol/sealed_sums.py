@@ -385,10 +385,7 @@ class MultipliedShare:
 
     def allowed(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
         """The slots that the splits allow rows with these ``values`` (rows, features)."""
-        rows, splits = len(values), len(self.ranges.record)
-        left = self.table.directions(
-            values, np.repeat(np.arange(rows), splits), np.tile(self.ranges.record, rows)
-        ).reshape(rows, splits)
+        left = self.table.directions_of_all(values, self.ranges.record)
         allowed = self.ranges.allowed(left, sum(self.counts))
         if self.reasons:
             return in_coalitions(allowed, self.counts, self.place, self.passive)

@@ -289,6 +289,18 @@ class LookupTable(BaseModel):
                     left[here] = self.directions_at(X, rows[here], record)
         return np.where(np.isnan(values), self.default_left[records], left)
 
+    def directions_of_all(
+        self, X: NDArray[np.float32], records: NDArray[np.integer]
+    ) -> NDArray[np.bool_]:
+        """Whether each row of ``X`` goes left at each of ``records``: bool (rows, records).
+
+        Raises:
+            DataError: the table lacks a record; the text names it.
+        """
+        rows = np.repeat(np.arange(len(X)), len(records))
+        left = self.directions(X, rows, np.tile(records, len(X)))
+        return left.reshape(len(X), len(records))
+
     def directions_at(
         self, X: NDArray[np.float32], rows: NDArray[np.integer], record: int
     ) -> NDArray[np.bool_]:
