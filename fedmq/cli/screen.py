@@ -50,9 +50,9 @@ def screen(job: Path, output: Path | None, as_json: bool) -> None:
     leave encrypted.
     """
     description = ScreenJob.read(job)
-    if output is not None and output.exists() and not output.is_dir():
-        raise ConfigError(f"{output}: is no folder; name another one with --output")
     if output is not None:
+        if output.exists() and not output.is_dir():
+            raise ConfigError(f"{output}: is no folder; name another one with --output")
         require_pages()
     request = {"do": "screen", "job": description.model_dump(mode="json")}
     found = request_daemon(state_folder(description.party), request)

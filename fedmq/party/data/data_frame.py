@@ -171,11 +171,8 @@ def _from_frame(data: Any, names: Sequence[Any], where: str) -> Table:
         column = _column(data[name], where, str(name))
         if isinstance(column, CategoryColumn):
             uncategorised[str(name)] = column.missing
-            indicators = {
-                f"{name}={category}": held for category, held in column.indicators().items()
-            }
-            vectors |= indicators
-            category_columns[str(name)] = tuple(indicators)
+            vectors |= zip(column.features, column.vectors(), strict=True)
+            category_columns[str(name)] = column.features
         else:
             vectors[str(name)] = column
     stacked = np.column_stack(list(vectors.values())) if vectors else np.empty((len(data), 0))
