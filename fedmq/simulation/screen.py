@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -208,8 +208,7 @@ def screened_in_the_clear(
                 held.values, held.names, held.category_columns, job.bins, smallest, held.bins
             )
         )
-        names = [column.name for column in columns if column.kind == "number"]
-        values = held.values[:, [held.names.index(name) for name in names]]
+        names, values = _of_numbers(held.values, held.names, columns)
         if party == ACTIVE:
             told[party] = own_columns(columns, CorrelatedColumns.of(values, names), label)
             continue
@@ -233,10 +232,7 @@ def _own(
     """The active party's columns, how they are alike, and what is correlated with others'."""
     values, names, categories = _of_rows(features, rows)
     columns = list(screened_columns(values, names, categories, bins, 1, features.bins))
-    numbers = [column.name for column in columns if column.kind == "number"]
-    of_numbers = values
-    if len(numbers) < len(names):
-        of_numbers = values[:, [names.index(name) for name in numbers]]
+    numbers, of_numbers = _of_numbers(values, names, columns)
     alike = CorrelatedColumns.of(of_numbers, numbers)
     return columns, alike, correlated_numbers(of_numbers, columns, own=True, wanted=correlation)
 
@@ -253,11 +249,21 @@ def _shown(
     columns = list(screened_columns(values, names, categories, bins, smallest, features.bins))
     numbers = None
     if correlation:
-        of_numbers = [names.index(column.name) for column in columns if column.kind == "number"]
-        numbers = correlated_numbers(values[:, of_numbers], columns, smallest)
+        _, of_numbers = _of_numbers(values, names, columns)
+        numbers = correlated_numbers(of_numbers, columns, smallest)
     draw = np.random.default_rng()
     shown = [column.for_others(smallest, draw) for column in columns]
     return OwnColumns(shown, numbers=numbers if numbers and numbers.columns else None)
+
+
+def _of_numbers(
+    values: NDArray[np.float32], names: Sequence[str], columns: Sequence[ScreenedColumn]
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Of ``values`` (rows, names) the columns of numbers among ``columns``, with their names."""
+    numbers = [column.name for column in columns if column.kind == "number"]
+    if len(numbers) < len(names):
+        values = values[:, [names.index(name) for name in numbers]]
+    return numbers, values
 
 
 def _secret(party: str) -> bytes:

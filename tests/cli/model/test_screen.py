@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,16 +25,24 @@ def parties(tmp_path: Path, node: RabbitNode) -> Iterator[Parties]:
     made.stop()
 
 
-def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
+def looked_at(
+    parties: Parties, policy: str, keys: str
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A screen with ``keys`` of 60 people, beside a ``policy``: its job, and what the command did."""
     stand(parties, {"bank": range(60), "telco": range(60)})
     parties.configure("bank", 'path = "bank.csv"')
-    policy = 'screen = "measured"\nsmallest_group = 10'
-    parties.configure("telco", 'path = "telco.csv"', policy)
+    allowed = f'screen = "{policy}"\nsmallest_group = 10'
+    parties.configure("telco", 'path = "telco.csv"', allowed)
     job = parties.folder / "screen.toml"
-    job.write_text('party = "bank.toml"\nname = "look"\nbins = 4\n[select]\ntop = 1\n')
+    job.write_text(f'party = "bank.toml"\nname = "look"\nbins = 4\n{keys}')
     parties.run()
     done = parties.fedmq("screen", "screen.toml", "--output", "look")
     assert done.returncode == 0, done.stderr
+    return job, done
+
+
+def test_columns_are_looked_at_and_written_as_a_page(parties: Parties) -> None:
+    job, done = looked_at(parties, "measured", "[select]\ntop = 1\n")
     assert done.stdout.startswith("60 of 60 people, 30 with label 1")
     assert "column 1" in done.stdout
     assert "of bank: 1 selected" in done.stdout and "of telco: 0 selected" in done.stdout
@@ -60,15 +69,7 @@ def test_where_no_page_can_be_written_no_daemon_is_asked(
 
 
 def test_sums_that_are_hidden_tell_steps_alone(parties: Parties) -> None:
-    stand(parties, {"bank": range(60), "telco": range(60)})
-    parties.configure("bank", 'path = "bank.csv"')
-    policy = 'screen = "hidden"\nsmallest_group = 10'
-    parties.configure("telco", 'path = "telco.csv"', policy)
-    job = parties.folder / "screen.toml"
-    job.write_text('party = "bank.toml"\nname = "look"\nbins = 4\nsums = "hidden"\n')
-    parties.run()
-    done = parties.fedmq("screen", "screen.toml", "--output", "look")
-    assert done.returncode == 0, done.stderr
+    job, done = looked_at(parties, "hidden", 'sums = "hidden"\n')
     found = json.loads((parties.folder / "look" / "screen.json").read_text())
     [column] = found["parties"]["telco"]["columns"]
     assert column.keys().isdisjoint({"bins", "ks", "auc", "chi2"})
