@@ -28,7 +28,7 @@ def parties(tmp_path: Path, node: RabbitNode) -> Iterator[Parties]:
 def looked_at(
     parties: Parties, policy: str, keys: str
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A screen with ``keys`` of 60 people, beside a ``policy``: its job, and what the command did."""
+    """A screen of 60 people with ``keys``, under a ``policy``: its job, and the command's end."""
     stand(parties, {"bank": range(60), "telco": range(60)})
     parties.configure("bank", 'path = "bank.csv"')
     allowed = f'screen = "{policy}"\nsmallest_group = 10'
