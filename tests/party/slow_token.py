@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from fedmq.errors import ConfigError
+from fedmq.party.identity.token_keys import PreparedSecrets
 from fedmq.transport.sealing.keys import AgreementKey, PrivateKeys, SigningKey
 
 
@@ -52,14 +53,14 @@ class SlowSigning:
 class SlowAgreement:
     def __init__(self, token: SlowToken, key: AgreementKey) -> None:
         self.token, self.key = token, key
-        self.prepared: dict[bytes, bytes] = {}
+        self.prepared = PreparedSecrets()
 
     def prepare(self, peer: bytes) -> None:
         self.token.work("agree")
-        self.prepared[peer] = self.key.exchange(X25519PublicKey.from_public_bytes(peer))
+        self.prepared.keep(peer, self.key.exchange(X25519PublicKey.from_public_bytes(peer)))
 
     def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
-        secret = self.prepared.pop(peer_public_key.public_bytes_raw(), None)
+        secret = self.prepared.take(peer_public_key.public_bytes_raw())
         if secret is None:
             self.token.work("agree")
             return self.key.exchange(peer_public_key)

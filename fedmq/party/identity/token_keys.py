@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from fedmq.errors import ConfigError
 from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys, PublicKeys
 
-__all__ = ["Token"]
+__all__ = ["PreparedSecrets", "Token"]
 
 # RFC 8410, as DER: 1.3.101.112 and 1.3.101.110.
 _ED25519 = bytes.fromhex("06032b6570")
@@ -157,33 +157,46 @@ class _SigningKey:
         return Ed25519PublicKey.from_public_bytes(self.public)
 
 
+class PreparedSecrets:
+    """Secrets that wait for their only use: handshakes that run at once each find their own."""
+
+    def __init__(self) -> None:
+        self._by_peer: dict[bytes, list[bytes]] = {}
+        self._turn = threading.Lock()  # threads keep, the event loop takes
+
+    def keep(self, peer: bytes, secret: bytes) -> None:
+        """Keep a ``secret`` agreed on with the owner of the public half ``peer``."""
+        with self._turn:
+            while len(self._by_peer) >= _MOST_PREPARED:
+                self._by_peer.pop(next(iter(self._by_peer)))
+            self._by_peer.setdefault(peer, []).append(secret)
+
+    def take(self, peer: bytes) -> bytes | None:
+        """A secret that was kept for ``peer``, once; None if there is none."""
+        with self._turn:
+            secrets = self._by_peer.pop(peer, [])
+            secret = secrets.pop() if secrets else None
+            if secrets:
+                self._by_peer[peer] = secrets
+        return secret
+
+
 @dataclass(frozen=True)
 class _AgreementKey:
-    """Agrees on secrets with the private half ``key`` on a token.
-
-    ``prepared``: by public half of the other side, secrets that wait for their only use.
-    """
+    """Agrees on secrets with the private half ``key`` on a token."""
 
     token: Token
     key: Any
     public: bytes
-    prepared: dict[bytes, list[bytes]] = field(default_factory=dict, repr=False, compare=False)
+    prepared: PreparedSecrets = field(default_factory=PreparedSecrets, repr=False, compare=False)
 
     def prepare(self, peer: bytes) -> None:
         with suppress(ValueError):  # the handshake meets it again, and refuses
-            secret = self._agreed(X25519PublicKey.from_public_bytes(peer))
-            while len(self.prepared) >= _MOST_PREPARED:
-                self.prepared.pop(next(iter(self.prepared)), None)
-            self.prepared.setdefault(peer, []).append(secret)
+            self.prepared.keep(peer, self._agreed(X25519PublicKey.from_public_bytes(peer)))
 
     def exchange(self, peer_public_key: X25519PublicKey) -> bytes:
-        peer = peer_public_key.public_bytes_raw()
-        if secrets := self.prepared.pop(peer, None):
-            secret = secrets.pop()
-            if secrets:
-                self.prepared[peer] = secrets
-            return secret
-        return self._agreed(peer_public_key)
+        secret = self.prepared.take(peer_public_key.public_bytes_raw())
+        return self._agreed(peer_public_key) if secret is None else secret
 
     def _agreed(self, peer_public_key: X25519PublicKey) -> bytes:
         pkcs11 = _pkcs11()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
-from fedmq.transport.sealing.keys import PrivateKeys
+from fedmq.transport.sealing.keys import PrivateKeys, SlowAgreementKey
 from tests.party.sealed_parties import envelope
 from tests.party.slow_token import SlowToken, keys_on
 
@@ -78,3 +80,14 @@ async def test_handshakes_beyond_what_waits_are_lost() -> None:
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) - before <= 32
     await both["bank"].close()
+
+
+async def test_two_handshakes_at_once_each_find_the_secret_that_was_made_for_them() -> None:
+    token = SlowToken(0.02)
+    keys, peer = keys_on(token), X25519PrivateKey.generate()
+    assert isinstance(keys.agree, SlowAgreementKey)
+    for _ in range(2):
+        await asyncio.to_thread(keys.agree.prepare, peer.public_key().public_bytes_raw())
+    secrets = [keys.agree.exchange(peer.public_key()) for _ in range(2)]
+    assert secrets == [peer.exchange(keys.agree.public_key())] * 2
+    assert token.waited == []
