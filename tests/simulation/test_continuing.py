@@ -202,6 +202,7 @@ def test_other_columns_are_refused(
 
 def test_a_share_of_another_training_is_refused() -> None:
     first, other = trained(), trained(max_depth=2)
-    mixed = fedmq.SimulatedModel(first.share, list(other.passive_shares.values()), None)
+    shares = {**first.passive_shares, "telco": other.passive_shares["telco"]}
+    mixed = fedmq.SimulatedModel(first.share, list(shares.values()), None)
     with pytest.raises(Refused, match="the share of model 'simulated' at telco is of another"):
         trained(mixed)
