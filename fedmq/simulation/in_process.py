@@ -110,6 +110,8 @@ async def run_machines(
             inbox.add(runner)
         runners[0].start()
         outcomes = [runner.outcome for runner in runners]
+        for outcome in outcomes:  # else asyncio prints the error of each party once more
+            outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
         # The first party's error is the most specific: the others learned of it from a message.
         failed = [outcome for outcome in outcomes if outcome.done() and outcome.exception()]

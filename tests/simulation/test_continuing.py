@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -200,9 +201,13 @@ def test_other_columns_are_refused(
         fewer(passive, columns, trained(num_boost_round=1))
 
 
-def test_a_share_of_another_training_is_refused() -> None:
+def test_a_share_of_another_training_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     first, other = trained(), trained(max_depth=2)
     shares = {**first.passive_shares, "telco": other.passive_shares["telco"]}
     mixed = fedmq.SimulatedModel(first.share, list(shares.values()), None)
+    gc.collect()  # of earlier tests
+    caplog.clear()
     with pytest.raises(Refused, match="the share of model 'simulated' at telco is of another"):
         trained(mixed)
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
