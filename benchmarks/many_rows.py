@@ -10,6 +10,7 @@ half of them at either party. Each computes with processes of its own machine, o
 cluster of its own, of as many workers. *Hidden* is the lattice with hidden sums. Seconds are the
 median of the trees after the first. Memory is the peak of a party: of its daemon with its
 processes, and of its scheduler and workers together. It is watched from before the table is read.
+XGBoost's seconds are those of the joined table in the same run, on all cores.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.broker import private_node
+from benchmarks.centralised import xgboost_seconds
 from benchmarks.estimate import BANK, TELCO, Job, Parties
 from benchmarks.page import write_page
+from fedmq import TrainParams
 from fedmq.simulation.calibration import MemoryWatch
 
 ROWS, COLUMNS, TREES = 10_000_000, 20, 3
 TABLE = "many"
+PARTIES = ("active", "passive")
 DASK = str(Path(sys.executable).with_name("dask"))
 POOL, CLUSTER = "pool", "dask"
 ENGINES = {engine: Job(TABLE, engine) for engine in ("plain", "lattice", "ou", "paillier")} | {
@@ -45,8 +49,8 @@ ENGINES = {engine: Job(TABLE, engine) for engine in ("plain", "lattice", "ou", "
 HEAD = (
     "Two parties on one machine, each with its processes or with a Dask cluster; depth 3, 32 bins. "
     "*Hidden* is the lattice with hidden sums. Seconds are the median of the trees after the "
-    "first. Memory is the peak of a daemon with its processes, and of its cluster, reading the "
-    "table included."
+    "first, XGBoost's those of the joined table. Memory is the peak of a daemon with its "
+    "processes, and of its cluster, reading the table included."
 )
 
 
@@ -61,6 +65,7 @@ class Row:
     engine: str
     compute: str
     workers: int
+    xgboost_seconds: float
     seconds: float
     megabytes: float
     memory: Mapping[str, float]
@@ -76,14 +81,22 @@ def write_tables(folder: Path, rows: int) -> None:
             ids = np.arange(first, min(first + 1_000_000, rows))
             values = random.normal(size=(len(ids), COLUMNS)).astype(np.float32)
             label = values[:, ::5].sum(axis=1) + random.normal(size=len(ids)) * 2 > 0
-            parts = {"active": {"id": ids, "label": label.astype(np.int8)}, "passive": {"id": ids}}
-            for number, (party, columns) in enumerate(parts.items()):
+            known = ({"id": ids, "label": label.astype(np.int8)}, {"id": ids})
+            for number, (party, columns) in enumerate(zip(PARTIES, known, strict=True)):
                 own = values[:, number * half : (number + 1) * half]
                 batch = pa.table(columns | {f"{party}{i}": own[:, i] for i in range(half)})
                 if party not in files:
                     path = folder / f"{TABLE}_{party}.parquet"
                     files[party] = stack.enter_context(pq.ParquetWriter(path, batch.schema))
                 files[party].write_table(batch)
+
+
+def alone(folder: Path) -> float:
+    """Seconds a tree of XGBoost on the joined table."""
+    active, passive = (pq.read_table(folder / f"{TABLE}_{of}.parquet") for of in PARTIES)
+    columns = [*active.drop_columns(["id", "label"]), *passive.drop_columns(["id"])]
+    label = active["label"].to_numpy().astype(np.float32)
+    return xgboost_seconds(np.column_stack(columns), label, TrainParams(max_depth=3, max_bin=32))
 
 
 @contextmanager
@@ -107,8 +120,10 @@ def cluster(workers: int = 1) -> Iterator[tuple[str, list[MemoryWatch]]]:
         yield f"dask://{address}", watches
 
 
-def measured(tables: Path, broker: str, rows: int, engine: str, compute: str, workers: int) -> Row:
-    """One training by two daemons and what they compute with."""
+def measured(
+    tables: Path, broker: str, rows: int, xgboost: float, engine: str, compute: str, workers: int
+) -> Row:
+    """One training by two daemons and what they compute with; ``xgboost``: its seconds a tree."""
     with ExitStack() as stack:
         clusters = {
             party: stack.enter_context(cluster(workers))
@@ -125,7 +140,7 @@ def measured(tables: Path, broker: str, rows: int, engine: str, compute: str, wo
         for party, (_, watches) in clusters.items():
             memory[f"{party}'s cluster"] = sum(watch.peak for watch in watches) / 1e6
         megabytes = sum(taken.kinds.values()) / 1e6
-        return Row(rows, engine, compute, workers, taken.seconds, megabytes, memory)
+        return Row(rows, engine, compute, workers, xgboost, taken.seconds, megabytes, memory)
 
 
 def table(found: list[Row]) -> str:
@@ -133,13 +148,14 @@ def table(found: list[Row]) -> str:
     who = list(dict.fromkeys(name for row in found for name in row.memory))
     heads = " | ".join(f"{name}, MB" for name in who)
     lines = [
-        f"| rows | engine | computed by | workers | s per tree | MB per tree | {heads} |",
-        "|---:|---|---|---:|---:|---:|" + "---:|" * len(who),
+        f"| rows | engine | computed by | workers | s per tree | XGBoost | MB per tree | {heads} |",
+        "|---:|---|---|---:|---:|---:|---:|" + "---:|" * len(who),
     ]
     for row in found:
         sizes = " | ".join(f"{row.memory[name]:,.0f}" if name in row.memory else "" for name in who)
         what = f"{row.rows:,} | {row.engine} | {row.compute} | {row.workers}"
-        lines.append(f"| {what} | {row.seconds:.2f} | {row.megabytes:,.0f} | {sizes} |")
+        seconds = f"{row.seconds:.2f} | {row.xgboost_seconds:.3f}"
+        lines.append(f"| {what} | {seconds} | {row.megabytes:,.0f} | {sizes} |")
     return "\n".join(lines)
 
 
@@ -159,9 +175,10 @@ def main() -> None:
     for rows in options.rows:
         with tempfile.TemporaryDirectory() as name:
             write_tables(Path(name), rows)
+            xgboost = alone(Path(name))
             for how in product(options.engines, options.compute, options.workers):
                 with private_node((BANK, TELCO)) as broker:
-                    found.append(measured(Path(name), broker, rows, *how))
+                    found.append(measured(Path(name), broker, rows, xgboost, *how))
                 print(found[-1], file=sys.stderr)
     if options.page:
         write_page(options.page, "Many rows", "make bench-many-rows", HEAD, table(found))
