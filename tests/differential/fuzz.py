@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from tests.differential.case import Case
 
@@ -12,7 +13,11 @@ __all__ = ["run"]
 def run(first: int, tables: int) -> list[str]:
     """The cases that differ from XGBoost, in words."""
     different = []
-    for seed in range(first, first + tables):
+    begun = time.monotonic()
+    for done, seed in enumerate(range(first, first + tables)):
+        if done and done % 100 == 0:
+            left = (time.monotonic() - begun) / done * (tables - done)
+            print(f"{done} tables, some {left / 60:.0f} minutes left", file=sys.stderr)
         case = Case.drawn(seed)
         difference = case.difference()
         if difference is not None:
