@@ -420,10 +420,10 @@ class Real:
     def at_least(self, other: Real) -> int:
         """Whether ``self >= other``."""
         bits = max(len(self.mantissa), len(other.mantissa))
-        return at_least(self.circuit, self.padded(bits)._ordered, other.padded(bits)._ordered)
+        return at_least(self.circuit, self.padded(bits).ordered, other.padded(bits).ordered)
 
     @property
-    def _ordered(self) -> Word:
+    def ordered(self) -> Word:
         """A word ordered as numbers of the same length are, negative ones below."""
         circuit = self.circuit
         sign = circuit.both(self.sign, self.mantissa[-1])

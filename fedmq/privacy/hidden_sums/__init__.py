@@ -16,6 +16,8 @@ all.
                     squared
 ``circuits``        a candidate's gain, the best of a party, the best of all, and what the active
                     party knows of a node
+``category_order``  the circuits that sort categories, and tell the winning set of them
+``category_sets``   both halves of sets: shares of what is scanned in place of categories
 ``filter``          the bounds of a rough gain, and what the active party chooses for a node
 ``products``        shares of what a rough gain is the quotient of
 ``quotient``        the circuits that find the few candidates, and rank them

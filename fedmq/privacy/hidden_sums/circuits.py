@@ -61,9 +61,11 @@ __all__ = [
     "Run",
     "circuit_of",
     "gain_bits",
+    "gain_parameters",
     "link_schedule",
     "match_schedule",
     "owner_bits",
+    "signed_sum",
     "taken_bits",
     "tournament",
 ]
@@ -285,28 +287,10 @@ class _InputWords:
 
     def real(self, name: str) -> Real:
         """A float32 of the active party."""
-        form, word = self._circuit.form, self.known[name]
-        signed = len(word) > form.bits(signed=False)
-        return Real.of_input(self._c, form, word, signed=signed)
+        return known_real(self._c, self._circuit.form, self.known[name])
 
     def parameters(self) -> GainParameters[Real]:
-        c, rule, known = self._c, self._circuit.rule, self.known
-        form = self._circuit.form
-        if self._circuit.whole:
-            bits = self._circuit.field.weight_bits - 1
-            number = Real.of_whole(c, form, known["lambda"][:bits], once=True)
-            reg_lambda = replace(number.single(), whole=number.whole, once=True)
-        else:
-            reg_lambda = self.real("lambda")
-        none = Real.of_whole(c, form, [FALSE])
-        bounds = (self.real("lower"), self.real("upper")) if rule.bounds else (None, None)
-        return GainParameters(
-            reg_lambda,
-            replace(self.real("alpha"), precision=DOUBLE) if rule.shrinks else none,
-            self.real("limit") if rule.limits else none,
-            none,  # sides that are too light are told apart by their integers
-            *bounds,
-        )
+        return gain_parameters(self._c, self._circuit, self.known)
 
     def sides(self) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
         """G and H on the left and on the right."""
@@ -319,7 +303,7 @@ class _InputWords:
             sums = self._shared["sums"]
             h_left, g_left = sums[: field.bits], sums[field.bits :]
             both = g_left, difference(c, known["G"], g_left)
-            gradients = [self._signed(gradient) for gradient in both]
+            gradients = [signed_sum(c, self._circuit, gradient) for gradient in both]
         hessians = h_left, difference(c, known["H"], h_left)
         once = self._circuit.takes_squares
         weights = [
@@ -334,12 +318,6 @@ class _InputWords:
         squared = Real.of_whole(self._c, form, square, once=True)
         return replace(Real.of_whole(self._c, form, [FALSE]), squared=squared)
 
-    def _signed(self, word: Word) -> Real:
-        """A number in two's complement."""
-        c, sign = self._c, word[-1]
-        magnitude = total(c, [c.xor(bit, sign) for bit in word], [], sign)
-        return Real.of_whole(c, self._circuit.form, magnitude[: self._circuit.field.bits - 2], sign)
-
     def allowed(self) -> int:
         """Whether the column may stand below those of the path."""
         if not self._circuit.interactions:
@@ -347,6 +325,42 @@ class _InputWords:
         c, path, held = self._c, self.known["path"], self.columns["constraints"]
         shared = [c.both(bit, other) for bit, other in zip(path[:-1], held, strict=True)]
         return c.either(path[-1], c.any_of(shared))
+
+
+def known_real(c: Circuit, form: Format, word: Word) -> Real:
+    """A float32 of the active party."""
+    return Real.of_input(c, form, word, signed=len(word) > form.bits(signed=False))
+
+
+def gain_parameters(
+    c: Circuit, circuit: GainCircuit, known: Mapping[str, Word]
+) -> GainParameters[Real]:
+    """The numbers of the rule of ``circuit``, of the active party's words by name."""
+    form, rule = circuit.form, circuit.rule
+    if circuit.whole:
+        bits = circuit.field.weight_bits - 1
+        number = Real.of_whole(c, form, known["lambda"][:bits], once=True)
+        reg_lambda = replace(number.single(), whole=number.whole, once=True)
+    else:
+        reg_lambda = known_real(c, form, known["lambda"])
+    none = Real.of_whole(c, form, [FALSE])
+    bounds = (None, None)
+    if rule.bounds:
+        bounds = (known_real(c, form, known["lower"]), known_real(c, form, known["upper"]))
+    return GainParameters(
+        reg_lambda,
+        replace(known_real(c, form, known["alpha"]), precision=DOUBLE) if rule.shrinks else none,
+        known_real(c, form, known["limit"]) if rule.limits else none,
+        none,  # sides that are too light are told apart by their integers
+        *bounds,
+    )
+
+
+def signed_sum(c: Circuit, circuit: GainCircuit, word: Word) -> Real:
+    """A sum of g, in two's complement."""
+    sign = word[-1]
+    magnitude = total(c, [c.xor(bit, sign) for bit in word], [], sign)
+    return Real.of_whole(c, circuit.form, magnitude[: circuit.field.bits - 2], sign)
 
 
 def _gain_word(c: Circuit, gain: Real, allowed: int) -> Word:
