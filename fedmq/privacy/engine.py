@@ -53,6 +53,7 @@ __all__ = [
     "Sums",
     "SumsShown",
     "Traits",
+    "Winner",
 ]
 
 
@@ -88,7 +89,8 @@ class Comparison:
     Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
     ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
     ``rows``: the rows of each node that carry a gradient. ``place``: the peer's place in the chain.
-    ``constraints``: what they say of the nodes.
+    ``constraints``: what they say of the nodes. ``categories``: the peer's candidates of each
+    column that is split by sets, ascending.
     """
 
     nodes: tuple[int, ...]
@@ -97,18 +99,25 @@ class Comparison:
     rows: tuple[NDArray[np.int32], ...]
     place: Place = ALONE
     constraints: NodeConstraints = UNCONSTRAINED
+    categories: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedColumns:
-    """What constraints say of the columns of a passive party's candidates, in their shown order.
+    """What is known of the columns of a passive party's candidates, in their shown order.
 
-    ``signs`` int8 (candidates,) are the monotone ones; ``held`` uint64 (nodes, candidates) the
-    interaction constraints that hold each.
+    ``signs`` int8 (candidates,) are the monotone constraints; ``held`` uint64 (nodes, candidates)
+    the interaction constraints that hold each. ``categories``: the candidates of each column that
+    is split by sets, ascending.
     """
 
     signs: NDArray[np.int8]
     held: NDArray[np.uint64]
+    categories: tuple[tuple[int, ...], ...] = ()
+
+
+Winner = int | CategorySet
+"""A candidate, or a set of candidates that are categories, by their numbers as shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,8 +456,10 @@ class PassiveHidesSums(PassiveHalf):
     """The passive half that faces `HidesSums`."""
 
     @abstractmethod
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
-        """The most bytes that the active half sends about nodes with ``candidates`` each.
+    def comparison_bytes(
+        self, nodes: int, place: Place, opening: Values, columns: ComparedColumns
+    ) -> int:
+        """The most bytes that the active half sends about nodes with candidates of ``columns``.
 
         ``opening``: the comparison's first parcel. Raises `MessageError` if it is malformed.
         """
@@ -456,8 +467,8 @@ class PassiveHidesSums(PassiveHalf):
     @abstractmethod
     def compare(
         self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
-    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
-        """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
+    ) -> Plan[Sequence[Winner | None]]:
+        """Learn the winner of each of ``nodes``, None where they are not won.
 
         Candidates are counted in the order of the answers. The other side of
         `HidesSums.compare`; it begins when the first parcel, the ``opening``, has come.

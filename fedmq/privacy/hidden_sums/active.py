@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from fedmq.privacy.engine import (
     Rows,
     SizeLimit,
 )
+from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.copies import KEY_BYTES, Copies, copied_bytes
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
@@ -157,12 +158,20 @@ class HiddenActive(HidesSums):
 
     def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
         circuit, nodes = self._circuit(comparison), len(comparison.nodes)
-        circuit = circuit.ranked_at(comparison.place)
-        level = HiddenLevel(circuit, nodes, candidates, comparison.place)
+        circuit, sets = circuit.ranked_at(comparison.place), self._sets(comparison, candidates)
+        level = HiddenLevel.of(circuit, nodes, candidates, comparison.place, sets)
         return copied_bytes(level, self._copies)[0] if self._copies > 1 else garbler_bytes(level)
 
     def _circuit(self, comparison: Comparison) -> GainCircuit:
-        return circuit_of(self._params, self._scale, self._field, comparison.constraints)
+        circuit = circuit_of(self._params, self._scale, self._field, comparison.constraints)
+        sets = self._params.max_cat_threshold if comparison.categories else 0
+        return replace(circuit, sets=sets)
+
+    def _sets(self, comparison: Comparison, candidates: int) -> SetColumns | None:
+        """The columns that are split by sets, among so many candidates of a node."""
+        if not comparison.categories:
+            return None
+        return SetColumns(candidates, comparison.categories, self._params.max_cat_threshold)
 
     def compare(self, peer: str, comparison: Comparison) -> Plan[NDArray[np.bool_]]:
         totals, best = comparison.totals, comparison.best
@@ -204,6 +213,7 @@ class HiddenActive(HidesSums):
                 self._tweaks[peer],
                 back,
                 comparison.place,
+                sets=self._sets(comparison, shares.shape[1]),
             )
             learned = yield from evaluate_level(evaluator, first)
         filtering.count(nodes, int(learned.crowded.sum()), int(learned.doubtful.sum()))

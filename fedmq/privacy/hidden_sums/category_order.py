@@ -37,6 +37,8 @@ from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, Run, gain_parameters, signed_sum
 
 __all__ = [
+    "MOST_ORDERED_BITS",
+    "MOST_WEIGHT_ANDS",
     "SetColumns",
     "comparators",
     "exchange_schedule",
@@ -139,6 +141,12 @@ def weight_inputs(circuit: GainCircuit) -> Mapping[str, int]:
     return {name: known[name] for name in _WEIGHT_INPUTS if name in known}
 
 
+MOST_WEIGHT_ANDS = 6_000
+"""At least as many as `weight_schedule` has, which takes a while to make."""
+
+MOST_ORDERED_BITS = 40
+"""At least as many as a word that is ordered as weights are has."""
+
 _WEIGHT_INPUTS = ("lambda", "least weight", "alpha", "limit")
 
 
@@ -153,7 +161,7 @@ class _WeighedByIntegers(CircuitNumbers):
 
 def weight_schedule(circuit: GainCircuit) -> Schedule:
     """``weight``: a word ordered as weights are, of shares of a category's ``sums``; and these."""
-    return _weight_schedule(replace(circuit, ranked=False, interactions=0))
+    return _weight_schedule(replace(circuit, ranked=False, interactions=0, sets=0))
 
 
 @cache

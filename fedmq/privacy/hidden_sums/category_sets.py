@@ -17,9 +17,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.garbling.half_gates import Labels, colours
+from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels, colours
 from fedmq.privacy.hidden_sums.category_order import (
+    MOST_ORDERED_BITS,
+    MOST_WEIGHT_ANDS,
     SetColumns,
+    comparators,
     mask_schedule,
     place_labels,
     set_schedule,
@@ -34,13 +37,14 @@ from fedmq.privacy.hidden_sums.sides import (
     ReceiverSide,
     SenderSide,
     Unpacked,
+    extended_bytes,
     finished,
     packed_bits,
     take_bits,
 )
 from fedmq.privacy.hidden_sums.stages import EvaluatorStage, GarblerStage, Stage
 from fedmq.privacy.oblivious_transfer.correlated import add, bits_of, negate, subtract
-from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS
+from fedmq.privacy.oblivious_transfer.extension import BLOCK_BYTES, BLOCK_WORDS, turned_bytes
 from fedmq.privacy.random_stream import Stream
 
 __all__ = ["SetEvaluator", "SetGarbler", "SetLevel", "scanned_shares"]
@@ -68,6 +72,26 @@ class SetLevel:
             {"sums": 2 * self.field.bits},
             weight_inputs(self.circuit),
         )
+
+    @property
+    def evaluator_bytes(self) -> int:
+        """The bytes that the active party sends of sets: choices, and labels in its claim."""
+        labels = self.stage.labels
+        claim = self.columns.categories * self.nodes * BLOCK_BYTES
+        return extended_bytes(labels) + turned_bytes(labels) + claim
+
+    @property
+    def garbler_bytes(self) -> int:
+        """The most bytes that the passive party sends of the order of categories."""
+        bits, columns = 2 * self.field.bits, self.columns
+        words = MOST_ORDERED_BITS + max(map(len, columns.columns)).bit_length()
+        pairs = sum(len(layer) for held in columns.columns for layer in comparators(len(held)))
+        ands = (2 * words + bits) * pairs + (bits + MOST_WEIGHT_ANDS) * columns.categories
+        return (ands * TABLE_BYTES + bits * columns.categories) * self.nodes
+
+    def set_ands(self, index_bits: int) -> int:
+        """The ANDs of the circuit that tells the winning set of a node."""
+        return set_schedule(self.columns, index_bits).ands
 
 
 def scanned_shares(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
@@ -91,7 +91,7 @@ class GainCircuit:
     the number of interaction constraints. The first release's quotients take squares from outside,
     which transfers make at a fortieth of the bytes; all other rules take the sums alone.
     ``ranked``: the few candidates that the filter finds are ranked first, so that this circuit
-    takes fewer.
+    takes fewer. ``sets``: sets of fewer categories are scanned, ``max_cat_threshold``; 0: none.
     """
 
     field: Field
@@ -99,6 +99,7 @@ class GainCircuit:
     whole: bool = True
     interactions: int = 0
     ranked: bool = False
+    sets: int = 0
 
     @property
     def takes_squares(self) -> bool:
@@ -188,6 +189,7 @@ class GainCircuit:
             "real": not self.whole,
             f"interactions={self.interactions}": self.interactions > 0,
             "ranked": self.ranked,
+            f"sets={self.sets}": self.sets > 0,
         }
         words = " ".join(word for word, is_told in parts.items() if is_told)
         return np.frombuffer(words.encode(), np.uint8)
@@ -196,16 +198,16 @@ class GainCircuit:
     def read(cls, field: Field, told: NDArray[np.uint8]) -> GainCircuit:
         """The circuit that was `told`. Raises `MessageError` if it is none."""
         words = told.tobytes().decode("ascii", "replace").split()
-        count = [word for word in words if re.fullmatch(r"interactions=[1-9][0-9]?", word)]
         rule = GainRule(
             next((release for release in get_args(Arithmetic) if release in words), OLDEST),
             shrinks="alpha" in words,
             limits="limit" in words,
             bounds="bounds" in words,
         )
-        interactions = int(count[0].partition("=")[2]) if count else 0
+        interactions = _told_number(words, "interactions", 2)
         whole, ranked = "real" not in words, "ranked" in words
-        circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked)
+        sets = _told_number(words, "sets", 10)
+        circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked, sets)
         if not np.array_equal(circuit.told(), told) or (ranked and not circuit.filters):
             raise MessageError("circuits of gains by rules that this party does not know")
         return circuit
@@ -234,7 +236,7 @@ class GainCircuit:
 
         A float of 32 bits: 0 where a side is too light, or nothing is gained.
         """
-        return _gain_schedule(replace(self, ranked=False))
+        return _gain_schedule(replace(self, ranked=False, sets=0))
 
     def floats(self, numbers: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
         """Bits of numbers of float32 as the input ``name`` of nodes: bool (bits, nodes).
@@ -243,6 +245,13 @@ class GainCircuit:
         """
         signed = self.node_bits[name] > self.form.bits(signed=False)
         return real_bits(numbers, self.form, signed=signed)
+
+
+def _told_number(words: Sequence[str], name: str, digits: int) -> int:
+    """The number of at most so many ``digits`` that one of the ``words`` tells; 0 if none does."""
+    form = re.compile(rf"{name}=([1-9][0-9]{{0,{digits - 1}}})")
+    found = [match for word in words if (match := form.fullmatch(word))]
+    return int(found[0][1]) if found else 0
 
 
 def _constraint_bits(interactions: int) -> list[np.uint64]:
@@ -344,7 +353,7 @@ def gain_parameters(
     else:
         reg_lambda = known_real(c, form, known["lambda"])
     none = Real.of_whole(c, form, [FALSE])
-    bounds = (None, None)
+    bounds: tuple[Real | None, Real | None] = (None, None)
     if rule.bounds:
         bounds = (known_real(c, form, known["lower"]), known_real(c, form, known["upper"]))
     return GainParameters(

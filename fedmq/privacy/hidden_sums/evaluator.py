@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation, Given
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels, colours
+from fedmq.privacy.hidden_sums.category_order import SetColumns
+from fedmq.privacy.hidden_sums.category_sets import SetEvaluator
 from fedmq.privacy.hidden_sums.circuits import (
     GainCircuit,
     NodeInputs,
@@ -26,6 +28,7 @@ from fedmq.privacy.hidden_sums.level import (
     HiddenLevel,
     Part,
     Parts,
+    claimed_labels,
     in_candidates,
     in_slots,
     joined,
@@ -61,7 +64,8 @@ class LevelEvaluator:
 
     ``shares`` uint64 (nodes, candidates, 2). ``choosing`` finds the `NodeFactors` of each node,
     None where the filter does not fit it. ``tweaks`` are those of a session with the passive party,
-    ``back`` the transfers in which that one chooses. ``opened``: in a copy that is checked. All
+    ``back`` the transfers in which that one chooses. ``opened``: in a copy that is checked.
+    ``sets``: the columns of candidates that are split by sets. All
     methods raise `MessageError` for malformed parcels.
     """
 
@@ -77,10 +81,14 @@ class LevelEvaluator:
         back: BackTransfers[ExtensionSender],
         place: Place = ALONE,
         opened: Opened | None = None,
+        sets: SetColumns | None = None,
     ) -> None:
-        nodes, candidates, _ = shares.shape
-        self.level = HiddenLevel(circuit, nodes, candidates, place)
+        nodes, shown, _ = shares.shape
+        self.level = HiddenLevel.of(circuit, nodes, shown, place, sets)
         self._shares = shares
+        of_sets = self.level.sets
+        self.sets = None if of_sets is None else SetEvaluator(of_sets, shares, inputs)
+        """What sorts categories, and learns no set; None without columns of sets."""
         self._inputs = inputs
         self._choosing: Computation | None = choosing
         self._factors: Sequence[NodeFactors | None]
@@ -117,6 +125,20 @@ class LevelEvaluator:
         self._side.opened.bits = list(real._side.told)
         if self._choosing is not None:
             self._choosing = Given(real._factors)
+
+    def choose_set_labels(self, _: Unpacked) -> Made:
+        """Choices of labels that weights of categories are evaluated with."""
+        assert self.sets is not None
+        made, stage = self.sets.choose_labels(self._side)
+        self.stages = [stage]
+        return made
+
+    def close_sets(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
+        """Take the parcel after all batches of weights."""
+        assert self.sets is not None
+        self.sets.close(self._side, parcel, found[0])
+        self._shares = self.sets.scanned
+        return self._ended(parcel, [])
 
     def begin(self, _: Unpacked) -> Made:
         """The first parcel."""
@@ -293,14 +315,17 @@ class LevelEvaluator:
     def claim(self, won: NDArray[np.bool_]) -> Labels:
         """The last message, if the passive party ``won`` these nodes, bool (nodes,)."""
         _, found = joined(self._linked)
-        labels = np.concatenate([found["won"], found["index"]])
+        labels = claimed_labels(found)
         return np.where(won[:, np.newaxis], labels, np.uint64(0))
 
     def _link(self, best: Part, parcel: Unpacked) -> None:
         """Evaluate a link by the tables of ``parcel``, and read what is shown of it."""
         place, (nodes, labels) = self.level.place, best
         schedule = link_schedule(place, len(labels["index"]))
-        found = finished(self._side.evaluate(parcel)(schedule, labels))
+        run = self._side.evaluate(parcel)
+        found = finished(run(schedule, labels))
+        if self.sets is not None:
+            found["right"] = self.sets.right(nodes, found, run)
         self._linked.append((nodes, found))
         if place.is_last:
             unset = parcel.take(np.uint64, found["owner"].shape[:2]) & np.uint64(1)

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import ALONE, Place
+from fedmq.privacy.engine import ALONE, Place, Winner
 from fedmq.privacy.garbling.half_gates import Labels, colours
+from fedmq.privacy.hidden_sums.category_order import SetColumns
+from fedmq.privacy.hidden_sums.category_sets import SetGarbler
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, Run, link_schedule, taken_bits
 from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
 from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups, QuotientGarbler
@@ -22,6 +24,7 @@ from fedmq.privacy.hidden_sums.level import (
     HiddenLevel,
     Part,
     Parts,
+    claimed_labels,
     in_candidates,
     in_slots,
     joined,
@@ -47,8 +50,9 @@ __all__ = ["LevelGarbler"]
 class LevelGarbler:
     """A level of nodes; call each method once, in the order of `fedmq.privacy.hidden_sums`.
 
-    ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order; ``columns`` bool (bits,
-    nodes * candidates) are `GainCircuit.of_columns` of theirs. ``tweaks`` are those of a session
+    ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order. ``columns`` bool (bits,
+    nodes * candidates) are `GainCircuit.of_columns` of theirs, or of what is scanned in place of
+    the candidates of ``sets``. ``tweaks`` are those of a session
     with the active party, ``back`` the transfers in which this party chooses, ``seed`` the
     session's, of its masks. All methods raise `MessageError` for malformed parcels, or transfers
     that were not the same in all columns.
@@ -65,10 +69,16 @@ class LevelGarbler:
         back: BackTransfers[ExtensionReceiver],
         seed: bytes,
         place: Place = ALONE,
+        sets: SetColumns | None = None,
     ) -> None:
-        nodes, candidates, _ = shares.shape
-        self.level = HiddenLevel(circuit, nodes, candidates, place)
+        nodes, shown, _ = shares.shape
+        self.level = HiddenLevel.of(circuit, nodes, shown, place, sets)
         self._shares = shares
+        of_sets = self.level.sets
+        self.sets = None if of_sets is None else SetGarbler(of_sets, shares, seed)
+        """What sorts categories, and tells the winning set; None without columns of sets."""
+        self._right: NDArray[np.bool_] = np.zeros((0, nodes), np.bool_)
+        """Which categories go right in the sets that won: bool (categories, nodes)."""
         self._columns = columns
         self._side = SenderSide(sender, permutation, self.level.take(tweaks))
         self._seed = seed
@@ -99,6 +109,18 @@ class LevelGarbler:
         """What links found."""
         self._best: Part
         """What a link compares, of nodes whose gains were computed."""
+
+    def take_set_labels(self, parcel: Unpacked) -> Made:
+        """Take the labels that weights of categories are garbled with; their batches follow."""
+        assert self.sets is not None
+        return self._staged([self.sets.take_labels(self._side, parcel)], parcel)
+
+    def close_sets(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
+        """The parcel after all batches of weights."""
+        assert self.sets is not None
+        made = self.sets.close(self._side, found[0])
+        self._shares = self.sets.scanned
+        return made
 
     def begin(self, parcel: Unpacked) -> Made:
         """The answer to the first parcel: numbers of quotients, or of gains."""
@@ -229,8 +251,10 @@ class LevelGarbler:
     def _take_labels(
         self, parts: Sequence[QuotientGarbler | GainGarbler], parcel: Unpacked
     ) -> Made:
-        self.stages = [part.take_labels(self._side, parcel) for part in parts]
-        self.begun = begun_alone(self.stages)
+        return self._staged([part.take_labels(self._side, parcel) for part in parts], parcel)
+
+    def _staged(self, stages: Sequence[GarblerStage], parcel: Unpacked) -> Made:
+        self.stages, self.begun = stages, begun_alone(stages)
         return self._ended(parcel, [])
 
     def close(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
@@ -276,22 +300,34 @@ class LevelGarbler:
     def winners(self, parcel: Unpacked) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which nodes were won, and by which candidate (0 elsewhere): bool and int64 (nodes,)."""
         _, found = joined(self._linked)
-        zeros = np.concatenate([found["won"], found["index"]])
+        zeros = claimed_labels(found)
         claimed = parcel.take(np.uint64, zeros.shape)
         parcel.end()
         unclaimed = ~claimed.any(axis=(0, 2))
         unset = (claimed == zeros).all(axis=-1)
         bits = (claimed == zeros ^ self._side.secret).all(axis=-1)
-        won, index = bits[0], bits[1:]
+        won, index = bits[0], bits[1 : 1 + len(found["index"])]
         if not (unclaimed | won & (unset | bits).all(axis=0)).all():
             raise MessageError("labels of winners that no circuit has shown")
+        self._right = bits[1 + len(index) :]
         return won, integers_of(index)
+
+    def named(self, parcel: Unpacked) -> list[Winner | None]:
+        """The winner of each node, a candidate or a set, by the active party's claim."""
+        won, index = self.winners(parcel)
+        columns, right = self.level.columns, self._right.T
+        return [
+            None if not is_won else place if columns is None else columns.split(place, of_node)
+            for is_won, place, of_node in zip(won.tolist(), index.tolist(), right, strict=True)
+        ]
 
     def _link(self, best: Part, tables: Made) -> Made:
         """Compare best candidates with the best before them; what the active party is shown."""
         place, (nodes, labels) = self.level.place, best
         schedule = link_schedule(place, len(labels["index"]))
         found = finished(self._side.garble(tables)(schedule, labels))
+        if self.sets is not None:
+            found["right"] = self.sets.right(nodes, found, self._side.garble(tables))
         self._linked.append((nodes, found))
         return [colours(found["owner"]).astype(np.uint64)] if place.is_last else []
 

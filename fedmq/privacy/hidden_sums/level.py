@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
+from fedmq.privacy.hidden_sums.category_order import SetColumns
+from fedmq.privacy.hidden_sums.category_sets import SetLevel
 from fedmq.privacy.hidden_sums.circuits import (
     GainCircuit,
     Run,
@@ -49,6 +51,7 @@ __all__ = [
     "HiddenLevel",
     "Part",
     "Parts",
+    "claimed_labels",
     "evaluator_bytes",
     "garbler_bytes",
     "in_candidates",
@@ -70,17 +73,39 @@ class HiddenLevel:
     """A level of ``nodes`` nodes with ``candidates`` candidates each, at least one of both.
 
     ``circuit`` is that of a candidate's gain. ``place`` is that of the passive party among those of
-    the session.
+    the session. ``columns``: those that are split by sets, which are among the candidates in place
+    of categories; None without any.
     """
 
     circuit: GainCircuit
     nodes: int
     candidates: int
     place: Place = ALONE
+    columns: SetColumns | None = None
+
+    @classmethod
+    def of(
+        cls,
+        circuit: GainCircuit,
+        nodes: int,
+        shown: int,
+        place: Place,
+        columns: SetColumns | None = None,
+    ) -> HiddenLevel:
+        """The level of nodes in which so many candidates are ``shown``."""
+        candidates = shown if columns is None else len(columns.scanned)
+        return cls(circuit, nodes, candidates, place, columns)
 
     @property
     def field(self) -> Field:
         return self.circuit.field
+
+    @property
+    def sets(self) -> SetLevel | None:
+        """The level of columns that are split by sets."""
+        if self.columns is None:
+            return None
+        return SetLevel(self.circuit, self.nodes, self.columns)
 
     @property
     def filters(self) -> bool:
@@ -201,6 +226,11 @@ def in_candidates(
     return found
 
 
+def claimed_labels(found: Mapping[str, Labels]) -> Labels:
+    """The labels of a claim, of all that a link found: (bits, nodes, 2)."""
+    return np.concatenate([found[name] for name in ("won", "index", "right") if name in found])
+
+
 def joined(parts: Parts) -> Part:
     """All nodes of ``parts`` as one."""
     order = np.argsort(np.concatenate([np.flatnonzero(nodes) for nodes, _ in parts]))
@@ -229,6 +259,8 @@ def evaluator_bytes(level: HiddenLevel) -> int:
     """The most bytes that the active party sends: choices, tables of shares, and its claim."""
     claim = (1 + level.index_bits) * level.nodes * BLOCK_BYTES
     most = turned_bytes(level.nodes) + claim + _PADDING
+    if level.sets is not None:
+        most += level.sets.evaluator_bytes
     if level.taken_labels:
         most += extended_bytes(level.taken_labels) + turned_bytes(level.taken_labels)
     counts = [level.gains(level.nodes, level.candidates).transfers]
@@ -246,6 +278,10 @@ def garbler_bytes(level: HiddenLevel) -> int:
     """The most bytes that the passive party sends: numbers of transfers, tables and colours."""
     most = _gain_bytes(level.gains(level.nodes, level.candidates))
     ands = link_schedule(level.place, level.index_bits).ands * level.nodes
+    if level.sets is not None:
+        most += level.sets.garbler_bytes + _PADDING
+        # A doubtful node has a second link.
+        ands += 2 * level.sets.set_ands(level.index_bits) * level.nodes
     most += owner_bits(level.place.number) * level.nodes * _WORD_BYTES + _PADDING
     if level.filters:
         filtering = level.filter(level.nodes)

@@ -22,7 +22,9 @@ from fedmq.privacy.engine import (
     Place,
     Query,
     SizeLimit,
+    Winner,
 )
+from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.circuits import GainCircuit
 from fedmq.privacy.hidden_sums.copies import Copies, CopySecrets, copied_bytes
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -170,8 +172,11 @@ class HiddenPassive(PassiveHidesSums):
     def forget_tree(self) -> None:
         self._source.forget_tree()
 
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
-        level = HiddenLevel(self._circuit(opening), nodes, candidates, place)
+    def comparison_bytes(
+        self, nodes: int, place: Place, opening: Values, columns: ComparedColumns
+    ) -> int:
+        circuit, shown = self._circuit(opening), len(columns.signs)
+        level = HiddenLevel.of(circuit, nodes, shown, place, _sets(circuit, columns))
         return copied_bytes(level, self._copies)[1] if self._copies > 1 else evaluator_bytes(level)
 
     def _circuit(self, opening: Values) -> GainCircuit:
@@ -183,8 +188,9 @@ class HiddenPassive(PassiveHidesSums):
 
     def compare(
         self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
-    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    ) -> Plan[Sequence[Winner | None]]:
         circuit = self._circuit(opening)
+        sets = _sets(circuit, columns)
         shares = np.stack([self._source.shares(node) for node in nodes])
         if self._copies > 1:
             copies = Copies.of(
@@ -197,15 +203,30 @@ class HiddenPassive(PassiveHidesSums):
             back = self._back.party
             signer = self._signer()
             return garble_copies(copies, shares, keys, self._sender, back, signer, nodes[0])
+        scanned = slice(None) if sets is None else sets.scanned
         garbler = LevelGarbler(
             circuit,
             shares,
-            circuit.of_columns(columns.signs, columns.held),
+            circuit.of_columns(columns.signs[scanned], columns.held[:, scanned]),
             self._sender,
             self._permutation,
             self._tweaks,
             self._back,
             self._derived("masks of entries"),
             place,
+            sets,
         )
         return garble_level(garbler, nodes[0])
+
+
+def _sets(circuit: GainCircuit, columns: ComparedColumns) -> SetColumns | None:
+    """The columns that are split by sets.
+
+    Raises:
+        MessageError: the circuits that were told scan none though there are some, or the reverse.
+    """
+    if bool(circuit.sets) != bool(columns.categories):
+        raise MessageError("circuits that scan other columns by sets than this party has")
+    if not columns.categories:
+        return None
+    return SetColumns(len(columns.signs), columns.categories, circuit.sets)

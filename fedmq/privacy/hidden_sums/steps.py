@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.privacy.engine import Winner
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -177,7 +178,8 @@ def computed(
 
 # In which order do both halves of a level talk to each other?
 
-Winners = tuple[NDArray[np.bool_], NDArray[np.int64]]
+Winners = Sequence[Winner | None]
+"""By node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,6 +203,12 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     """
     circuit = evaluator.level.circuit
     yield Reply(first, pieces_of(circuit.told()))  # both sides take tweaks in this order
+    if evaluator.sets is not None:
+        evaluator, made = yield from computed(LevelEvaluator.choose_set_labels, evaluator)
+        yield Reply(first, pieces_of(*made))
+        found = yield from evaluated(evaluator, first)
+        parcel = yield Exchange()
+        evaluator, _ = yield from computed(LevelEvaluator.close_sets, evaluator, parcel, found)
     evaluator, made = yield from computed(LevelEvaluator.begin, evaluator)
     if evaluator.filter is not None:
         evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
@@ -258,14 +266,19 @@ def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
 
 
 def garble_level(garbler: LevelGarbler, first: int) -> Plan[Winners]:
-    """Which nodes were won: bool (nodes,), and by which candidates: int64 (nodes,)."""
+    """The winner of each node, a candidate or a set; None of those that were not won."""
     garbler = yield from garble_links(garbler, first)
-    return garbler.winners(garbler.claim or Unpacked((yield Exchange())))
+    return garbler.named(garbler.claim or Unpacked((yield Exchange())))
 
 
 def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     """All of a level but the active party's claim, unless it comes with labels of doubts."""
     parcel = yield Exchange()
+    if garbler.sets is not None:
+        garbler, _ = yield from computed(LevelGarbler.take_set_labels, garbler, parcel)
+        found = yield from garbled(garbler, first)
+        garbler, made = yield from computed(LevelGarbler.close_sets, garbler, (), found)
+        parcel = yield Exchange(pieces_of(*made))
     garbler, made = yield from computed(LevelGarbler.begin, garbler, parcel)
     if garbler.filter is not None:
         garbler, found = yield from _garble_quotients(garbler, made, first)

@@ -75,7 +75,7 @@ def garble_copies(
     signer: Ed25519PrivateKey,
     first: int,
 ) -> Plan[Winners]:
-    """Which nodes were won, and by which candidates, as `garble_level`; ``shares`` are true ones.
+    """The winner of each node, as `garble_level`; ``shares`` are true ones.
 
     ``sender``, ``back`` and ``signer`` are the session's. Raises `MessageError` for malformed
     parcels, and for a key of no copy.

@@ -82,12 +82,12 @@ class CopiedLevels:
         active = Running(evaluating, apart=apart)
         passive = Running(lying(garbling), active.hear, opened=False, apart=apart)
         active.send = passive.hear
-        learned, (won, index) = run_all([active, passive])
+        learned, winners = run_all([active, passive])
         return Told(
             drawn_shares(level, seed)[0],
             learned.won.tolist(),
-            won.tolist(),
-            index.tolist(),
+            [winner is not None for winner in winners],
+            [winner or 0 for winner in winners],
             learned.crowded.tolist(),
             learned.overfull.tolist(),
             learned.doubtful.tolist(),

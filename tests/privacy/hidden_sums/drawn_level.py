@@ -23,6 +23,7 @@ from fedmq.boosting.splits import (
     split_gains,
 )
 from fedmq.privacy.engine import ComparedColumns
+from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, NodeInputs, circuit_of
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.oblivious_transfer.correlated import Wide, subtract
@@ -135,9 +136,14 @@ class DrawnLevel:
     @property
     def column_bits(self) -> np.ndarray:
         """The passive party's inputs beside its shares."""
+        return self.scanned_bits(None)
+
+    def scanned_bits(self, sets: SetColumns | None) -> np.ndarray:
+        """The same of what is scanned, sets in place of their categories."""
         held = np.zeros(self.left.shape[:2], np.uint64)
         columns = self.columns or ComparedColumns(held[0].astype(np.int8), held)
-        return self.circuit.of_columns(columns.signs, columns.held)
+        chosen = np.arange(len(columns.signs)) if sets is None else sets.scanned
+        return self.circuit.of_columns(columns.signs[chosen], columns.held[:, chosen])
 
     @property
     def gains(self) -> np.ndarray:

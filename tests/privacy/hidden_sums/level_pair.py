@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedmq.computation import Given
 from fedmq.privacy.engine import ALONE
+from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.evaluator import LevelEvaluator
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
@@ -67,14 +69,18 @@ class LevelPair:
         seed: bytes = b"s" * 32,
         factors: list[NodeFactors | None] | None = None,
         masks: bytes = SEED,
+        sets: SetColumns | None = None,
     ) -> tuple[LevelEvaluator, LevelGarbler]:
-        """``factors``: None for those that fit."""
+        """``factors``: None for those that fit. ``sets``: the columns that are split by sets."""
+        circuit = level.circuit.ranked_at(ALONE)
+        if sets is not None:
+            circuit = replace(circuit, sets=sets.most)
         own, other = drawn_shares(level, seed)
         inputs = level.inputs(to_beat)
         if factors is None:
             factors = factors_of(level, to_beat)
         evaluator = LevelEvaluator(
-            level.circuit.ranked_at(ALONE),
+            circuit,
             own,
             inputs,
             Given(factors),
@@ -82,16 +88,18 @@ class LevelPair:
             PERMUTATION,
             self.tweaks[0],
             self.back[0],
+            sets=sets,
         )
         garbler = LevelGarbler(
-            level.circuit.ranked_at(ALONE),
+            circuit,
             other,
-            level.column_bits,
+            level.scanned_bits(sets),
             self.sender,
             PERMUTATION,
             self.tweaks[1],
             self.back[1],
             masks,
+            sets=sets,
         )
         return evaluator, garbler
 
@@ -104,13 +112,13 @@ class LevelPair:
         apart: bool = False,
     ) -> Told:
         evaluator, garbler = self.halves(level, to_beat, seed, factors)
-        learned, (won, index), received, sent = talked(evaluator, garbler, apart)
+        learned, winners, received, sent = talked(evaluator, garbler, apart)
         own, _ = drawn_shares(level, seed)
         return Told(
             own,
             learned.won.tolist(),
-            won.tolist(),
-            index.tolist(),
+            [winner is not None for winner in winners],
+            [winner or 0 for winner in winners],
             learned.crowded.tolist(),
             learned.overfull.tolist(),
             learned.doubtful.tolist(),
@@ -121,7 +129,7 @@ class LevelPair:
 
 def talked(
     evaluator: LevelEvaluator, garbler: LevelGarbler, apart: bool
-) -> tuple[Learned, tuple, list[Parcel], list[Parcel]]:
+) -> tuple[Learned, list[Any], list[Parcel], list[Parcel]]:
     """What both halves return, what the active party receives, and what it sends."""
     active = Running(evaluate_level(evaluator, 1), apart=apart)
     passive = Running(garble_level(garbler, 1), active.hear, opened=False, apart=apart)
