@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Given
@@ -27,6 +26,7 @@ from fedmq.privacy.engine import (
     Place,
     Query,
     SizeLimit,
+    Winner,
 )
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
@@ -79,7 +79,7 @@ class Replay:
         commitment: Commitment,
         saved: Sequence[PassiveTree],
         thin: frozenset[int],
-        won: Mapping[int, Mapping[int, int]],
+        won: Mapping[int, Mapping[int, Winner]],
     ) -> None:
         self.answers: dict[_Place, bytes] = {}
         self.rounded: dict[_Place, training.HistogramReply] = {}
@@ -202,7 +202,7 @@ class _ReplayedTraining(PassiveTraining):
     """A training without the questions about ``thin`` trees, whose nodes it has ``won``."""
 
     thin: frozenset[int] = frozenset()
-    won: Mapping[int, Mapping[int, int]] = MappingProxyType({})
+    won: Mapping[int, Mapping[int, Winner]] = MappingProxyType({})
 
     def _find_earlier(self, table: PassiveTable) -> Plan[None]:
         """Find nothing: a transcript holds no messages about an earlier model's trees."""
@@ -260,7 +260,7 @@ class _WithoutCircuits(_WithoutGradients, PassiveHidesSums):
     """The same of a half that hides sums: in ``thin`` trees it has ``won`` what it says."""
 
     def __init__(
-        self, half: PassiveHidesSums, thin: frozenset[int], won: Mapping[int, Mapping[int, int]]
+        self, half: PassiveHidesSums, thin: frozenset[int], won: Mapping[int, Mapping[int, Winner]]
     ) -> None:
         super().__init__(half, thin)
         self._circuits = half
@@ -271,27 +271,30 @@ class _WithoutCircuits(_WithoutGradients, PassiveHidesSums):
         self._tree = tree
         super().start_tree(tree, candidates)
 
-    def comparison_bytes(self, nodes: int, candidates: int, place: Place, opening: Values) -> int:
-        return self._circuits.comparison_bytes(nodes, candidates, place, opening)
+    def comparison_bytes(
+        self, nodes: int, place: Place, opening: Values, columns: ComparedColumns
+    ) -> int:
+        return self._circuits.comparison_bytes(nodes, place, opening, columns)
+
+    @property
+    def sorts_categories(self) -> bool:
+        return self._circuits.sorts_categories
 
     def pass_over(self) -> None:
         self._circuits.pass_over()
 
     def compare(
         self, nodes: Sequence[int], place: Place, opening: Values, columns: ComparedColumns
-    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    ) -> Plan[Sequence[Winner | None]]:
         if self._tree not in self._thin:
             return self._circuits.compare(nodes, place, opening, columns)
         self.pass_over()
-        return self._told(nodes, len(columns.signs))
+        return self._told(nodes)
 
-    def _told(
-        self, nodes: Sequence[int], candidates: int
-    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    def _told(self, nodes: Sequence[int]) -> Plan[Sequence[Winner | None]]:
         """Who won, as the party says."""
         won = self._won.get(self._tree, {})
-        found = np.array([won.get(node, candidates) for node in nodes], np.int64)
-        return found < candidates, found
+        return [won.get(node) for node in nodes]
         yield
 
 

@@ -16,6 +16,7 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from fedmq.boosting.splits import CategorySet
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages import training
 from fedmq.messages.body import Body
@@ -27,6 +28,7 @@ from fedmq.party.store.transcripts import (
     replays,
     session_folder,
 )
+from fedmq.privacy.engine import Winner
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.session_records import (
     AnswerSettings,
@@ -77,9 +79,12 @@ _StatementRecord = Annotated[tuple[Literal["statement"], _Number, bytes, bytes],
 _MessageRecord = Annotated[
     tuple[Literal["message"], _Number, bool, _Number, str, bytes, _Hash | _NoHash], _LIST
 ]
-_Pair = Annotated[tuple[_Number, _Count], _LIST]
+_WonNode = Annotated[tuple[_Number, _Count], _LIST]
+_Candidates = Annotated[tuple[Annotated[_Count, Field(lt=2**32)], ...], _LIST, Field(min_length=1)]
+_WonBySet = Annotated[tuple[_Number, _Candidates, bool], _LIST]
 _WonRecord = Annotated[
-    tuple[Literal["won"], _Number, _Count, Annotated[tuple[_Pair, ...], _LIST]], _LIST
+    tuple[Literal["won"], _Number, _Count, Annotated[tuple[_WonNode | _WonBySet, ...], _LIST]],
+    _LIST,
 ]
 _Record = _CommitmentRecord | _StatementRecord | _MessageRecord | _WonRecord
 
@@ -151,8 +156,8 @@ class AttemptTranscript:
     commitment: Commitment | None = None
     questions: list[KeptMessage] = field(default_factory=list)
     answers: list[KeptMessage] = field(default_factory=list)
-    won: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By tree and node the candidates that won where sums are hidden, by the party's word."""
+    won: dict[int, dict[int, Winner]] = field(default_factory=dict)
+    """By tree and node the winners where sums are hidden, by the party's word."""
 
     @property
     def asked(self) -> list[KeptMessage]:
@@ -221,13 +226,22 @@ class TranscriptFile:
             case (_, _, fields):
                 attempt.commitment = _commitment_in(fields)
             case ("won", _, tree, won):
-                attempt.won.setdefault(tree, {}).update(won)
+                attempt.won.setdefault(tree, {}).update(map(_won_node, won))
             case (_, _, data, signature):
                 self.statements.append(SignedStatement(Statement.from_bytes(data), signature))
             case (_, _, incoming, sequence, kind, packed, digest):
                 message = KeptMessage(sequence, kind, packed, digest)
                 message.check()
                 (attempt.questions if incoming else attempt.answers).append(message)
+
+
+def _won_node(won: tuple[int, int] | tuple[int, tuple[int, ...], bool]) -> tuple[int, Winner]:
+    """A node, and who won it."""
+    match won:
+        case (node, int(candidate)):
+            return node, candidate
+        case (node, right, default_left):
+            return node, CategorySet(np.array(right, np.uint32), default_left)
 
 
 def _named(head: object) -> tuple[str, str]:

@@ -30,6 +30,7 @@ from fedmq.privacy.plan import Exchange, Plan, Values
 
 __all__ = [
     "ALONE",
+    "MOST_SORTED",
     "NOT_AN_OPTION",
     "ActiveHalf",
     "Answer",
@@ -452,8 +453,17 @@ class PassiveHalf(ABC):
         """The tree is finished: drop its gradients and sums."""
 
 
+MOST_SORTED = 256
+"""The most categories of a column that circuits sort: so many take some 55 MB a node."""
+
+
 class PassiveHidesSums(PassiveHalf):
     """The passive half that faces `HidesSums`."""
+
+    @property
+    def sorts_categories(self) -> bool:
+        """Whether columns of categories may be split by sets of at most `MOST_SORTED` of them."""
+        return True
 
     @abstractmethod
     def comparison_bytes(

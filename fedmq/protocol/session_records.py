@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import LookupTable, Tree
+from fedmq.boosting.splits import CategorySet
 from fedmq.errors import DataError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
@@ -659,13 +660,13 @@ class TranscriptMessage:
 @dataclass(frozen=True, slots=True)
 class NodesWon:
     """The nodes of ``tree`` that this party has won, where sums are hidden: ``won`` has the
-    candidate of each, by its place in the order of the answers.
+    winner of each, by the places of candidates in the order of the answers.
 
     A replay takes it on trust where the circuits that say so are left out of the transcript.
     """
 
     tree: int
-    won: Mapping[int, int]
+    won: Mapping[int, int | CategorySet]
 
 
 @dataclass(frozen=True, slots=True)

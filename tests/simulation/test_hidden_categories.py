@@ -1,4 +1,4 @@
-"""Categories where no party sees a sum: own sets, and others' single categories, as XGBoost's."""
+"""Categories where no party sees a sum: sets, and single categories, as XGBoost's."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ ROWS = 150
 BANK, TELCO, LABEL = (table[:ROWS] for table in town_table(1))
 
 
-def hidden(engine: str = "ou", covert: int = 1, **given: Any) -> fedmq.SimulatedModel:
+def hidden(
+    engine: str = "ou", covert: int = 1, more: dict[str, Any] | None = None, **given: Any
+) -> fedmq.SimulatedModel:
     """A tree whose passive columns' sums nobody sees; without circuits if the engine is plain."""
-    short = {"key_bits": 576, "allow_weak_keys": True} if engine == "ou" else {}
+    short = {"key_bits": 576, "allow_weak_keys": True} if engine in ("ou", "paillier") else {}
     hiding = {"sums": "hidden", "covert": covert}
     own = {"active": BANK, "passive": {"telco": TELCO}} | given
     return fedmq.simulate(
         **own,
         label=LABEL,
-        params=PARAMS | {"num_boost_round": 1, "max_depth": 2, "max_bin": 4},
+        params=PARAMS | {"num_boost_round": 1, "max_depth": 2, "max_bin": 4} | (more or {}),
         engine=engine,
         engine_options=hiding | short if engine != "plain" else None,
         workers=1,
@@ -58,12 +60,37 @@ def test_sets_and_single_categories_meet_in_a_chain(covert: int) -> None:
         assert model.passive_shares[party].dumps() == share.dumps()
 
 
-def test_sets_of_others_columns_are_refused_where_sums_are_hidden_without_a_columns_name() -> None:
+@pytest.mark.parametrize("engine", ["ou", *seldom("lattice", "paillier")])
+@pytest.mark.parametrize(
+    "more", [{}, *seldom({"max_cat_threshold": 3}, {"xgboost_arithmetic": "3.4"})], ids=str
+)
+def test_others_columns_are_split_by_sets_of_which_nobody_else_learns(
+    engine: str, more: dict[str, Any]
+) -> None:
+    given = {"active": TELCO, "passive": {"telco": BANK[["x0", "town"]]}, "more": more}
+    model, plain = hidden(engine, **given), hidden("plain", **given)
+    assert any(plain.passive_shares["telco"].lookup_table.category_sets)
+    assert model.share.dumps() == plain.share.dumps()
+    assert model.passive_shares["telco"].dumps() == plain.passive_shares["telco"].dumps()
+
+
+def test_sets_of_several_parties_meet_in_a_chain() -> None:
+    towns = BANK[["town"]].assign(z1=TELCO[:, 1])
+    jobs = BANK[["job", "x1"]].assign(town=BANK["town"].str[-1:])
+    given = {"active": TELCO[:, :1], "passive": {"telco": towns, "shop": jobs}}
+    model, plain = hidden(**given), hidden("plain", **given)
+    assert any(any(s.lookup_table.category_sets) for s in plain.passive_shares.values())
+    assert model.share.dumps() == plain.share.dumps()
+    for party, share in plain.passive_shares.items():
+        assert model.passive_shares[party].dumps() == share.dumps()
+
+
+def test_copies_of_circuits_refuse_sets_of_others_columns_without_a_columns_name() -> None:
     """Whose column it is, not which one, and not how many categories it has."""
     with pytest.raises(FedmqError) as refused:
-        hidden(active=TELCO, passive={"telco": BANK[["town", "x1"]]})
+        hidden(covert=2, active=TELCO, passive={"telco": BANK[["town", "x1"]]})
     why = str(refused.value)
-    assert "telco has a column that max_cat_to_onehot = 4 splits by sets of categories" in why
+    assert "telco has a column that max_cat_to_onehot splits by sets of categories: copies" in why
     assert "leave category_sets out" in why
     assert "town" not in why
     assert "14" not in why

@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 import msgpack
 
+from fedmq.boosting.splits import CategorySet
 from fedmq.errors import Refused
 from fedmq.messages import training
 from fedmq.messages.body import Body
@@ -314,7 +315,7 @@ class TranscriptWriter:
 
     def _record(self, noted: TranscriptMessage | NodesWon, thin: bool = False) -> bytes:
         if isinstance(noted, NodesWon):
-            won = [list(pair) for pair in noted.won.items()]
+            won = [[node, *_winner_as_data(winner)] for node, winner in noted.won.items()]
             return bytes(msgpack.packb([WON, self._attempt, noted.tree, won]))
         incoming, number, body = noted.incoming, noted.number, noted.body
         if self._is_lean(noted, thin=thin):
@@ -463,3 +464,10 @@ def _lean(
     """
     lean = pack_body(body.model_copy(update={"payload": {}}))
     return [MESSAGE, attempt, incoming, sequence, body.kind, lean, digest or message_hash(body)]
+
+
+def _winner_as_data(winner: int | CategorySet) -> list[Any]:
+    """A candidate; of a set those that go right, and whether missing values go left."""
+    if isinstance(winner, CategorySet):
+        return [winner.right.tolist(), winner.default_left]
+    return [winner]

@@ -90,8 +90,12 @@ class SetLevel:
         return (ands * TABLE_BYTES + bits * columns.categories) * self.nodes
 
     def set_ands(self, index_bits: int) -> int:
-        """The ANDs of the circuit that tells the winning set of a node."""
-        return set_schedule(self.columns, index_bits).ands
+        """At least as many ANDs as the circuit has that tells the winning set of a node."""
+        columns = self.columns
+        sets = sum(2 * columns.steps(number) for number in range(len(columns.columns)))
+        return sets * index_bits + sum(
+            len(layer) for held in columns.columns for layer in comparators(len(held))
+        )
 
 
 def scanned_shares(

@@ -182,6 +182,10 @@ class HiddenPassive(PassiveHidesSums):
     def _circuit(self, opening: Values) -> GainCircuit:
         return GainCircuit.read(self._field, Unpacked([opening]).rest())
 
+    @property
+    def sorts_categories(self) -> bool:
+        return self._copies == 1
+
     def pass_over(self) -> None:
         for tweaks in (self._tweaks, self._back.tweaks):
             HiddenLevel.take(tweaks, self._copies if self._copies > 1 else 0)

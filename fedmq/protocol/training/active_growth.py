@@ -106,11 +106,10 @@ class ActiveGrowth(Part):
         self._records = RecordNumbers(following)
         self._signed = signed
         shown = () if terms.hides_sums else signed
-        by_sets = terms.category_sets and not terms.hides_sums
         self._marks = CandidateMarks(
             CandidateSigns(shown),
             CandidateConstraints(0 if terms.hides_sums else interactions),
-            CandidateCategories(acceptances.by_sets if by_sets else ()),
+            CandidateCategories(acceptances.by_sets if terms.category_sets else ()),
         )
         self._answers = AnswerScorer(
             self._builder,

@@ -28,7 +28,7 @@ from fedmq.boosting.splits import (
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import ComparedColumns, SizeLimit, SplitOffer
+from fedmq.privacy.engine import MOST_SORTED, ComparedColumns, SizeLimit, SplitOffer
 from fedmq.protocol.training.terms import KeptConstraints
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "CandidateSigns",
     "ColumnMarks",
     "ConsistencyCheck",
+    "HiddenCandidates",
     "RecordNumbers",
     "disclosed_categories",
     "shown_constraints",
@@ -78,10 +79,15 @@ class ColumnMarks:
             marks["constraints"] = shown_constraints(shown, kept.count)
         return marks
 
-    def compared(self, nodes: Sequence[int], columns: NDArray[np.int32]) -> ComparedColumns:
-        """What the marks of candidates in ``nodes`` say; ``columns`` as in `shown`."""
+    def compared(
+        self, nodes: Sequence[int], table: CandidateTable, order: NDArray[np.int64]
+    ) -> ComparedColumns:
+        """What is known of the columns of candidates of ``table`` in ``nodes``, as ordered."""
+        columns = table.columns[order]
         held = np.stack([self._columns.of(node, columns) for node in nodes])
-        return ComparedColumns(self._constraints.signs[columns], held)
+        of_sets = shown_categories(table, order)
+        categories = tuple(tuple(column.tolist()) for column in of_sets)
+        return ComparedColumns(self._constraints.signs[columns], held, categories)
 
     def of(self, node: int, column: int) -> ColumnMark:
         """The mark of ``column`` if it splits ``node``."""
@@ -201,10 +207,15 @@ class CandidateConstraints:
 
 def disclosed_categories(table: CandidateTable, order: NDArray[np.int64]) -> tuple[Array, ...]:
     """The field of the first piece of a reply; ``order``: the shown candidates of ``table``."""
+    return tuple(Array.of(held.astype(np.uint32)) for held in shown_categories(table, order))
+
+
+def shown_categories(table: CandidateTable, order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The places of each column's categories among the shown candidates of ``table``."""
     positions = np.full(len(table), -1, np.int64)
     positions[order] = np.arange(len(order))
     shown = [positions[held] for held in table.categories]
-    return tuple(Array.of(held.astype(np.uint32)) for held in shown if (held >= 0).all())
+    return [held for held in shown if (held >= 0).all()]
 
 
 class CandidateCategories:
@@ -246,6 +257,35 @@ class CandidateCategories:
         if any(int(column.max()) >= candidates for column in columns):
             raise ProtocolError(f"categories of node {node} beyond its {candidates} candidates")
         return columns
+
+    def in_order(self, peer: str, node: int, candidates: int) -> tuple[tuple[int, ...], ...]:
+        """The same where sums are hidden, and candidates stand in their owner's order.
+
+        Raises:
+            ProtocolError: they do not, or a column has more categories than circuits sort.
+        """
+        columns = tuple(tuple(column.tolist()) for column in self.of(peer, node, candidates))
+        together = [place for column in columns for place in column]
+        if together != sorted(together):
+            raise ProtocolError(f"categories of node {node} in another order than its candidates")
+        if max(map(len, columns), default=0) > MOST_SORTED:
+            raise ProtocolError(f"more than {MOST_SORTED} categories of a column in node {node}")
+        return columns
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenCandidates:
+    """The candidates of a node whose sums are hidden: their number, and ``categories`` of columns
+    that are split by sets, each column's places among them, ascending.
+    """
+
+    count: int
+    categories: tuple[tuple[int, ...], ...] = ()
+
+    def scanned(self, most: int) -> int:
+        """How many candidates and sets compete, if no set has as many categories as ``most``."""
+        sets = sum(2 * (min(most, len(column)) - 1) for column in self.categories)
+        return self.count - sum(map(len, self.categories)) + sets
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.engine import Comparison, HidesSums, Place, SplitOffer
 from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Handed, HandOn, Reply, Values
 from fedmq.protocol.machine import Machine, Part, PlanState, on_message
-from fedmq.protocol.training.claims import ConsistencyCheck
+from fedmq.protocol.training.claims import ConsistencyCheck, HiddenCandidates
 from fedmq.protocol.training.offers import NodeRows
 from fedmq.protocol.training.states import WINNERS
 
@@ -66,8 +66,10 @@ class Comparisons(Part):
         self._level.own_gains |= zip(nodes, (offer.gain for offer in offers), strict=True)
         self._compare()
 
-    def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
-        """``peer`` has answered for so many candidates in each of ``nodes``."""
+    def answered(
+        self, peer: str, nodes: Sequence[int], candidates: Sequence[HiddenCandidates]
+    ) -> None:
+        """``peer`` has answered for these candidates in each of ``nodes``."""
         self._level.answered(peer, nodes, candidates)
         self._compare()
 
@@ -162,8 +164,9 @@ class LevelComparisons:
         self._owners = owners
         self._least_gain = max(float(np.nextafter(SMALLEST_GAIN, np.float32(1))), params.gamma)
         self._together = params.colsample_bylevel == params.colsample_bynode == 1
-        self._candidates: dict[str, dict[int, int]] = {peer: {} for peer in peers}
-        """The number of answered candidates, by node."""
+        self._candidates: dict[str, dict[int, HiddenCandidates]] = {peer: {} for peer in peers}
+        """The answered candidates, by node."""
+        self._most_categories = params.max_cat_threshold
         self._waiting: deque[tuple[int, ...]] | None = None
         """The groups of nodes that have not begun; None before the level is known."""
         self._under_way: dict[tuple[int, ...], set[str]] = {}
@@ -174,8 +177,10 @@ class LevelComparisons:
         """All asked peers."""
         return set(self._candidates)
 
-    def answered(self, peer: str, nodes: Sequence[int], candidates: Sequence[int]) -> None:
-        """``peer`` has answered for so many candidates in each of ``nodes``."""
+    def answered(
+        self, peer: str, nodes: Sequence[int], candidates: Sequence[HiddenCandidates]
+    ) -> None:
+        """``peer`` has answered for these candidates in each of ``nodes``."""
         self._candidates[peer] |= zip(nodes, candidates, strict=True)
 
     def next(self) -> Iterator[tuple[tuple[int, ...], Mapping[str, tuple[int, Comparison]]]]:
@@ -192,16 +197,19 @@ class LevelComparisons:
             self._waiting = deque(self._groups())
         while self._waiting and self._has_room():
             group = self._waiting.popleft()
-            counted = {peer: self._count(peer, group) for peer in counts}
-            chain = [peer for peer, count in counted.items() if count]
+            shown = {peer: self._shown(peer, group) for peer in counts}
+            most = self._most_categories
+            chain = [peer for peer, held in shown.items() if held.scanned(most)]
             if chain:
                 self._under_way[group] = set(chain)
             yield (
                 group,
                 {
                     peer: (
-                        counted[peer],
-                        self._comparison(peer, group, Place(number, len(chain))),
+                        shown[peer].count,
+                        self._comparison(
+                            peer, group, Place(number, len(chain)), shown[peer].categories
+                        ),
                     )
                     for number, peer in enumerate(chain, start=1)
                 },
@@ -215,7 +223,8 @@ class LevelComparisons:
             del self._under_way[nodes]
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
-        most = max((max(count.values()) for count in self._candidates.values()), default=0)
+        counts = self._candidates.values()
+        most = max((max(map(_instances, held.values())) for held in counts), default=0)
         every = len(self._nodes)
         halved = -(-every // 2) if every * most >= _WORTH_HALVING else every
         size = max(1, min(halved, _MOST_INSTANCES // max(1, most))) if self._together else 1
@@ -229,21 +238,34 @@ class LevelComparisons:
         assert self._waiting is not None
         nodes = [node for group in (*self._under_way, self._waiting[0]) for node in group]
         counts = self._candidates.values()
-        return all(sum(count[node] for node in nodes) <= 2 * _MOST_INSTANCES for count in counts)
+        return all(
+            sum(_instances(count[node]) for node in nodes) <= 2 * _MOST_INSTANCES
+            for count in counts
+        )
 
-    def _count(self, peer: str, nodes: Sequence[int]) -> int:
-        """Candidates of ``peer`` in each of ``nodes``."""
-        counts = [self._candidates[peer][node] for node in nodes]
+    def _shown(self, peer: str, nodes: Sequence[int]) -> HiddenCandidates:
+        """The candidates of ``peer``, which are the same in all of ``nodes``."""
+        shown = [self._candidates[peer][node] for node in nodes]
+        counts = [held.count for held in shown]
         claim = ConsistencyCheck(peer, self.tree, nodes[0])
         claim.check_count(max(counts), min(counts))
-        return counts[0]
+        if len({held.categories for held in shown}) > 1:
+            raise ProtocolError(f"{peer} has other categories in nodes that are compared together")
+        return shown[0]
 
-    def _comparison(self, peer: str, nodes: tuple[int, ...], place: Place) -> Comparison:
+    def _comparison(
+        self,
+        peer: str,
+        nodes: tuple[int, ...],
+        place: Place,
+        categories: tuple[tuple[int, ...], ...],
+    ) -> Comparison:
         best = [self.own_gains[node] for node in nodes]
         totals = np.stack([self._builder.totals(node) for node in nodes])
         rows = tuple(self._builder.carrying(node) for node in nodes)
         constraints = self._builder.constraints(nodes, self._owners[peer])
-        return Comparison(nodes, totals, np.array(best, np.float32), rows, place, constraints)
+        gains = np.array(best, np.float32)
+        return Comparison(nodes, totals, gains, rows, place, constraints, categories)
 
     def gain(self, peer: str, node: int, left: NDArray[np.bool_], column: ColumnMark) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.
@@ -256,6 +278,14 @@ class LevelComparisons:
         gain, best = self._builder.gain(node, left, column.sign), self.own_gains[node]
         check.check_gain(gain, best, self._least_gain)
         return gain
+
+
+_SORTED_AS = 8  # candidates: a category that circuits sort takes about as much memory
+
+
+def _instances(shown: HiddenCandidates) -> int:
+    """How many candidates take as much memory."""
+    return shown.count + _SORTED_AS * sum(map(len, shown.categories))
 
 
 _MOST_UNREAD = 2**10  # comparisons; one begins at a time unless nodes draw their columns

@@ -49,7 +49,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import Engine, HiddenSums, Question, SplitOffer, Sums
 from fedmq.privacy.plan import Compute, Plan, single
 from fedmq.protocol.training.candidates import OwnColumns
-from fedmq.protocol.training.claims import CandidateMarks, ConsistencyCheck
+from fedmq.protocol.training.claims import CandidateMarks, ConsistencyCheck, HiddenCandidates
 from fedmq.protocol.training.model import Residuals
 
 __all__ = [
@@ -466,10 +466,12 @@ class AnswerScorer:
         claim = ConsistencyCheck(peer, self.builder.gradients.tree, node)
         claim.check_declined(len(self.builder.carrying(node)), smallest)
 
-    def counted(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[int]]:
+    def counted(
+        self, question: Question, peer: str, most_candidates: int
+    ) -> Plan[Sequence[HiddenCandidates]]:
         """Ask ``peer`` about the nodes of ``question``, whose sums stay hidden.
 
-        Returns the number of answered candidates by node. Raises `Inconsistent` as `scored`.
+        Returns the answered candidates by node. Raises `Inconsistent` as `scored`.
         """
         claim = ConsistencyCheck(peer, self.builder.gradients.tree, question.nodes[0].node)
         try:
@@ -479,7 +481,10 @@ class AnswerScorer:
         counts = [answer.candidates for answer in answers if isinstance(answer, HiddenSums)]
         for count in counts:
             claim.check_count(count, most_candidates)
-        return counts
+        shown_in, of_sets = question.nodes[0].node, self.marks.categories
+        return [
+            HiddenCandidates(count, of_sets.in_order(peer, shown_in, count)) for count in counts
+        ]
 
     def scored(
         self, question: Question, peer: str, most_candidates: int

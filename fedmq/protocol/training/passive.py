@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import Cuts
 from fedmq.boosting.model.continued import continued_passive, places_digest, refreshed_passive
 from fedmq.boosting.model.share import PassiveShare, Withheld
 from fedmq.computation import Computation
@@ -33,7 +34,7 @@ from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Abort, Body
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.messages.training import TrainingOpen
-from fedmq.privacy.engine import Engine, PassiveHalf
+from fedmq.privacy.engine import MOST_SORTED, Engine, PassiveHalf, PassiveHidesSums
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Finish, Interrupted, Report, Save
 from fedmq.protocol.machine import (
@@ -342,19 +343,13 @@ class PassiveTraining(Machine):
                 table.values, learning, asked.max_bin, of_sets, by_sets, binned_places(table)
             )
         )
-        if spec.hides_sums and bins.cuts.category_columns:
-            # Neither the column nor its number of categories: the active party reads this.
-            raise Refused(
-                f"{self._party} has a column that max_cat_to_onehot = {by_sets} splits by sets of "
-                "categories, which follow from an order of sums: where sums are hidden nobody sees "
-                "it; give a larger max_cat_to_onehot, or leave category_sets out of the job or of "
-                "the party's policy"
-            )
         columns = OwnColumns(bins, asked)
         earlier = None if spec.hides_sums else self._earlier_sums
         ledger = SumLedger(self._party, earlier, table.row_set, int(learning.sum()))
         try:
             engine = spec.passive(unpack_payload(asked.public), bins, self._parallelism)
+            if isinstance(engine, PassiveHidesSums):
+                _check_sorted(self._party, engine, bins.cuts)
             secret = noise_secret(self._secret)
             engine.start_session(learning, asked.value_bits, secret, asked.outputs)
             check_sums_bytes(self._party, engine, asked, self._most_sums_bytes)
@@ -545,3 +540,22 @@ def kept_before(
             "it did not name"
         )
     return kept
+
+
+def _check_sorted(party: str, engine: PassiveHidesSums, cuts: Cuts) -> None:
+    """Check that circuits can sort the categories of columns that are split by sets.
+
+    Raises:
+        Refused: without a column's name or its number of categories, for the active party reads it.
+    """
+    most = max((len(cuts.categories(column)) for column in cuts.category_columns), default=0)
+    if most and not engine.sorts_categories:
+        why = "copies of circuits (covert) sort no categories"
+    elif most > MOST_SORTED:
+        why = f"circuits of hidden sums sort {MOST_SORTED} categories of a column at most"
+    else:
+        return
+    raise Refused(
+        f"{party} has a column that max_cat_to_onehot splits by sets of categories: {why}; give a "
+        "larger max_cat_to_onehot, or leave category_sets out of the job or of the party's policy"
+    )

@@ -44,6 +44,7 @@ from fedmq.privacy.engine import (
     Place,
     Query,
     SizeLimit,
+    Winner,
 )
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import Save
@@ -385,7 +386,7 @@ class PassiveGrowth(Part):
         """
         order = self.order(body.node)
         if isinstance(self.engine, PassiveHidesSums):
-            return self.comparisons.winner(body, order)
+            return self.comparisons.winner(body, table, order)
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
         together = np.concatenate(named)
         if order is None or not len(together) or int(together.max()) >= len(order):
@@ -421,10 +422,10 @@ class PassiveGrowth(Part):
         return salt_of_shares(self._prepared.rules.secret, self.tree, node)
 
     def compared(self, nodes: Sequence[int]) -> ComparedColumns:
-        """What constraints say of the columns of candidates in ``nodes``, the same in all."""
+        """What is known of the columns of candidates in ``nodes``, the same in all."""
         order = self.order(nodes[0])
         assert order is not None, "a comparison of nodes that were not answered"
-        return self._marks.compared(nodes, self.candidates.of_node(nodes[0]).columns[order])
+        return self._marks.compared(nodes, self.candidates.of_node(nodes[0]), order)
 
     def _show(
         self, node: int, record: int, shown: NDArray[np.bool_], mark: ColumnMark = UNMARKED
@@ -464,8 +465,8 @@ class PassiveComparisons(Part):
         self._growth = growth
         self._circuits = Circuits(self._send, self._resume, opens=False)
         self._handed = HandedOn(self._resume)
-        self._won: dict[int, int] = {}
-        """The winning candidates, by node."""
+        self._won: dict[int, Winner] = {}
+        """The winning shown candidates, by node."""
         self.given: list[tuple[int, bytes]] = []
         """The hashes of what was handed on, by node, if circuits are signed."""
         self.taken: list[tuple[int, bytes]] = []
@@ -479,22 +480,23 @@ class PassiveComparisons(Part):
         if body.tree != self._growth.tree or body.piece or body.level[:1] != (body.node,):
             raise ProtocolError(f"circuits of node {body.node}, out of place")
         nodes, engine = body.level, self._growth.engine
-        candidates = self._candidates(nodes)
+        self._check_order(nodes)
         if not isinstance(engine, PassiveHidesSums):
             raise ProtocolError("a comparison of nodes whose sums are shown")
         place, opening = self._place(body.chain), unpack_payload(body.payload)
+        columns = self._growth.compared(nodes)
         try:
-            limit = engine.comparison_bytes(len(nodes), candidates, place, opening)
+            limit = engine.comparison_bytes(len(nodes), place, opening, columns)
         except MessageError as error:
             raise ProtocolError(f"circuits of node {body.node}: {error}") from error
         self._circuits.begin(peer, body.tree, nodes, limit)
         follow = partial(self._follow, body.chain, body.node)
         then = partial(self._with_winners, nodes)
-        plan = engine.compare(nodes, place, opening, self._growth.compared(nodes))
+        plan = engine.compare(nodes, place, opening, columns)
         self._run(WINNERS, plan, then, follow)
 
-    def _candidates(self, nodes: Sequence[int]) -> int:
-        """The number of candidates of each of the compared ``nodes``.
+    def _check_order(self, nodes: Sequence[int]) -> None:
+        """Check that ``nodes`` may be compared together.
 
         Raises:
             ProtocolError: it is not their turn, or they have no such candidates.
@@ -503,7 +505,8 @@ class PassiveComparisons(Part):
         counts = {0 if order is None else len(order) for order in map(self._growth.order, nodes)}
         if len(counts) > 1:
             raise ProtocolError("a comparison of nodes that have other candidates")
-        return counts.pop()
+        if len({self._growth.compared([node]).categories for node in nodes}) > 1:
+            raise ProtocolError("a comparison of nodes that have other categories")
 
     def _place(self, chain: tuple[str, ...]) -> Place:
         """This party's place in ``chain``."""
@@ -544,23 +547,27 @@ class PassiveComparisons(Part):
         if self._growth.terms.asked.signed_circuits:
             hashes.append((share.node, message_hash(share)))
 
-    def _with_winners(
-        self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]
-    ) -> None:
-        """Note the ``nodes`` that this party has won, and the winning shown candidates."""
+    def _with_winners(self, nodes: Sequence[int], winners: Sequence[Winner | None]) -> None:
+        """Note the ``nodes`` that this party has won, and by which shown candidates."""
         self._circuits.end(self._growth.terms.active, nodes[0])
-        won, candidates = winners
-        found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
-        own = {node: candidate for node, was_won, candidate in found if was_won}
+        found = zip(nodes, winners, strict=True)
+        own = {node: winner for node, winner in found if winner is not None}
         self._won |= own
         if own and self._growth.terms.asked.signed_circuits:
             self._emit(Save(NodesWon(self._growth.tree, own)))
 
-    def winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
-        """The winning candidate, unnamed in ``body``: the circuits tell this party alone."""
+    def winner(
+        self, body: training.SplitDecision, table: CandidateTable, order: NDArray[np.int64] | None
+    ) -> Winner:
+        """The winner in ``table``, unnamed in ``body``: the circuits tell this party alone."""
         if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
             raise ProtocolError(f"a split of node {body.node}, which this party has not won")
         winner = self._won.pop(body.node)
+        if isinstance(winner, CategorySet):
+            right = np.sort(order[winner.right]).astype(np.uint32)
+            if not table.has_set(right):
+                raise ProtocolError(f"a split of node {body.node} by an invalid set of categories")
+            return CategorySet(right, winner.default_left)
         if winner >= len(order):  # circuits have rooms for more; an honest one leaves them empty
             raise ProtocolError(f"a split of node {body.node} by a candidate that it lacks")
         return int(order[winner])

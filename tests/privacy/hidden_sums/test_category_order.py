@@ -82,7 +82,7 @@ def test_weights_are_ordered_and_tie_as_numpys_float32(case: tuple[str, str]) ->
     found = weight_words(level, alone)
     ranks = np.unique(wanted, return_inverse=True)[1].reshape(-1)
     np.testing.assert_array_equal(np.unique(found, return_inverse=True)[1].reshape(-1), ranks)
-    assert 20 < len(np.unique(ranks)) < ranks.size
+    assert len(np.unique(ranks)) > (1 if kind in ("two rows", "much alpha") else 20)
 
 
 def test_sums_of_any_size_are_ordered_as_numpys_float32() -> None:

@@ -55,7 +55,8 @@ def level_of_categories(
             for place, candidate in enumerate(held):
                 alone = pairs[present & (of_row == place)].sum(axis=0)
                 left[node, candidate] = level.totals[node] - alone
-    return replace(level, left=left)
+    limits = {"max_cat_to_onehot": 1, "max_cat_threshold": columns.most}
+    return replace(level, left=left, params=level.params.model_copy(update=limits))
 
 
 def wanted(level: DrawnLevel, columns: SetColumns, to_beat: np.ndarray) -> list[Winner | None]:
