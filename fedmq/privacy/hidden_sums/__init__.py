@@ -45,6 +45,10 @@ at the same time; only the links, some 70 ANDs a node, wait for one another.
 =========  =============================================  =====================================
 way        what                                           made and taken by
 =========  =============================================  =====================================
+A to k     with sets: choices of labels of the sums of    ``choose_set_labels``,
+           categories                                     ``take_set_labels``
+k to A     with sets: tables of weights, in pieces;       ``stages``, ``close_sets``
+           tables that sort categories; masked sums
 A to k     which nodes fit the filter; choices of         ``begin``
            carries, of x and of d
 k to A     numbers for them, and for V and S as choices   ``begin``, ``choose_quotient_labels``
@@ -74,8 +78,11 @@ A to k+1   choices of labels: A's shares of the same      ``leader``, ``follow``
 k+1 to A   tables of its link; of K the colours that      ``follow``, ``close_link``, ``owners``
            tell A who won each node
 A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
-           and zeros for all others
+           with sets those of who goes right, and zeros
+           for all others
 =========  =============================================  =====================================
+
+With sets of categories each link is followed by the circuit that tells the winner's set.
 
 If no node fits the filter, the first parcel has the choices of carries of gains, or of labels.
 The active party waits for five answers if no rank leaves a doubt. Otherwise, in a chain and without
