@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import NEWEST, OLDEST
+from fedmq.boosting.splits import CategorySet
 from fedmq.errors import ConfigError
 from fedmq.messages import training
 from fedmq.messages.array import Array
@@ -361,19 +362,41 @@ def test_who_breaks_the_protocol_of_comparisons_ends_the_session(
     assert why in str(simulation.errors[other])
 
 
-def test_no_party_tells_which_candidates_are_categories_of_a_column() -> None:
+@pytest.mark.parametrize(
+    ("announced", "places", "why"),
+    [
+        (False, (0, 1), "categories of the candidates of node 1, out of place"),
+        (True, (1, 0), "categories of node 1 in another order than its candidates"),
+        (True, (0, 1), "telco gave up: bank broke the protocol: circuits of node 1: circuits that"),
+    ],
+)
+def test_categories_of_a_column_that_are_none_end_the_session(
+    announced: bool, places: tuple[int, ...], why: str
+) -> None:
     def telling(envelope: Envelope) -> Body:
         body = envelope.body
         if isinstance(body, training.SessionAccept):
-            return body.model_copy(update={"by_sets": True})
+            return body.model_copy(update={"by_sets": announced})
         if isinstance(body, training.HistogramReply):
-            both = (Array.of(np.arange(2, dtype=np.uint32)),)
+            both = (Array.of(np.array(places, np.uint32)),)
             return body.model_copy(update={"categories": both})
         return body
 
     made = dealt(counts=(1, 2), num_boost_round=1, max_cat_to_onehot=4).having(engine=OU)
     simulation = made.train(rewrite=telling)
-    assert "categories of the candidates of node 1, out of place" in str(simulation.errors[ACTIVE])
+    assert why in str(simulation.errors[ACTIVE])
+
+
+def test_circuits_that_tell_a_set_of_no_categories_end_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def a_set(_: LevelGarbler, __: Any) -> list[CategorySet]:
+        return [CategorySet(np.array([0], np.uint32), default_left=True)]
+
+    monkeypatch.setattr(LevelGarbler, "named", a_set)
+    simulation = dealt(counts=(0, 2), num_boost_round=1).having(engine=HIDDEN).train()
+    why = "a split of node 1 by an invalid set of categories"
+    assert why in str(simulation.errors["telco"])
 
 
 def test_circuits_that_name_a_candidate_beyond_the_last_end_the_session(

@@ -24,6 +24,7 @@ from tests.privacy.hidden_sums.drawn_level import DrawnLevel
 from tests.privacy.hidden_sums.driven import size
 from tests.privacy.hidden_sums.gains import ARITHMETICS, RULES
 from tests.privacy.hidden_sums.level_pair import LevelPair, talked
+from tests.privacy.hidden_sums.simulator import made_up
 
 
 def level_of_categories(
@@ -161,6 +162,31 @@ def test_a_party_in_another_process_finds_the_same_sets() -> None:
     evaluator, garbler = LevelPair().halves(level, none, sets=ALL)
     _, winners, _, _ = talked(evaluator, garbler, apart=True)
     assert_same(winners, wanted(level, ALL, none))
+
+
+def test_who_knows_the_winners_alone_makes_up_all_that_the_active_party_gets() -> None:
+    """Also what it reads of sorted sums, and of who goes right: all of it is random bits."""
+    level = level_of_categories(6, TOWNS, 6, noise=42)
+    none = np.full(6, -np.inf, np.float32)
+    learned, _, received, _ = talked(*LevelPair().halves(level, none, sets=TOWNS), apart=False)
+    session = LevelPair()
+    evaluator, _ = session.halves(level, none, b"other" * 6, sets=TOWNS)
+    sizes, chooser = list(map(size, received)), session.back[1].party
+    found, simulated = made_up(evaluator, learned, sizes, chooser, 1)
+    for name in ("won", "crowded", "overfull", "doubtful"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(learned, name))
+    for parcels in (received, simulated):
+        weights, order = parcels[:2]
+        for heard in (weights, order):
+            bits = np.unpackbits(np.concatenate([piece["bytes"] for piece in heard]))
+            assert abs(bits.mean() - 0.5) < 5 / 2 / np.sqrt(len(bits))
+        masked = np.concatenate([piece["bytes"] for piece in order])[-masked_bytes(level, TOWNS) :]
+        bits = np.unpackbits(masked)
+        assert abs(bits.mean() - 0.5) < 5 / 2 / np.sqrt(len(bits))
+
+
+def masked_bytes(level: DrawnLevel, columns: SetColumns) -> int:
+    return 2 * level.field.bits * columns.categories * len(level.left) // 8
 
 
 def test_what_the_active_party_reads_of_sorted_sums_is_new_in_each_level() -> None:
