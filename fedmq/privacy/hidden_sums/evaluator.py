@@ -129,9 +129,7 @@ class LevelEvaluator:
     def choose_set_labels(self, _: Unpacked) -> Made:
         """Choices of labels that weights of categories are evaluated with."""
         assert self.sets is not None
-        made, stage = self.sets.choose_labels(self._side)
-        self.stages = [stage]
-        return made
+        return self._choose_labels([self.sets])
 
     def close_sets(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of weights."""
@@ -262,7 +260,9 @@ class LevelEvaluator:
         made = [array for _, part in self._gains for array in part.choose_products(side, parcel)]
         return self._ended(parcel, made + self._choose_labels([part for _, part in self._gains]))
 
-    def _choose_labels(self, parts: Sequence[QuotientEvaluator | GainEvaluator]) -> Made:
+    def _choose_labels(
+        self, parts: Sequence[QuotientEvaluator | GainEvaluator | SetEvaluator]
+    ) -> Made:
         chosen = [part.choose_labels(self._side) for part in parts]
         self.stages = [stage for _, stage in chosen]
         return [array for made, _ in chosen for array in made]

@@ -113,7 +113,7 @@ class LevelGarbler:
     def take_set_labels(self, parcel: Unpacked) -> Made:
         """Take the labels that weights of categories are garbled with; their batches follow."""
         assert self.sets is not None
-        return self._staged([self.sets.take_labels(self._side, parcel)], parcel)
+        return self._take_labels([self.sets], parcel)
 
     def close_sets(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of weights."""
@@ -249,12 +249,10 @@ class LevelGarbler:
         return self._take_labels([part for _, part in self._gains], parcel)
 
     def _take_labels(
-        self, parts: Sequence[QuotientGarbler | GainGarbler], parcel: Unpacked
+        self, parts: Sequence[QuotientGarbler | GainGarbler | SetGarbler], parcel: Unpacked
     ) -> Made:
-        return self._staged([part.take_labels(self._side, parcel) for part in parts], parcel)
-
-    def _staged(self, stages: Sequence[GarblerStage], parcel: Unpacked) -> Made:
-        self.stages, self.begun = stages, begun_alone(stages)
+        self.stages = [part.take_labels(self._side, parcel) for part in parts]
+        self.begun = begun_alone(self.stages)
         return self._ended(parcel, [])
 
     def close(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
