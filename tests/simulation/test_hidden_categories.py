@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedmq
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost_comparison.parity import (
+    compare,
+    installed_arithmetic,
+    joined_bins,
+    train_reference,
+)
 from fedmq.errors import FedmqError
 from tests.how_often import seldom
 from tests.simulation.test_category_sets import PARAMS, town_table
 
 ROWS = 150
+SMALL = PARAMS | {"num_boost_round": 1, "max_depth": 2, "max_bin": 4}
 BANK, TELCO, LABEL = (table[:ROWS] for table in town_table(1))
 
 
@@ -25,7 +34,7 @@ def hidden(
     return fedmq.simulate(
         **own,
         label=LABEL,
-        params=PARAMS | {"num_boost_round": 1, "max_depth": 2, "max_bin": 4} | (more or {}),
+        params=SMALL | (more or {}),
         engine=engine,
         engine_options=hiding | short if engine != "plain" else None,
         workers=1,
@@ -62,7 +71,19 @@ def test_sets_and_single_categories_meet_in_a_chain(covert: int) -> None:
 
 @pytest.mark.parametrize("engine", ["ou", *seldom("lattice", "paillier")])
 @pytest.mark.parametrize(
-    "more", [{}, *seldom({"max_cat_threshold": 3}, {"xgboost_arithmetic": "3.4"})], ids=str
+    "more",
+    [
+        {},
+        *seldom(
+            {"max_cat_threshold": 3},
+            {"xgboost_arithmetic": "3.4"},
+            {"colsample_bynode": 0.5, "num_boost_round": 3, "max_depth": 3},
+            {"interaction_constraints": [["telco.town", "telco.x0"], ["f0", "f1"]]},
+            {"monotone_constraints": {"telco.x0": 1}, "alpha": 0.1, "max_delta_step": 0.5},
+            {"objective": "reg:squarederror"},
+        ),
+    ],
+    ids=str,
 )
 def test_others_columns_are_split_by_sets_of_which_nobody_else_learns(
     engine: str, more: dict[str, Any]
@@ -72,6 +93,36 @@ def test_others_columns_are_split_by_sets_of_which_nobody_else_learns(
     assert any(plain.passive_shares["telco"].lookup_table.category_sets)
     assert model.share.dumps() == plain.share.dumps()
     assert model.passive_shares["telco"].dumps() == plain.passive_shares["telco"].dumps()
+
+
+@pytest.mark.long
+def test_a_threshold_of_one_category_leaves_no_set() -> None:
+    """Of a party with such a column alone nothing competes."""
+    given = {
+        "active": TELCO,
+        "passive": {"telco": BANK[["town"]]},
+        "more": {"max_cat_threshold": 1},
+    }
+    model, plain = hidden(**given), hidden("plain", **given)
+    assert not len(plain.passive_shares["telco"].lookup_table)
+    assert model.share.dumps() == plain.share.dumps()
+
+
+@pytest.mark.long
+def test_every_node_is_xgboosts_where_circuits_sort_categories() -> None:
+    passive = {"telco": BANK[["x0", "town"]], "shop": BANK[["job"]]}
+    more = {"max_depth": 4, "xgboost_arithmetic": installed_arithmetic()}
+    model = hidden(active=TELCO, passive=passive, more=more)
+    values = model.joined_values(active=TELCO, passive=passive)
+    types, every = model.to_xgboost().feature_types, np.ones(ROWS, np.bool_)
+    params = TrainParams.parse(SMALL | more, "params")
+    own = len(model.share.lookup_table.columns)
+    bins = joined_bins(values, every, params.max_bin, types or (), {}, None, own)
+    reference = train_reference(bins, LABEL.astype(np.float32), params)
+    found = compare(reference, model.joined_trees(), bins)
+    assert found.first_difference is None
+    assert found.identical == found.total > 10
+    assert any(model.passive_shares["telco"].lookup_table.category_sets)
 
 
 def test_sets_of_several_parties_meet_in_a_chain() -> None:

@@ -502,8 +502,10 @@ class PassiveComparisons(Part):
             ProtocolError: it is not their turn, or they have no such candidates.
         """
         self._growth.asked.compare(nodes)
-        counts = {0 if order is None else len(order) for order in map(self._growth.order, nodes)}
-        if len(counts) > 1:
+        orders = [order for order in map(self._growth.order, nodes) if order is not None]
+        if len(orders) < len(nodes):
+            raise ProtocolError("a comparison of nodes that were not answered")
+        if len(set(map(len, orders))) > 1:
             raise ProtocolError("a comparison of nodes that have other candidates")
         if len({self._growth.compared([node]).categories for node in nodes}) > 1:
             raise ProtocolError("a comparison of nodes that have other categories")
