@@ -125,6 +125,17 @@ def test_every_node_is_xgboosts_where_circuits_sort_categories() -> None:
     assert any(model.passive_shares["telco"].lookup_table.category_sets)
 
 
+def test_nodes_of_other_candidates_are_compared_apart() -> None:
+    """With ``smallest_cell`` a node may show fewer cuts than others, and no categories."""
+    given = {"active": TELCO, "passive": {"telco": BANK[["x0", "x1", "town"]]}}
+    given |= {"smallest_cell": 5, "more": {"max_depth": 3}}
+    model, plain = hidden(**given), hidden("plain", **given)
+    assert len(plain.passive_shares["telco"].lookup_table)
+    assert model.share.dumps() == plain.share.dumps()
+    assert model.passive_shares["telco"].dumps() == plain.passive_shares["telco"].dumps()
+
+
+@pytest.mark.long
 def test_sets_of_several_parties_meet_in_a_chain() -> None:
     towns = BANK[["town"]].assign(z1=TELCO[:, 1])
     jobs = BANK[["job", "x1"]].assign(town=BANK["town"].str[-1:])

@@ -140,8 +140,9 @@ _WORTH_HALVING = 1 << 9  # candidates: of fewer, a half takes as long as both to
 class LevelComparisons:
     """Decides which ``nodes`` are compared with ``peers``, and when, if sums are hidden.
 
-    Comparisons begin once all nodes were asked about. A comparison takes nodes with the same
-    number of candidates: a whole level, or single nodes if nodes draw their columns. It also takes
+    Comparisons begin once all nodes were asked about. A comparison takes nodes in which each peer
+    shows the same candidates: a whole level, or single nodes if nodes draw their columns, or those
+    in which cells were not merged otherwise. It also takes
     the active party's own best of each node. A level of many candidates is halved: each party
     computes on one half while the other party has the other one. Of wide tables a comparison takes
     a few nodes, and the next ones wait until others have ended: both parties hold some kilobytes of
@@ -228,8 +229,17 @@ class LevelComparisons:
         every = len(self._nodes)
         halved = -(-every // 2) if every * most >= _WORTH_HALVING else every
         size = max(1, min(halved, _MOST_INSTANCES // max(1, most))) if self._together else 1
-        for start in range(0, len(self._nodes), size):
-            yield self._nodes[start : start + size]
+        for nodes in self._alike():
+            for start in range(0, len(nodes), size):
+                yield nodes[start : start + size]
+
+    def _alike(self) -> Iterator[tuple[int, ...]]:
+        """The nodes in which each peer shows the same candidates: it may merge small cells."""
+        of_shown: dict[tuple[HiddenCandidates, ...], list[int]] = {}
+        for node in self._nodes:
+            shown = tuple(held[node] for held in self._candidates.values())
+            of_shown.setdefault(shown, []).append(node)
+        yield from map(tuple, of_shown.values())
 
     def _has_room(self) -> bool:
         """Whether the next group may begin: one computes while another one's tables travel."""
@@ -245,13 +255,7 @@ class LevelComparisons:
 
     def _shown(self, peer: str, nodes: Sequence[int]) -> HiddenCandidates:
         """The candidates of ``peer``, which are the same in all of ``nodes``."""
-        shown = [self._candidates[peer][node] for node in nodes]
-        counts = [held.count for held in shown]
-        claim = ConsistencyCheck(peer, self.tree, nodes[0])
-        claim.check_count(max(counts), min(counts))
-        if len({held.categories for held in shown}) > 1:
-            raise ProtocolError(f"{peer} has other categories in nodes that are compared together")
-        return shown[0]
+        return self._candidates[peer][nodes[0]]
 
     def _comparison(
         self,
