@@ -151,7 +151,7 @@ class SessionView:
         tree = self.trees[body.tree]
         if len(tree.carried) > body.piece:
             return  # the same, sent to another peer
-        tree.carried.append(body.rows.numpy())
+        tree.carried.append(body.numbers())
         tree.broadcasts.append(unpack_payload(body.payload))
 
     def _asked(self, envelope: Envelope, body: training.QueryPiece) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, FailFast, Field
 
+from fedmq.errors import MessageError
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body
 from fedmq.messages.fields import Count, Index, ModelId
@@ -195,6 +197,9 @@ class TrainingOpen(Body):
     """Of such a training: that of the model itself, which the recipient has agreed to."""
     selected: SelectedColumns | None = None
     """Which of the recipient's columns take part; None: all that its policy lets take part."""
+    narrow: bool = False
+    """Whether gradients come as float32, which holds them exactly, and rows that follow one another
+    as the first and the last; a version before it refuses to begin."""
 
 
 class SessionAccept(Body):
@@ -255,7 +260,23 @@ class GradientBroadcast(Body):
     tree: Index
     piece: Piece
     rows: Uint32s
+    """Their numbers, ascending."""
     payload: Payload
+    in_sequence: bool = False
+    """Whether ``rows`` are the first and the last alone: none between them is left out."""
+
+    def numbers(self) -> NDArray[np.uint32]:
+        """The numbers of all its rows: uint32, ascending.
+
+        Raises:
+            MessageError: it is to name a first row and a last one, and does not.
+        """
+        rows: NDArray[np.uint32] = self.rows.values
+        if not self.in_sequence:
+            return rows
+        if len(rows) != 2 or rows[0] > rows[1]:
+            raise MessageError("rows in sequence have a first one and a last one")
+        return np.arange(rows[0], rows[1] + 1, dtype=np.uint32)
 
 
 class NodeQuery(Body):

@@ -37,6 +37,7 @@ def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray
 BYTES_PER_ROW = 20
 """Bytes of a row in a broadcast: 16 for g and h, 4 for the row number."""
 
+
 SUM_BYTES = 16
 
 
@@ -52,14 +53,22 @@ def _sums_per_piece(outputs: int) -> int:
 def checked_pairs(values: Values, name: str, outputs: int = 1) -> NDArray[np.int64]:
     """The pairs of g and h in ``values[name]``: int64 (n, 2 * outputs).
 
+    They may have come as float32.
+
     Raises:
-        MessageError: they are missing, or of another type or shape.
+        MessageError: they are missing, of another type or shape, or no whole numbers.
     """
     pairs = values.get(name)
     shape = (2 * outputs,)
-    if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != shape:
-        raise MessageError(f"{name}: pairs of g and h as int64 are needed")
-    return pairs
+    if not isinstance(pairs, np.ndarray) or pairs.shape[1:] != shape:
+        raise MessageError(f"{name}: pairs of g and h are needed")
+    whole = pairs
+    if pairs.dtype == np.float32:
+        with np.errstate(invalid="ignore"):
+            whole = pairs.astype(np.int64)
+    if whole.dtype != np.int64 or not (whole is pairs or np.array_equal(whole, pairs)):
+        raise MessageError(f"{name}: pairs of g and h as whole numbers are needed")
+    return whole
 
 
 class CleartextPassive(PassiveHalf):

@@ -263,6 +263,8 @@ class Traits:
     """Names of the reply arrays whose last bits depend on the machine."""
     light: bool = False
     """Whether its arithmetic is faster than a hand-over to another process."""
+    narrow: bool = False
+    """Whether gradients travel as float32, and rows that follow one another as first and last."""
 
 
 class Question:

@@ -77,7 +77,7 @@ async def _is_trained(daemons: AuditedDaemons) -> bool:
 async def test_of_a_large_training_the_trees_of_the_lowest_lots_are_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemons = AuditedDaemons(tmp_path, monkeypatch, "transcript_bytes = 20000\n")
+    daemons = AuditedDaemons(tmp_path, monkeypatch, "transcript_bytes = 17000\n")
     await daemons.trained(12)
     verdict = daemons.verified()
     assert 0 < verdict.thin_trees < verdict.trees == verdict.signed == 12

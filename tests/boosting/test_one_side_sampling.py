@@ -77,7 +77,8 @@ def test_only_sampled_rows_are_broadcast_and_the_model_is_nearly_as_good() -> No
         scores.append(model.evals_result["train"]["auc"][-1])
         volumes.append(model.traffic["active", "telco"]["gradient broadcast"].bytes)
     assert scores[1] > scores[0] - 0.02
-    assert volumes[1] < 0.35 * volumes[0]
+    # Of rows that were drawn the numbers come along: 12 bytes where it is 8 of all rows.
+    assert volumes[1] < 0.35 * volumes[0] * 12 / 8
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -155,6 +155,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         earlier_trees=naturals,
         earlier_places=st.just(b"") | st.binary(min_size=32, max_size=32),
         decoys=st.booleans(),
+        narrow=st.booleans(),
         folds=st.integers(1, training.MOST_FOLDS),
         max_cat_to_onehot=st.integers(0, 2**31 - 1),
         sums=st.sampled_from(["shown", "hidden"]),
@@ -194,7 +195,12 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         training.TreeStarted, tree=trees, pieces=pieces, signature=signatures
     ),
     training.GradientBroadcast: st.builds(
-        training.GradientBroadcast, tree=trees, piece=pieces, rows=uint32s, payload=payloads
+        training.GradientBroadcast,
+        tree=trees,
+        piece=pieces,
+        rows=uint32s,
+        payload=payloads,
+        in_sequence=st.booleans(),
     ),
     training.HistogramRequest: st.builds(
         training.HistogramRequest,
@@ -641,6 +647,8 @@ _FIELDS: dict[str, Any] = {
     "selected": training.SelectedColumns(screen="look", session="s", numbers=(1, 3)),
     "sums": "hidden",
     "signed_circuits": True,
+    "narrow": True,
+    "in_sequence": True,
     "salt": b"s" * 16,
     "given": ((1, b"g" * 32),),
     "taken": ((1, b"t" * 32),),

@@ -16,7 +16,13 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS, decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope
-from fedmq.messages.training import HistogramReply, HistogramRequest, NodeAssignment, SplitDecision
+from fedmq.messages.training import (
+    GradientBroadcast,
+    HistogramReply,
+    HistogramRequest,
+    NodeAssignment,
+    SplitDecision,
+)
 from tests.how_often import examples
 from tests.messages.bodies import bodies, envelopes, example
 from tests.messages.envelopes import bytes_of, envelope, headed, tampered
@@ -171,6 +177,7 @@ _NONE = (
 """Fields that may be left out."""
 _FLAGS = (
     *("partial", "signed", "decoys", "explain", "by_sets", "drifts", "signed_circuits"),
+    *("narrow", "in_sequence"),
     "exact",
     "reasons",
     "asks_changes",
@@ -275,6 +282,15 @@ def test_a_hop_whose_counts_do_not_cover_its_rows_is_refused(
               for name, values in numbers.items()}  # fmt: skip
     with pytest.raises(MessageError, match=r"InferenceHop: 'fields': .*count"):
         decode(tampered(example(KINDS["inference hop"]), **fields))
+
+
+@pytest.mark.parametrize("ends", [[], [3], [7, 3], [3, 4, 5]])
+def test_a_sequence_of_rows_without_a_first_and_a_last_one_is_refused(ends: list[int]) -> None:
+    rows = Array.of(np.array(ends, np.uint32))
+    body = GradientBroadcast(tree=0, piece=0, rows=rows, payload={}, in_sequence=True)
+    assert body.model_copy(update={"in_sequence": False}).numbers().tolist() == ends
+    with pytest.raises(MessageError, match="a first one and a last one"):
+        body.numbers()
 
 
 # Sizes

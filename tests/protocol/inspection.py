@@ -132,7 +132,8 @@ class _Search:
                 self.words = np.concatenate(forms)
             case Numbers(_, _, values):
                 self.integers = np.unique(values[np.abs(values) > _LARGE])
-                self.words = _words(self.integers, "<i8")
+                forms = [_words(self.integers, form) for form in ("<i8", "<f4", "<f8")]
+                self.words = np.concatenate(forms)
             case Codes(_, _, values):
                 self.words = np.concatenate([_words(values, form) for form in ("<u1", "<u2")])
             case Bits(_, _, _, values):
@@ -206,7 +207,7 @@ def _among(
 ) -> NDArray[Any]:
     """Those of ``values`` that are among the numbers."""
     if values.dtype.kind == "f":
-        return values[np.isin(values, floats)]
+        return values[np.isin(values, floats) | np.isin(values, integers)]
     if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
         return values[np.isin(values, integers)]
     return values[:0]

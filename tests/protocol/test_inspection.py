@@ -63,6 +63,7 @@ def first(envelopes: list[Envelope], kind: type[Body]) -> Envelope:
         (np.where(BITS, -1, 1).astype(np.int8), "labels"),
         (FIRST.pairs[FIRST.carried][:, 0], "g"),
         (FIRST.pairs[FIRST.carried][7:8, 1], "h"),
+        (FIRST.pairs[FIRST.carried][:, 1].astype(np.float32), "h"),
         (np.array([0.25]), "h"),
         (np.frombuffer(np.array([0.5, 0.25], np.float32).tobytes(), np.uint8), "pairs of g and h"),
         (-0.5, "g"),

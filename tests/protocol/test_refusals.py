@@ -234,7 +234,7 @@ MALFORMED: dict[str, Any] = {
     "a number": {"left": 1, "pairs": 1, "packed": 1, "ciphertexts": 1, "part": 1},
     "a text": {"left": "x", "pairs": "x", "packed": "x", "ciphertexts": "x", "part": "x"},
 }
-for _dtype in (np.uint8, np.int64, np.float64):
+for _dtype in (np.uint8, np.int64, np.float32, np.float64):
     for _shape in [(0,), (3,), (0, 2), (3, 2), (2, 3, 4), (80, 64), (64, 2), (4, 64)]:
         _values = np.zeros(_shape, _dtype)
         MALFORMED[f"{_dtype.__name__} {_shape}"] = {
@@ -251,7 +251,7 @@ def test_a_malformed_payload_never_ends_the_session_on_one_side_alone(
 ) -> None:
     federation = small(counts=(1, 2, 2)).having(engine=engine)
     simulation = federation.train(rewrite=_rewritten(kind, _payload(**values)))
-    # No more int64 pairs than were announced are well-formed to the plain engine.
+    # No more pairs than were announced are well-formed to the plain engine.
     fits = engine is PLAIN and kind is training.HistogramReply and _is_pairs(values.get("left"))
     assert simulation.errors.keys() == (set() if fits else {ACTIVE, "telco", "shop"})
 
@@ -260,7 +260,8 @@ FITTING = {(0, 2), (3, 2)}
 
 
 def _is_pairs(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.int64 and value.shape in FITTING
+    fits = isinstance(value, np.ndarray) and value.dtype in (np.int64, np.float32)
+    return fits and value.shape in FITTING
 
 
 @pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)

@@ -171,7 +171,7 @@ def test_a_cross_validation_tells_who_stands_in_which_fold_and_on_a_lattice_noth
     bits = [Bits("a fold", [ACTIVE], np.arange(ROWS), fold.learning) for fold in folds]
     assert leaks(envelopes, [*secrets, *bits]) == set()
     carried = {
-        envelope.body.tree: envelope.body.rows.numpy().tolist()
+        envelope.body.tree: envelope.body.numbers().tolist()
         for envelope in envelopes
         if isinstance(envelope.body, training.GradientBroadcast)
     }
@@ -260,7 +260,8 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits",
+        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits", "narrow",
+        "in_sequence",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -347,7 +348,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits",
+        "earlier_trees", "folds", "max_cat_to_onehot", "sampled", "signed_circuits", "narrow",
     }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.node_rows import span
 from fedmq.privacy.cleartext_sums import (
-    BYTES_PER_ROW,
     CleartextPassive,
     carried_row_pieces,
     checked_pairs,
@@ -38,7 +37,7 @@ class Plain(Engine):
     """The reference that every exact engine must equal."""
 
     name = "plain"
-    traits = Traits(exact=True, takes_vectors=True, replays=True, light=True)
+    traits = Traits(exact=True, takes_vectors=True, replays=True, light=True, narrow=True)
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party",
         passive="every g and h, and so the labels; who stands in which node",
@@ -67,11 +66,16 @@ class _Active(ActiveHalf):
         yield
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
-        pieces = carried_row_pieces(gradients, BYTES_PER_ROW * self._outputs)
+        row_number = 0 if gradients.carried.all() else 4
+        pieces = carried_row_pieces(gradients, 8 * self._outputs + row_number)
         return [self._piece(rows, gradients.pairs) for rows in pieces]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
-        return BroadcastPiece(rows, {"pairs": pairs[span(rows)]})
+        own = pairs[span(rows)]
+        # An integer of fixed point has the 24 bits of the float32 that it was, or fewer.
+        narrow = own.astype(np.float32)
+        exact = np.array_equal(narrow.astype(np.int64), own)
+        return BroadcastPiece(rows, {"pairs": narrow if exact else own})
         yield
 
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:

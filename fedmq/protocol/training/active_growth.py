@@ -158,11 +158,14 @@ class ActiveGrowth(Part):
 
     def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
         self._to_broadcast -= 1
+        rows, narrow = piece.rows, self._terms.engine.traits.narrow
+        in_sequence = narrow and len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
         body = training.GradientBroadcast(
             tree=self.tree,
             piece=number,
-            rows=Array.of(piece.rows),
+            rows=Array.of(rows[[0, -1]] if in_sequence else rows),
             payload=pack_payload(piece.values),
+            in_sequence=in_sequence,
         )
         for peer in self._asked:
             self._send(peer, body)

@@ -212,9 +212,10 @@ class PassiveGrowth(Part):
     def _on_broadcast(self, _: str, body: training.GradientBroadcast) -> None:
         if body.tree != self.tree or self._to_arrive == 0:
             raise ProtocolError(f"an unannounced gradient piece of tree {body.tree}")
-        rows = body.rows.numpy()
-        if len(rows) and int(rows.max()) >= self.terms.asked.rows:
-            raise ProtocolError(f"a gradient for row {int(rows.max())}, which does not exist")
+        named = body.rows.numpy()
+        if len(named) and int(named.max()) >= self.terms.asked.rows:
+            raise ProtocolError(f"a gradient for row {int(named.max())}, which does not exist")
+        rows = body.numbers()
         self._to_arrive -= 1
         self.rows.carrying[span(rows)] = True
         piece = BroadcastPiece(rows, unpack_payload(body.payload))

@@ -661,6 +661,7 @@ class TrainingTerms:
             max_cat_to_onehot=by_sets or 0,
             decoys=self.decoys,
             sampled=params.sampled,
+            narrow=self.engine.traits.narrow,
         )
 
     def _chain(self, peers: tuple[str, ...]) -> tuple[str, ...]:

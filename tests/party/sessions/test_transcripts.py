@@ -187,7 +187,7 @@ async def test_a_training_whose_required_transcript_does_not_fit_ends(
 async def test_trees_with_the_highest_lots_give_way_where_room_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = DaemonsInMemory(tmp_path, monkeypatch, "transcript_bytes = 20000\n", KEYS)
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "transcript_bytes = 17000\n", KEYS)
     await federation.start()
     await federation.train("m", 12)
     await federation.stop()
@@ -196,7 +196,7 @@ async def test_trees_with_the_highest_lots_give_way_where_room_is_short(
         if record[4] == training.GradientBroadcast.kind:
             lots[bool(record[6])].append(record[1])
     folder = next((tmp_path / "telco" / "state" / "transcripts").iterdir())
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20000
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 17000
     whole = [int(path.stem.split("-")[2]) for path in folder.glob("*.tree")]
     thin = [int(path.stem.split("-")[2]) for path in folder.glob("*.thin")]
     assert len(whole) + len(thin) == 12
