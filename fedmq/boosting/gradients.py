@@ -147,14 +147,18 @@ class FixedPoint:
         """
         # A product with a power of two is exact, and taken at once where `ldexp` goes one by one.
         powers = np.ldexp(1.0, self._bits(gradients))
-        scaled = np.multiply(gradients, powers, dtype=np.float64)
+        scaled = np.empty(gradients.shape, np.float64)
+        blocks, rest = _blocks(gradients)
+        whole = scaled[: blocks.size // len(powers)].reshape(blocks.shape)
+        np.multiply(blocks, np.tile(powers, _BLOCK), out=whole, dtype=np.float64)
+        np.multiply(rest, powers, out=scaled[len(scaled) - len(rest) :], dtype=np.float64)
         # A sum with this number has no room for fractions: it rounds as `rint` does, and its bits
         # are those of an integer, with no second array.
         scaled += _ROUNDS
         encoded = scaled.view(np.int64)
         encoded -= _BITS_OF_ROUNDS
         hessians = encoded[:, 1::2]
-        if hessians.min(initial=0) <= 0:
+        if hessians.min(initial=1) <= 0:
             np.maximum(hessians, gradients[:, 1::2] > 0, out=hessians)
         return encoded
 
@@ -178,12 +182,29 @@ class FixedPoint:
         return chosen
 
 
+_BLOCK = 1024  # rows
+
+
+def _blocks(
+    gradients: NDArray[np.float32],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """``gradients`` (rows, columns) as (blocks, `_BLOCK` * columns), and the rows that are left.
+
+    NumPy is slow along rows of two numbers.
+    """
+    rows, columns = gradients.shape
+    whole = rows - rows % _BLOCK
+    return gradients[:whole].reshape(-1, _BLOCK * columns), gradients[whole:]
+
+
 def _largest(gradients: NDArray[np.float32]) -> NDArray[np.float32]:
     """The largest magnitudes of any g and of any h: (2,)."""
-    # NumPy is slow along rows of two numbers, so g and h are looked at apart.
-    apart = (gradients[:, place::2] for place in (0, 1))
-    most = [max(own.max(initial=0.0), -own.min(initial=0.0)) for own in apart]
-    return np.array(most, np.float32)
+    columns = gradients.shape[1]
+    blocks, rest = _blocks(gradients)
+    most, least = blocks.max(axis=0, initial=0.0), blocks.min(axis=0, initial=0.0)
+    of_rows = np.concatenate((np.maximum(most, -least).reshape(-1, columns), np.abs(rest)))
+    magnitudes: NDArray[np.float32] = of_rows.reshape(-1, 2).max(axis=0, initial=0.0)
+    return magnitudes
 
 
 def most_value_bits(params: TrainParams) -> int:
