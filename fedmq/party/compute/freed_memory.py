@@ -7,29 +7,31 @@ the columns of a wide table leave behind, it would keep hundreds of megabytes fo
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 __all__ = ["keep_freed_memory", "return_freed_memory"]
 
-_LARGEST = 32 * 1024 * 1024 - 64 * 1024
-"""The most that glibc learns from, less what it adds."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_LARGEST = 32 * 1024 * 1024
+"""Of one array: glibc takes no larger threshold."""
 _KEPT = 256 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
     """Keep up to 64 MiB of what this process frees, in arrays of up to 32 MiB.
 
-    glibc does so for arrays up to the largest that it has seen freed: it is shown one, of which no
-    page is touched. Thresholds of the environment hold instead, as Dask's workers have them. Other
-    libraries have rules of their own.
+    That is as far as glibc's thresholds grow by themselves, but where the environment sets them, as
+    Dask does of its workers. Other libraries have rules of their own.
     """
-    np.empty(_LARGEST, np.uint8)
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST)
+        library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST)
 
 
 def return_freed_memory() -> bool:
