@@ -101,6 +101,7 @@ FREE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "earlier_model": (CONTINUES, CONTINUES | {"earlier_model": "b"}),  # its trees are counted
     "earlier_places": (CONTINUES, CONTINUES | {"earlier_places": bytes(32)}),  # a check
     "signed_circuits": ({}, {"signed_circuits": True}),  # what both sides sign
+    "narrow": ({}, {"narrow": True}),  # the same gradients in fewer bytes
     # It is taken only beside the training that was agreed to, once for each of its `fallbacks`.
     "fallback_of": (
         {},
