@@ -48,15 +48,22 @@ class EarlyStopping(BaseModel):
         return self.rounds_without_gain >= self.rounds
 
 
-EvalsLog = dict[str, dict[str, list[float]]]
-"""Each metric after each round, by set of rows and name: ``["eval"]["logloss"]``."""
+class EvalsLog(dict[str, dict[str, list[float]]]):
+    """Each metric after each round, by set of rows and name: ``["eval"]["logloss"]``.
+
+    A model's ``evals_result`` is a property, and XGBoost's a method: called, it returns itself.
+    """
+
+    def __call__(self) -> EvalsLog:
+        return self
+
 
 _METHODS = ("before_training", "after_training", "before_iteration", "after_iteration")
 
 
 def evals_log(history: Mapping[str, Sequence[float]]) -> EvalsLog:
     """``history`` by set of rows and metric; its keys are as XGBoost prints them, eval-logloss."""
-    log: EvalsLog = {}
+    log = EvalsLog()
     for name, values in history.items():
         rows, _, metric = name.partition("-")
         log.setdefault(rows, {})[metric] = list(values)

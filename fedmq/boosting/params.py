@@ -94,6 +94,7 @@ ALIASES: Mapping[str, str] = {
 
 WITHOUT_EFFECT: Mapping[str, tuple[tuple[str | bool, ...], str]] = {
     "device": (("cpu",), "fedmq computes on processors alone"),
+    "enable_categorical": ((), ""),  # columns of words are categories with it or not
     "lambdarank_pair_method": (("topk",), "fedmq takes no pairs by lot"),
     "lambdarank_unbiased": ((False,), "fedmq keeps no positions of clicks"),
     "n_jobs": ((), ""),
@@ -576,7 +577,6 @@ _NOT_YET = frozenset(
         "base_margin",
         "callbacks",
         "disable_default_eval_metric",
-        "enable_categorical",
         "feature_selector",
         "feature_types",
         "feature_weights",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import feature_table, party_features, trained_columns
 from fedmq.simulation.repeated_ids import by_person
+from fedmq.simulation.signs import by_name, columns_of, in_order
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, MatchedRows, by_index, has_own_index
 
@@ -212,31 +213,16 @@ class TrainedColumns:
         """Monotone constraints by the training's names of columns.
 
         ``given`` by the table's own names, or one for each of its columns in order, also as the
-        text in which XGBoost takes them, "(1,0,-1)".
+        text in which XGBoost takes them, "(1,0,-1)"; with a table per party in `by_column`'s order.
         """
         dealt = self.dealt
-        if dealt is None:
-            return given
-        if isinstance(given, str):
-            given = _signs(given)
-        if isinstance(given, Sequence):
-            if len(given) != len(dealt.names):
-                raise ConfigError(
-                    f"monotone_constraints: {len(given)} signs for {len(dealt.names)} columns"
-                )
-            given = dict(zip(dealt.names, given, strict=True))
-        if not isinstance(given, Mapping):
+        signs = in_order(given)
+        if signs is not None:
+            names = dealt.names if dealt else columns_of(self.features, self.category_columns)
+            given = by_name(signs, names)
+        if dealt is None or not isinstance(given, Mapping):
             return given
         return {dealt.qualified(name): sign for name, sign in given.items()}
-
-
-def _signs(text: str) -> list[int]:
-    try:
-        return [int(sign) for sign in text.strip(" ()[]").split(",")]
-    except ValueError:
-        raise ConfigError(
-            f"monotone_constraints = {text!r}: a sign for each column is needed, such as '(1,0,-1)'"
-        ) from None
 
 
 def _matched(

@@ -58,6 +58,7 @@ _MEANS = ("gain", "cover")
 _TRAINING_ROWS = "train"
 _ENGINE, _HIDES_PEOPLE = "plain", "lattice"
 _ELSEWHERE = {
+    "apply": "model_.predict(..., pred_leaf=True) has the leaves",
     "save_model": "joblib.dump(estimator, path) keeps labels and columns too, and "
     "estimator.model_.save(path) the model alone",
     "load_model": "joblib.load(path) reads an estimator, and fedmq.SimulatedModel.load(path) what "
@@ -65,6 +66,8 @@ _ELSEWHERE = {
     "get_xgb_params": "get_params() has them",
     "get_num_boosting_rounds": "get_params()['n_estimators'] has it",
     "best_score": "model_.metrics has it",
+    "intercept_": "trees have none; get_booster().save_config() has the base score",
+    "coef_": "trees have none; feature_importances_ weighs the columns",
 }
 """XGBoost's names, and what to use here."""
 
@@ -92,7 +95,6 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         callbacks: Sequence[Any] | None = None,
         importance_type: str | None = None,
         missing: float | None = None,
-        enable_categorical: bool | None = None,
         **params: Any,
     ) -> None:
         check_known(type(self).__name__, params)
@@ -107,7 +109,6 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self.callbacks = callbacks
         self.importance_type = importance_type
         self.missing = missing
-        self.enable_categorical = enable_categorical
         for name in PARAMETERS:
             setattr(self, name, params.get(name))
 

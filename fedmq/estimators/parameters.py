@@ -34,6 +34,11 @@ DEFAULT_ROUNDS = 100
 _SKLEARN_NAMES = {"eta": "learning_rate", "num_boost_round": "n_estimators", "seed": "random_state"}
 _FROM_LABELS = ("num_class", "num_target")
 
+_LEFT_OUT = {
+    "use_label_encoder": "labels may be words or numbers, and need no encoder",
+}
+"""Older parameters of XGBoost's estimators, and why there is no need of them."""
+
 TRAINING_PARAMETERS: Mapping[str, str] = {
     _SKLEARN_NAMES.get(field, field): field
     for field in TrainParams.model_fields
@@ -67,6 +72,8 @@ def check_known(estimator: str, params: Mapping[str, Any]) -> None:
             continue
         if name in _FROM_LABELS:
             raise TypeError(f"{estimator}: {name} is read from the labels; leave it out")
+        if name in _LEFT_OUT:
+            raise TypeError(f"{estimator}: {name}: {_LEFT_OUT[name]}; leave it out")
         field = ALIASES.get(name, name)
         known = _SKLEARN_NAMES.get(field, field)
         meant = f"; it is called {known} here" if known in TRAINING_PARAMETERS else ""

@@ -17,6 +17,8 @@ from fedmq.party.data.held_out import Fold, folds_of
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.terms import ActiveTable
 from fedmq.protocol.training.terms import Fold as Masks
+from fedmq.simulation.names_of_xgboost import answering_names_of_xgboost
+from fedmq.simulation.signs import parsed, with_signs
 from fedmq.simulation.simulate import Surroundings, check_parties, run_training
 from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of
 
@@ -25,6 +27,7 @@ __all__ = ["cv"]
 _TEST = "test"
 
 
+@answering_names_of_xgboost
 def cv(
     *,
     active: Any,
@@ -82,8 +85,8 @@ def cv(
     if metrics:
         given["eval_metric"] = metrics
     given["early_stopping_rounds"] = _early_stopping_rounds(given, early_stopping_rounds)
-    parsed = TrainParams.parse(given, "params")
-    parsed = parsed.with_targets(targets_of(parsed, label))
+    terms, signs = parsed(given)
+    terms = terms.with_targets(targets_of(terms, label))
     check_parties(passive)
     matched = by_index(
         {ACTIVE: active, **passive},
@@ -91,9 +94,10 @@ def cv(
         join,
     )
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
+    terms = with_signs(terms, signs, tables)
     whole = active_table(
         tables.pop(ACTIVE),
-        parsed,
+        terms,
         matched.beside["label"],
         weight=matched.beside["weight"],
         base_margin=matched.beside["base_margin"],
@@ -133,7 +137,7 @@ def cv(
         party: features._replace(values=features.values[rows]) for party, features in tables.items()
     }
     surroundings = Surroundings(workers=workers, smallest_cell=smallest_cell)
-    found: CrossValidated = run_training(own, others, parsed, spec, surroundings)[0]
+    found: CrossValidated = run_training(own, others, terms, spec, surroundings)[0]
     return _framed({name: list(values) for name, values in found.figures.items()}, as_pandas)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fedmq.boosting.callbacks import evals_log
+from fedmq.boosting.callbacks import EvalsLog, evals_log
 from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.owner_splits import OwnerSplits
 from fedmq.boosting.model.refreshed import refreshed
@@ -43,7 +43,8 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.simulation.dossier import simulated_dossier
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.simulation.tables import ACTIVE, active_table, by_index, with_queries
+from fedmq.simulation.names_of_xgboost import answering_names_of_xgboost
+from fedmq.simulation.tables import ACTIVE, active_table, by_index, column_of_rows, with_queries
 
 if TYPE_CHECKING:
     import xgboost
@@ -57,19 +58,41 @@ _Figure = Annotated[int, Field(ge=0)]
 
 
 _ELSEWHERE = {
-    "save_model": "it is called save",
-    "load_model": "it is called fedmq.SimulatedModel.load",
-    "get_fscore": "it is get_score()",
-    "get_dump": "to_xgboost().get_dump() has it",
-    "trees_to_dataframe": "to_xgboost().trees_to_dataframe() has it",
-    "num_boosted_rounds": "to_xgboost().num_boosted_rounds() has it",
+    "apply": "predict(..., pred_leaf=True) has the leaves",
+    "best_score": "metrics has it, by set and metric",
+    "dump_model": "to_xgboost().dump_model(path) writes it",
+    "eval": "evaluate(active=..., label=..., passive=...) has the metrics of other rows",
     "feature_importances_": "get_score('gain') has it",
+    "feature_names": "columns has them, by party",
+    "feature_types": "to_xgboost().feature_types has them",
+    "get_booster": "it is to_xgboost()",
+    "get_dump": "to_xgboost().get_dump() has it",
+    "get_fscore": "it is get_score()",
+    "inplace_predict": "predict(active=..., passive=...) takes tables as they are",
+    "load_model": "it is called fedmq.SimulatedModel.load",
+    "num_boosted_rounds": "to_xgboost().num_boosted_rounds() has it",
+    "num_features": "columns has them, by party",
     "predict_proba": "predict gives probabilities",
+    "save_config": "share.params has the parameters",
+    "save_model": "it is called save",
+    "save_raw": "save(path) writes all shares, and to_xgboost().save_raw() gives XGBoost's model",
+    "trees_to_dataframe": "to_xgboost().trees_to_dataframe() has it",
+    "update": "fedmq.simulate(..., continue_from=model) goes on",
 }
 """XGBoost's names, and what to use here."""
 
 
-class SimulatedModel:
+class _Named(type):
+    """Answers XGBoost's names on the class, as its instances do."""
+
+    if not TYPE_CHECKING:  # for type checkers every name would exist
+
+        def __getattr__(cls, name: str) -> Any:
+            hint = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"{cls.__name__} has no {name}{hint}")
+
+
+class SimulatedModel(metaclass=_Named):
     """All shares: ``share`` is the active party's, ``passive_shares`` the others' by name.
 
     ``epsilon_spent``: the differential privacy that the training cost; None where the engine has
@@ -147,7 +170,7 @@ class SimulatedModel:
         return self._traffic.total.bytes
 
     @property
-    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+    def evals_result(self) -> EvalsLog:
         """Each metric after each tree, as XGBoost has it: ``["eval"]["logloss"]``."""
         return evals_log(self.share.history)
 
@@ -178,6 +201,7 @@ class SimulatedModel:
         """The last tree that predictions use, from 0; None without early stopping."""
         return self.share.best_iteration
 
+    @answering_names_of_xgboost
     def predict(
         self,
         *,
@@ -248,6 +272,7 @@ class SimulatedModel:
         found = scores.margins if output_margin else scores.predictions
         return found[:, np.newaxis] if strict_shape and found.ndim == 1 else found
 
+    @answering_names_of_xgboost
     def evaluate(
         self,
         *,
@@ -269,7 +294,7 @@ class SimulatedModel:
         """
         predicted = self.predict(active=active, passive=passive, base_margin=base_margin)
         score = predicted.astype(np.float64)
-        known = np.asarray(label, np.float64)
+        known = column_of_rows(label, "label", None).astype(np.float64)
         targets = self.share.params.num_target or 1
         if known.shape != ((len(score), targets) if targets > 1 else (len(score),)):
             several = f", with {targets} labels each" if targets > 1 else ""

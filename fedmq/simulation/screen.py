@@ -52,12 +52,14 @@ from fedmq.protocol.screen.passive import (
 )
 from fedmq.protocol.screen.passive_pair import PassivePair
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.names_of_xgboost import answering_names_of_xgboost
 from fedmq.simulation.simulate import check_parties
 from fedmq.simulation.tables import ACTIVE, Join, by_index, column_of_rows
 
 __all__ = ["screen", "screened_in_the_clear"]
 
 
+@answering_names_of_xgboost
 def screen(
     *,
     active: Any,

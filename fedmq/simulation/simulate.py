@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -34,43 +33,16 @@ from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.evaluation_rows import training_tables
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
+from fedmq.simulation.names_of_xgboost import answering_names_of_xgboost
 from fedmq.simulation.repeated_ids import by_person, check_duplicates
+from fedmq.simulation.signs import parsed, with_signs
 from fedmq.simulation.tables import ACTIVE, Join, active_table, by_index, targets_of, with_queries
 from fedmq.transport.rabbitmq.topology import check_name
 
 __all__ = ["Surroundings", "chained", "check_parties", "run_training", "simulate", "train"]
 
 
-_ELSEWHERE = {
-    "data": "active, label and passive are its parts",
-    "dtrain": "active, label and passive are its parts",
-    "early_stopping_rounds": "it belongs into params",
-    "eval_set": "evaluation says which rows, {'eval': mask}, or has tables of its own",
-    "evals": "evaluation says which rows, {'eval': mask}, or has tables of its own",
-    "evals_result": "the model that is returned has it",
-    "feval": "it is called custom_metric",
-    "num_boost_round": "it belongs into params",
-    "sample_weight": "it is called weight",
-    "verbose_eval": "on_report is called after each tree",
-    "xgb_model": "it is called continue_from",
-}
-"""XGBoost's names, and what to use here."""
-
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
-
-
-def _answering_names_of_xgboost(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
-    @functools.wraps(function)
-    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
-        for name in kwargs.keys() & _ELSEWHERE.keys():
-            raise TypeError(f"{function.__name__}: {name}: {_ELSEWHERE[name]}")
-        return function(*args, **kwargs)
-
-    return call
-
-
-@_answering_names_of_xgboost
+@answering_names_of_xgboost
 def simulate(
     *,
     active: Any,
@@ -126,7 +98,8 @@ def simulate(
             where there is an ``obj``. Early stopping watches it, and ``maximize`` says whether more
             of it is better; its name does where that is left out, as in XGBoost.
         params: XGBoost's parameters, as ``TrainParams`` or a dict; its defaults where left
-            out.
+            out. ``monotone_constraints`` name columns, or have a sign for each: the active party's,
+            then those of ``passive`` in order.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own. If left out,
             the one that takes the least time to hide ``sums``; ``paillier`` where they are
             ``shown``, or there is a ``key``.
@@ -168,8 +141,7 @@ def simulate(
         ConfigError, DataError: a parameter or a table is wrong.
         LinkError: the broker cannot be used.
     """
-    if not isinstance(params, TrainParams):
-        params = TrainParams.parse(params or {}, "params")
+    params, signs = parsed(params)
     params = params.with_targets(targets_of(params, label))
     check_parties(passive)
     check_duplicates(duplicates)
@@ -182,6 +154,7 @@ def simulate(
     matched = replace(matched, beside={**matched.beside, "label": ranked})
     tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     tables = with_bins(tables, column_bins)
+    params = with_signs(params, signs, tables)
     given = training_tables(tables, matched, evaluation, join)
     tables = dict(given.features)
     options = {**(engine_options or {}), **({} if sums is None else {"sums": sums})}

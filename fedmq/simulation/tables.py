@@ -152,6 +152,12 @@ def column_of_rows(given: Any, what: str, columns: int | None = 1) -> Any:
     if values.ndim != 1 and not (values.ndim == 2 and columns in (None, values.shape[1])):
         wanted = "one value per row is" if columns in (None, 1) else f"{columns} values per row are"
         raise DataError(f"{ACTIVE}: the {what} has shape {values.shape}, {wanted} needed")
+    if values.dtype.kind in "OUT" and values.size and isinstance(values.flat[0], str):
+        word = str(values.flat[0])
+        raise DataError(
+            f"{ACTIVE}: the {what} holds words, numbers are needed: write 1 where it is "
+            f"{word!r}, say, and 0 elsewhere"
+        )
     if values.dtype.kind not in "fiub":
         raise DataError(f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed")
     return values

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmq.boosting.callbacks import evals_log
+from fedmq.boosting.callbacks import EvalsLog, evals_log
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_model import (
     ImportanceKind,
@@ -93,7 +93,7 @@ class PartyModel(AskedModel):
         return self._active("has metrics").metrics
 
     @property
-    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+    def evals_result(self) -> EvalsLog:
         """Each metric of each set after each round; only the active party has them."""
         return evals_log(self._active("has metrics").history)
 

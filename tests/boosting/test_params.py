@@ -79,6 +79,7 @@ def test_a_wrong_value_is_one_line_that_names_the_key(values: dict[str, object],
 def test_what_changes_no_model_is_accepted_and_forgotten() -> None:
     usual = {"nthread": 4, "n_jobs": 2, "verbosity": 0, "validate_parameters": True}
     usual |= {"tree_method": "hist", "device": "cpu", "sampling_method": "uniform"}
+    usual |= {"enable_categorical": True}
     assert TrainParams(max_depth=3, **usual) == TrainParams(max_depth=3)
 
 

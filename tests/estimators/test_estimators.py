@@ -258,6 +258,7 @@ def test_what_is_wrong_is_one_line(changes: Any, error: type[Exception], line: s
     [
         ("eta", "unexpected parameter 'eta'; it is called learning_rate here"),
         ("num_class", "num_class is read from the labels; leave it out"),
+        ("use_label_encoder", "use_label_encoder: labels may be words or numbers"),
         ("depth", "FederatedClassifier: unexpected parameter 'depth'"),
     ],
 )
@@ -392,10 +393,24 @@ def test_a_missing_column_is_named() -> None:
         fitted.predict(tables)
 
 
+def test_signs_in_order_go_with_a_table_per_party() -> None:
+    tables = {"active": FRAME[COLUMNS[:2]], "telco": FRAME[COLUMNS[2:]]}
+    in_order = [1, *[0] * (len(COLUMNS) - 2), -1]
+    named = {COLUMNS[0]: 1, f"telco.{COLUMNS[-1]}": -1}
+    one, other = (
+        classifier(parties=None, monotone_constraints=signs).fit(tables, LABEL)
+        for signs in (in_order, named)
+    )
+    assert one.model_.share.dumps() == other.model_.share.dumps()
+    assert one.model_.share.params.monotone_constraints == named
+
+
 def test_xgboosts_names_are_answered_by_what_to_use() -> None:
     fitted = classifier().fit(FRAME, LABEL)
     with pytest.raises(AttributeError, match=r"has no save_model: joblib\.dump"):
         fitted.save_model("m.json")
+    with pytest.raises(AttributeError, match=r"has no apply: model_\.predict"):
+        fitted.apply(FRAME)
     with pytest.raises(AttributeError, match="has no get_fscore: it is get_score"):
         fitted.model_.get_fscore()
     with pytest.raises(AttributeError, match="has no attribute 'DMatrix': tables are given as"):

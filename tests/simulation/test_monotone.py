@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("threads")
 
 WEAK = {"key_bits": 512, "allow_weak_keys": True}
 SIGNS = {"f1": -1, "telco.f0": 1, "telco.f2": -1}
+SIGNS_IN_ORDER = (0, -1, 0, 1, 0, -1)
 X, Y = scattered(400, 6, seed=5, missing=0.1)
 
 
@@ -52,6 +53,63 @@ def test_constraints_on_columns_of_both_parties_give_xgboosts_model() -> None:
     assert parity.total > 40
     free = train_reference(bins, Y, model.share.params)
     assert compare(free, model.joined_trees(), bins).first_difference is not None
+
+
+@pytest.mark.parametrize(
+    "signs", [SIGNS_IN_ORDER, [*SIGNS_IN_ORDER], str(SIGNS_IN_ORDER), np.array(SIGNS_IN_ORDER)]
+)
+def test_signs_in_the_order_of_all_columns_are_those_of_their_names(signs: Any) -> None:
+    model = fedmq.simulate(
+        active=X[:, :3],
+        label=Y,
+        passive={"telco": X[:, 3:]},
+        engine="plain",
+        params={"num_boost_round": 4, "max_depth": 4, "max_bin": 16, "monotone_constraints": signs},
+    )
+    assert model.share.dumps() == trained(monotone_constraints=SIGNS).share.dumps()
+
+
+def test_folds_of_signs_in_order_are_those_of_their_names() -> None:
+    of_names, in_order = (
+        fedmq.cv(
+            active=X[:, :3],
+            label=Y,
+            passive={"telco": X[:, 3:]},
+            params={"num_boost_round": 2, "monotone_constraints": signs},
+            as_pandas=False,
+        )
+        for signs in (SIGNS, SIGNS_IN_ORDER)
+    )
+    assert in_order == of_names
+
+
+def test_a_column_of_categories_counts_once_among_signs_in_order() -> None:
+    pandas = pytest.importorskip("pandas")
+    bank = pandas.DataFrame({"town": np.where(X[:, 0] > 0, "A", "B"), "income": X[:, 1]})
+    given = {"active": bank, "label": Y, "passive": {"telco": X[:, 3:4]}, "engine": "plain"}
+    params = {"num_boost_round": 1, "monotone_constraints": (0, 1, -1)}
+    model = fedmq.simulate(**given, params=params)
+    assert model.share.params.monotone_constraints == {"income": 1, "telco.f0": -1}
+    with pytest.raises(ConfigError, match=r"3 columns, town, income, telco\.f0$"):
+        fedmq.simulate(**given, params=params | {"monotone_constraints": (0, 0, 1, -1)})
+
+
+@pytest.mark.parametrize(
+    ("signs", "line"),
+    [
+        ((1, -1), "monotone_constraints: 2 signs for 6 columns, f0, f1, f2, telco.f0"),
+        ((2, 0, 0, 0, 0, 0), "params: monotone_constraints = 2: input should be -1, 0 or 1"),
+        ("up", "monotone_constraints = 'up': a sign for each column is needed"),
+    ],
+)
+def test_wrong_signs_are_one_line(signs: Any, line: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{line}"):
+        fedmq.simulate(
+            active=X[:, :3],
+            label=Y,
+            passive={"telco": X[:, 3:]},
+            params={"monotone_constraints": signs},
+        )
 
 
 @pytest.mark.parametrize(("column", "sign"), [(1, -1), (3, 1), (5, -1)])
