@@ -39,25 +39,43 @@ def data() -> None:
 
 @data.command(epilog=PARTY_HELP)
 @party_argument
-@click.option("--serving", is_flag=True, help="Check the rows to predict, not the training rows.")
+@click.option("--serving", is_flag=True, help="Check the rows to predict alone.")
 @json_option
 def check(party: Path, serving: bool, as_json: bool) -> None:
-    """Read the source of PARTY and show its rows, columns, missing values and repeated ids.
+    """Read the tables of PARTY and show their rows, columns, missing values and repeated ids.
 
-    Ends with exit code 4 if a session would refuse something. No daemon is needed.
+    That of [serving] follows that of [data], if there is one. Ends with exit code 4 if a session
+    would refuse something. No daemon is needed.
     """
     config, _ = PartyFile.read(party)
-    section = (config.serving or config.data) if serving else config.data
-    labelled = section.label is not None and not serving
-    with ProgressBar("reading, rows", "row", quiet=as_json) as bar:
-        found = validate_source(config.party, section, labelled, bar.show)
-    print_result(asdict(found), as_json, _check_in_words)
-    if found.refused:
-        count = len(found.refused)
+    tables = {"data": config.data, "serving": config.serving}
+    if serving:
+        tables = {"serving": config.serving or config.data}
+    found, refused = dict[str, Any](), list[str]()
+    for name, section in tables.items():
+        if section is None:
+            continue
+        labelled = section.label is not None and name == "data"
+        try:
+            with ProgressBar("reading, rows", "row", quiet=as_json) as bar:
+                validation = validate_source(config.party, section, labelled, bar.show)
+        except DataError as error:  # it cannot be read at all, and the other one may be
+            refused.append(str(error))
+        else:
+            found[name] = asdict(validation)
+            refused += validation.refused
+    listed = refused if len(refused) > 1 else []  # the error below reports a single one
+    if found:
+        first, *others = found
+        result = found[first] | {name: found[name] for name in others}
+        print_result(result, as_json, lambda shown: _check_in_words(shown, listed))
+    if refused:
+        count = len(refused)
+        where = ", ".join(section.place for section in tables.values() if section is not None)
         raise DataError(
-            found.refused[0]
+            refused[0]
             if count == 1
-            else f"{config.party}: {section.place}: {count} things would be refused"
+            else f"{config.party}: {where}: {count} things would be refused"
         )
     print_next_step(as_json, "run", party)
 
@@ -206,7 +224,12 @@ def _bars(counts: Sequence[int]) -> str:
     return "".join(_LEVELS[round((len(_LEVELS) - 1) * count / most)] for count in counts)
 
 
-def _check_in_words(found: Any) -> Text:
+def _check_in_words(found: Any, refused: Sequence[str] = ()) -> Text:
+    words = [_table_in_words(shown) for shown in (found, found.get("serving")) if shown]
+    return joined(*words, *(f"would be refused: {refusal}" for refusal in refused))
+
+
+def _table_in_words(found: Any) -> Text:
     columns = ("column", "role", "type", "missing", "categories")
     rows = [
         (
@@ -225,8 +248,6 @@ def _check_in_words(found: Any) -> Text:
         kept = rules.get(found["duplicates"], f"the {found['duplicates']} counts")
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
     lines += [f"look at this: {warning}" for warning in found["warnings"]]
-    if len(found["refused"]) > 1:  # the error below reports a single one
-        lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
     return joined(f"{found['place']}: {found['rows']} rows", table(columns, rows), *lines)
 
 

@@ -33,7 +33,14 @@ from fedmq.cli.output import (
     table,
 )
 from fedmq.cli.party_daemon import PARTY_HELP, party_argument, taken_up
-from fedmq.cli.templates import align_toml, compose_file, federation_toml, party_toml, train_toml
+from fedmq.cli.templates import (
+    align_toml,
+    compose_file,
+    federation_toml,
+    party_toml,
+    screen_toml,
+    train_toml,
+)
 from fedmq.errors import ConfigError
 from fedmq.party.atomic_file import write_whole
 from fedmq.party.configuration.federation import Federation, add_party, pin, pinned, remove_party
@@ -112,6 +119,7 @@ def init(
         _create(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE_MODE)
         alignment = None if example else "customers"
         _create(folder / active / "align.toml", align_toml("customers"))
+        _create(folder / active / "screen.toml", screen_toml(alignment))
         _create(folder / active / "train.toml", train_toml(5 if example else 50, alignment))
         if data is not None:
             _write_example(folder, active, data)
@@ -296,6 +304,7 @@ def _begin(folder: Path, party: str, name: str, active: bool, broker: str, as_js
         own = federation_toml(name, party, (), {party: keys.public})
         _write_public(folder / "federation.toml", own)
         _write_public(folder / "align.toml", align_toml(_ALIGNMENT))
+        _write_public(folder / "screen.toml", screen_toml(_ALIGNMENT))
         _write_public(folder / "train.toml", train_toml(50, _ALIGNMENT))
     file = folder / f"{party}.request.json"
     asked = JoinRequest(name, party, keys.public, request)

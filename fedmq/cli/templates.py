@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from fedmq.transport.sealing.keys import PublicKeys
 
-__all__ = ["align_toml", "compose_file", "federation_toml", "party_toml", "train_toml"]
+__all__ = [
+    "align_toml",
+    "compose_file",
+    "federation_toml",
+    "party_toml",
+    "screen_toml",
+    "train_toml",
+]
 
 _FEDERATION = """\
 # The same file at every party.
@@ -121,6 +128,15 @@ _ALIGNMENT = """\
 alignment = "{name}"
 """
 
+_SCREEN = """\
+# Looks at the columns of all parties before a training: fedmq screen screen.toml
+# A party whose policy has no line screen is named, and shows nothing.
+party = "party.toml"
+name = "first-look"
+{alignment}# In steps how well a column tells the label; nobody sees how many people stand in a bin.
+sums = "hidden"
+"""
+
 _TRAIN = """\
 party = "party.toml"
 {alignment}engine = "lattice"
@@ -181,10 +197,18 @@ def align_toml(name: str) -> str:
     return _ALIGN.format(name=name)
 
 
+def screen_toml(alignment: str | None) -> str:
+    """``screen.toml`` of the active party, over the people of the ``alignment``."""
+    return _SCREEN.format(alignment=_of_people(alignment))
+
+
 def train_toml(trees: int, alignment: str | None) -> str:
     """``train.toml`` of the active party: the number of trees, and the ``alignment``."""
-    of = "" if alignment is None else _ALIGNMENT.format(name=alignment)
-    return _TRAIN.format(trees=trees, alignment=of)
+    return _TRAIN.format(trees=trees, alignment=_of_people(alignment))
+
+
+def _of_people(alignment: str | None) -> str:
+    return "" if alignment is None else _ALIGNMENT.format(name=alignment)
 
 
 # ``docker-compose.yml`` of a federation that runs on one machine: a broker and every party.

@@ -177,7 +177,7 @@ class Roles:
 
     @classmethod
     def of(cls, source: Source, data: DataSection, labelled: bool) -> Roles:
-        """Raise DataError naming a column that the source lacks."""
+        """Raise DataError naming the columns that the source lacks."""
         labels = data.labels if labelled else ()
         beside = data.beside_label if labelled else {}
         of_labels = [("label", column) for column in labels]
@@ -186,13 +186,13 @@ class Roles:
         others = (*data.features, *data.ignore, *data.types, *data.columns, *data.reasons)
         named += [("", column) for column in others]
         named += [("changes", column) for column in data.changes.columns]
-        for role, column in named:
-            if column not in source.columns:
-                raise DataError(
-                    f"{source.name}: there is no column {column!r}"
-                    + f" ({role})" * bool(role)
-                    + f"; {_columns(source.columns, column)}"
-                )
+        lacking = {column: role for role, column in reversed(named) if column not in source.columns}
+        if lacking:
+            said = [f"{name!r}" + f" ({role})" * bool(role) for name, role in lacking.items()]
+            raise DataError(
+                f"{source.name}: there is no column {', nor '.join(reversed(said))}; "
+                f"{_columns(source.columns, [*reversed(lacking)])}"
+            )
         left_out = {*data.ids, *data.labels, *data.beside_label.values(), *data.ignore}
         wanted = data.features or source.columns
         features = tuple(column for column in wanted if column not in left_out)
@@ -213,16 +213,21 @@ class Roles:
         return tuple(dict.fromkeys((*self.ids, *self.labels, *beside, *self.features)))
 
 
-def _columns(columns: Sequence[str], wanted: str) -> str:
-    """A short list of the existing columns, and the likely intended one."""
+def _columns(columns: Sequence[str], wanted: Sequence[str]) -> str:
+    """A short list of the existing columns, and the likely intended ones."""
+    some = ", ".join(map(repr, columns[:_SHOWN]))
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    meant = ", ".join(repr(name) for key in wanted for name in _near(columns, key))
+    return f"there are {some}{more}" + f"; did you mean {meant}?" * bool(meant)
+
+
+def _near(columns: Sequence[str], wanted: str) -> list[str]:
+    """The column that was likely intended, if there is one."""
     spelt = {name.strip().lower(): name for name in columns}
     key = wanted.strip().lower()
     within = [name for name in spelt if key in re.split(r"[^a-z0-9]+", name)]
     near = within if len(within) == 1 else difflib.get_close_matches(key, list(spelt), n=1)
-    some = ", ".join(map(repr, columns[:_SHOWN]))
-    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    guess = f"; did you mean {spelt[near[0]]!r}?" if near else ""
-    return f"there are {some}{more}{guess}"
+    return [spelt[name] for name in near]
 
 
 @computation("ReadTable")

@@ -141,6 +141,12 @@ class _Columns:
             for name, column in self.features.items()
             if self.checks[name].problem is None and rows and column.missing.all()
         ]
+        lines += [
+            f"{self.source.name}: column {name!r} is the same in every row, and splits nobody; "
+            "leave it out with ignore"
+            for name, column in self.features.items()
+            if self.checks[name].problem is None and rows > 1 and _is_constant(column)
+        ]
         for name, column in self.features.items():
             if self.checks[name].problem is None and isinstance(column, FeatureColumn):
                 meant = _of_categories(name, column)
@@ -249,6 +255,12 @@ def _more(rows: int) -> str:
 
 def _share(missing: Any) -> float:
     return round(float(np.mean(missing)), 6) if len(missing) else 0.0
+
+
+def _is_constant(column: FeatureColumn | DateColumn) -> bool:
+    """Whether each of its features has one value in all rows; a missing one is another."""
+    told = column.decided if isinstance(column, FeatureColumn) else column
+    return all(feature.min() == feature.max() for feature in told.vectors())
 
 
 def _of_categories(name: str, column: FeatureColumn) -> str:

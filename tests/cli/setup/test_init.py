@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmq.party.configuration.job import AlignmentJob, TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, ScreenJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import read_table
 from tests.cli.command import Outcome, fedmq
@@ -34,7 +34,8 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
         *(f"broker/authority/{name}" for name in ("ca.key", "ca.pem")),
         *(f"broker/issued/{party}.pem" for party in ("bank", "telco", "retail")),
         *(f"broker/tls/{name}" for name in ("ca.pem", "server.pem", "server.key")),
-        *(f"bank/{name}" for name in ("party.toml", "align.toml", "train.toml", "ids.csv")),
+        *(f"bank/{name}.toml" for name in ("party", "align", "screen", "train")),
+        "bank/ids.csv",
         *(
             f"{party}/{name}"
             for party in ("bank", "telco", "retail")
@@ -73,6 +74,8 @@ def test_without_an_example_it_leads_to_tables_and_an_alignment(tmp_path: Path) 
     ]
     alignment = AlignmentJob.read(folder / "bank" / "align.toml")
     assert TrainingJob.read(folder / "bank" / "train.toml").alignment == alignment.name
+    look = ScreenJob.read(folder / "bank" / "screen.toml")
+    assert (look.alignment, look.sums) == (alignment.name, "hidden")
 
 
 def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:
@@ -87,6 +90,7 @@ def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:
         trained, served = read_table(party, config.data), read_table(party, config.serving)
         assert set(trained.ids) < set(served.ids)
         assert trained.features == served.features
+    assert ScreenJob.read(folder / "bank" / "screen.toml").alignment is None
     job = TrainingJob.read(folder / "bank" / "train.toml")
     assert job.party == folder / "bank" / "party.toml"
     assert (job.engine, job.engine_options) == ("lattice", {"sums": "hidden"})
