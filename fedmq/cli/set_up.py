@@ -558,7 +558,12 @@ def new(party: Path, locked: bool, label: str | None, module: Path | None, as_js
     config = read_toml(party, PartyFile)
     if config.keys.exists():
         raise ConfigError(
-            f"{config.keys}: there are keys already; change them with: fedmq keys rotate"
+            f"{config.keys}: there are keys already; "
+            + (
+                "before the daemon runs, move that file away, then make keys on the token"
+                if label
+                else "change them with: fedmq keys rotate"
+            )
         )
     if (label is None) != (module is None) or (label and locked):
         raise ConfigError("--token and --module go together, and without --passphrase")
