@@ -152,15 +152,23 @@ def column_of_rows(given: Any, what: str, columns: int | None = 1) -> Any:
     if values.ndim != 1 and not (values.ndim == 2 and columns in (None, values.shape[1])):
         wanted = "one value per row is" if columns in (None, 1) else f"{columns} values per row are"
         raise DataError(f"{ACTIVE}: the {what} has shape {values.shape}, {wanted} needed")
-    if values.dtype.kind in "OUT" and values.size and isinstance(values.flat[0], str):
-        word = str(values.flat[0])
-        raise DataError(
-            f"{ACTIVE}: the {what} holds words, numbers are needed: write 1 where it is "
-            f"{word!r}, say, and 0 elsewhere"
-        )
     if values.dtype.kind not in "fiub":
-        raise DataError(f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed")
+        found = f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed"
+        word = values.flat[0] if values.size else None
+        advice = f": write 1 where it is {str(word)!r}, say, and 0 elsewhere"
+        raise DataError(found + advice * (what == "label" and _is_word(word)))
     return values
+
+
+def _is_word(cell: Any) -> bool:
+    """Whether ``cell`` is text that says no number."""
+    if not isinstance(cell, str):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _evaluation_sets(given: Any, rows: int) -> Mapping[str, NDArray[np.bool_]]:

@@ -67,12 +67,15 @@ def test_categories_need_not_be_enabled(train: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("dtype", [object, str])
 def test_a_label_of_words_is_answered_by_how_numbers_are_made(dtype: type) -> None:
     for train in (fedmq.simulate, fedmq.cv):
-        with pytest.raises(DataError, match=r"holds words, .*: write 1 where it is '\w+', say,"):
+        with pytest.raises(
+            DataError,
+            match=r"the label holds .*, numbers are needed: write 1 where it is '\w+', say,",
+        ):
             train(**TABLES, label=WORDS.astype(dtype), params=PARAMS)
 
 
 def test_evaluation_answers_a_label_of_words_alike(model: fedmq.SimulatedModel) -> None:
-    with pytest.raises(DataError, match="the label holds words"):
+    with pytest.raises(DataError, match=r"the label holds .*: write 1 where it is"):
         model.evaluate(**TABLES, label=WORDS)
 
 
