@@ -10,12 +10,14 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.machine_sums import FEWEST_ROWS, add_by_cell, can_count
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError
 from fedmq.privacy.hidden_sums.shares import Field, Shares
@@ -45,53 +47,72 @@ _MOST_CELLS = 4096  # of several features together: a table that stays in the fa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Group:
-    """Features that are counted together, and the joint cell of each row: (rows,).
+class JointBins:
+    """The bins of some features, ready for sums; ``cuts`` are those of all features.
 
-    Codes have the smallest dtype: a wide table has many.
+    ``groups`` of features are counted together; ``codes`` (rows, groups) are the joint cells of
+    rows, of the smallest dtype and column by column: a wide table has many.
     """
 
-    features: Sequence[int]
-    codes: NDArray[np.unsignedinteger]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JointBins:
-    """The bins of some features, ready for sums; ``cuts`` are those of all features."""
-
     cuts: Cuts
-    groups: Sequence[_Group]
+    groups: Sequence[Sequence[int]]
+    codes: NDArray[np.unsignedinteger]
 
     @classmethod
     def of(cls, bins: BinMatrix, features: NDArray[np.integer]) -> JointBins:
         """The joint bins of ``features``, in ascending order."""
-        groups = []
-        for joint in _joint_features(bins.cuts, features):
-            length = math.prod(_cells(bins.cuts, feature) for feature in joint)
-            codes = np.zeros(len(bins.codes), np.min_scalar_type(length))
+        groups = list(_joint_features(bins.cuts, features))
+        most = max((math.prod(_shape(bins.cuts, joint)) for joint in groups), default=0)
+        shape = (len(bins.codes), len(groups))
+        codes = np.zeros(shape, np.min_scalar_type(most), order="F")
+        for column, joint in zip(codes.T, groups, strict=True):
             for feature in joint:
-                codes *= codes.dtype.type(_cells(bins.cuts, feature))
-                codes += bins.codes[:, feature].astype(codes.dtype)
-            groups.append(_Group(joint, codes))
-        return cls(bins.cuts, groups)
+                column *= codes.dtype.type(_cells(bins.cuts, feature))
+                column += bins.codes[:, feature].astype(codes.dtype)
+        return cls(bins.cuts, groups, codes)
 
-    def sums(self, weights: NDArray[np.float64], first: int = 0) -> NDArray[np.int64]:
-        """Sums of whole ``weights`` (limbs, rows) per cell: (limbs, cells), 0 elsewhere.
+    def sums(self, weights: NDArray[np.uint32], first: int = 0) -> NDArray[np.int64]:
+        """Sums of ``weights`` (limbs, rows) per cell: int64 (limbs, cells), 0 elsewhere.
 
         ``weights`` are those of the rows from ``first`` on.
         """
         sums = np.zeros((len(weights), self.cuts.n_cells), np.int64)
-        for group in self.groups:
-            shape = [_cells(self.cuts, feature) for feature in group.features]
-            length = math.prod(shape)
-            codes = group.codes[first : first + weights.shape[1]].astype(np.intp)
-            tables = np.stack([np.bincount(codes, limb, length) for limb in weights])
-            tables = tables.reshape(-1, *shape)
-            for axis, (feature, cells) in enumerate(zip(group.features, shape, strict=True), 1):
-                others = tuple(other for other in range(1, tables.ndim) if other != axis)
+        codes = self.codes[first : first + weights.shape[1]]
+        shapes = [_shape(self.cuts, joint) for joint in self.groups]
+        tables = _tables(codes, weights, [math.prod(shape) for shape in shapes])
+        for joint, shape, table in zip(self.groups, shapes, tables, strict=True):
+            cells = table.reshape(-1, *shape)
+            for axis, (feature, length) in enumerate(zip(joint, shape, strict=True), 1):
+                others = tuple(other for other in range(1, cells.ndim) if other != axis)
                 place = int(self.cuts.first_cell[feature])
-                sums[:, place : place + cells] = tables.sum(axis=others)
+                sums[:, place : place + length] = cells.sum(axis=others)
         return sums
+
+
+def _tables(
+    codes: NDArray[np.unsignedinteger], weights: NDArray[np.uint32], lengths: Sequence[int]
+) -> Iterator[NDArray[np.int64]]:
+    """Sums of ``weights`` (limbs, rows) by each column of ``codes``: int64 (limbs, length) each.
+
+    Many rows are summed in machine code. Both ways are exact: sums stay below 2^53.
+    """
+    rows = weights.shape[1]
+    if rows >= FEWEST_ROWS and can_count(codes):
+        ends = np.cumsum([0, *lengths])
+        by_row = np.ascontiguousarray(weights.T, np.int64)
+        found = np.zeros((1, int(ends[-1]), len(weights)), np.int64)
+        add_by_cell(found, codes, ends, by_row, [np.arange(rows, dtype=np.int32)])
+        yield from (found[0, start:stop].T for start, stop in pairwise(ends.tolist()))
+        return
+    floats = weights.astype(np.float64)
+    for column, length in zip(codes.T, lengths, strict=True):
+        places = column.astype(np.intp)
+        counted = [np.bincount(places, limb, length) for limb in floats]
+        yield np.stack(counted).astype(np.int64)
+
+
+def _shape(cuts: Cuts, features: Sequence[int]) -> list[int]:
+    return [_cells(cuts, feature) for feature in features]
 
 
 def _cells(cuts: Cuts, feature: int) -> int:

@@ -61,10 +61,10 @@ class EncryptNode:
     """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
     Makes all pieces, or piece number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no
-    row stands in two. ``pairs`` int64 (all rows, 2). ``seed`` must never encrypt anything else: two
-    queries under one secret disclose their difference. ``people`` int32 (all rows,): where several
-    rows are of one person, the number of each one's; a query then holds a sum for each person, who
-    may stand in several nodes.
+    row stands in two. Rows are ascending. ``pairs`` int64 (all rows, 2). ``seed`` must never
+    encrypt anything else: two queries under one secret disclose their difference. ``people`` int32
+    (all rows,): where several rows are of one person, the number of each one's; a query then holds
+    a sum for each person, who may stand in several nodes.
     """
 
     label: ClassVar[str] = "EncryptNode"
@@ -79,40 +79,44 @@ class EncryptNode:
     def run(self) -> list[Values]:
         layout = self.layout
         secret = transformed(draw_secret(self.seed, layout.degree, layout.largest_secret))
-        inside = np.zeros((len(self.rows), len(self.pairs)), np.bool_)
-        for node, rows in enumerate(self.rows):
-            inside[node, rows] = True
         pieces = _elements(layout)
         asked = pieces if self.piece is None else [pieces[self.piece]]
-        return [self._encrypted(elements, secret, inside) for elements in asked]
+        return [self._encrypted(elements, secret) for elements in asked]
 
-    def _encrypted(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
-        """These elements of the query; ``inside`` (nodes, rows): which rows stand in each node."""
+    def _encrypted(self, elements: range, secret: Transform) -> Values:
+        """These elements of the query."""
         layout = self.layout
         sums = coefficients(self.public.every[elements.start : elements.stop] * secret)
+        held = _numbers(elements, layout)
+        within = slice(held.start, min(held.stop, layout.rows))
+        pairs = [self._pairs_of(rows, within) for rows in self.rows]
         for element, limbs in zip(elements, sums, strict=True):
             limbs[0] += draw_errors(self._errors(element), layout.degree)
             if element == layout.blocks:
                 continue
-            held = layout.rows_of(element)
-            for node, here in enumerate(inside):
-                g, h = self._pairs_of(held, here)
+            block = layout.rows_of(element)
+            for node, of_node in enumerate(pairs):
+                g, h = of_node[:, block.start - held.start : block.stop - held.start]
                 add_shifted(limbs[:, : len(h)], h, layout.h_offset(node))
                 add_shifted(limbs[:, : len(g)], g, layout.g_offset(node))
         if layout.dropped_bits:  # round the low bits away
             add_power(sums, layout.dropped_bits - 1)
         sent = carried(sums)[:, LIMBS - layout.sent_limbs :]
         counts = (_numbers(range(element, element + 1), layout) for element in elements)
-        parts = [part[:, : held.stop - held.start] for part, held in zip(sent, counts, strict=True)]
+        parts = [part[:, : own.stop - own.start] for part, own in zip(sent, counts, strict=True)]
         return _packed(np.concatenate(parts, axis=1), layout)
 
-    def _pairs_of(self, held: slice, here: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """g and h of a block, int64 (2, block): 0 where nothing stands ``here``, in the node."""
+    def _pairs_of(self, rows: NDArray[np.integer], within: slice) -> NDArray[np.int64]:
+        """g and h of a node's ``rows`` by their numbers ``within`` a query, 0 elsewhere: (2, n)."""
+        sums = np.zeros((within.stop - within.start, 2), np.int64)
         if self.people is None:
-            return np.multiply(self.pairs[held].T, here[held], order="C")
-        rows = np.flatnonzero(here & (self.people >= held.start) & (self.people < held.stop))
-        sums = np.zeros((held.stop - held.start, 2), np.int64)
-        np.add.at(sums, self.people[rows] - held.start, self.pairs[rows])
+            first, last = np.searchsorted(rows, (within.start, within.stop))
+            held = rows[first:last]
+            sums[held - within.start] = self.pairs[held]
+        else:
+            people = self.people[rows]
+            here = (people >= within.start) & (people < within.stop)
+            np.add.at(sums, people[here] - within.start, self.pairs[rows[here]])
         return np.ascontiguousarray(sums.T)
 
     def _errors(self, element: int) -> Stream:
@@ -129,9 +133,10 @@ def _elements(layout: Layout) -> list[range]:
 
 def _numbers(elements: range, layout: Layout) -> slice:
     """The places of neighbouring elements' numbers within a query."""
-    ends = [min(end * layout.degree, layout.rows) for end in range(layout.blocks + 1)]
-    ends.append(layout.rows + layout.degree)
-    return slice(ends[elements.start], ends[elements.stop])
+    first = min(elements.start * layout.degree, layout.rows)
+    if elements.stop > layout.blocks:
+        return slice(first, layout.rows + layout.degree)
+    return slice(first, min(elements.stop * layout.degree, layout.rows))
 
 
 def query_limit(layout: Layout) -> SizeLimit:
@@ -151,13 +156,13 @@ def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:
 class QueryPart:
     """Neighbouring pieces of a query as their recipient adds them up.
 
-    ``rows`` float64 (sent limbs, rows) are the numbers of the rows from ``first`` on; ``masks``
+    ``rows`` uint32 (sent limbs, rows) are the numbers of the rows from ``first`` on; ``masks``
     (sent limbs, N), or (sent limbs, 0) where the last piece is not among them.
     """
 
     first: int
-    rows: NDArray[np.float64]
-    masks: NDArray[np.float64]
+    rows: NDArray[np.uint32]
+    masks: NDArray[np.uint32]
 
 
 def pieces_of_query(layout: Layout) -> int:
@@ -179,15 +184,15 @@ def read_query(pieces: Sequence[Values], layout: Layout, first: int = 0) -> Quer
             f"a query of {first + len(pieces)} pieces, not {pieces_of_query(layout)}"
         )
     held = slice(parts[0].start, parts[-1].stop)
-    limbs = np.empty((layout.sent_limbs, held.stop - held.start))
+    limbs = np.empty((layout.sent_limbs, held.stop - held.start), np.uint32)
     for piece, part in zip(pieces, parts, strict=True):
         _read(piece, layout, limbs[:, part.start - held.start : part.stop - held.start])
     rows = min(held.stop, layout.rows) - held.start
     return QueryPart(held.start, limbs[:, :rows], limbs[:, rows:])
 
 
-def _read(piece: Values, layout: Layout, into: NDArray[np.float64]) -> None:
-    """Put the limbs of ``piece`` into float64 (sent limbs, count)."""
+def _read(piece: Values, layout: Layout, into: NDArray[np.uint32]) -> None:
+    """Put the limbs of ``piece`` into uint32 (sent limbs, count)."""
     half = layout.sends_half
     shape = (len(into) - half, into.shape[1])
     limbs, halves = piece.get("limbs"), piece.get("half")
@@ -203,7 +208,7 @@ def _read(piece: Values, layout: Layout, into: NDArray[np.float64]) -> None:
         return
     if not isinstance(halves, np.ndarray) or halves.dtype != np.uint16 or halves.shape != shape[1:]:
         raise MessageError(f"a piece of a query whose half limbs are not uint16 {shape[1:]}")
-    np.multiply(halves, float(1 << _HALF), out=into[0])
+    np.left_shift(halves, _HALF, out=into[0], dtype=np.uint32)
 
 
 # How does the active party read an answer?

@@ -10,8 +10,9 @@ import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import Inexact
+from fedmq.privacy.lattice import answer as answers
 from fedmq.privacy.lattice import hint
-from fedmq.privacy.lattice.answer import MaskSums, add_flood
+from fedmq.privacy.lattice.answer import JointBins, MaskSums, add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.parameters import Layout, carried
 from fedmq.privacy.lattice.query import DecryptAnswer, ReadShares, shares_at
@@ -44,6 +45,25 @@ def test_sums_are_exact_at_the_degree_in_use(rows: int) -> None:
     pairs = drawn_pairs(rows)
     node = np.flatnonzero(np.random.default_rng(1).random(rows) < 0.6)
     np.testing.assert_array_equal(computed.sums(pairs, node), computed.expected(pairs, node))
+
+
+@pytest.mark.parametrize("max_bin", [4, 90, 600])
+def test_machine_code_and_numpy_add_the_same_sums_of_limbs(
+    max_bin: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llvmlite")
+    random = np.random.default_rng(3)
+    values = random.normal(size=(5_000, 5)).astype(np.float32)
+    values[random.random(values.shape) < 0.1] = np.nan
+    joint = JointBins.of(BinMatrix.of(values, Cuts.of(values, max_bin)), np.array([0, 1, 2, 4]))
+    limbs = random.integers(0, 2**32, (6, 3_000), dtype=np.uint32)
+    limbs[:, ::7] = 2**32 - 1
+    found = []
+    for fewest in (0, 2**62):
+        monkeypatch.setattr(answers, "FEWEST_ROWS", fewest)
+        found.append(joint.sums(limbs, 1_000))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert found[0].sum() == 4 * limbs.sum(dtype=np.int64)
 
 
 def test_the_largest_gradients_of_either_sign_are_summed() -> None:
