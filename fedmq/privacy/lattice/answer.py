@@ -65,10 +65,10 @@ class JointBins:
         most = max((math.prod(_shape(bins.cuts, joint)) for joint in groups), default=0)
         shape = (len(bins.codes), len(groups))
         codes = np.zeros(shape, np.min_scalar_type(most), order="F")
-        for column, joint in zip(codes.T, groups, strict=True):
+        for group, joint in enumerate(groups):
             for feature in joint:
-                column *= codes.dtype.type(_cells(bins.cuts, feature))
-                column += bins.codes[:, feature].astype(codes.dtype)
+                codes[:, group] *= codes.dtype.type(_cells(bins.cuts, feature))
+                codes[:, group] += bins.codes[:, feature].astype(codes.dtype)
         return cls(bins.cuts, groups, codes)
 
     def sums(self, weights: NDArray[np.uint32], first: int = 0) -> NDArray[np.int64]:

@@ -86,25 +86,24 @@ class EncryptNode:
     def _encrypted(self, elements: range, secret: Transform) -> Values:
         """These elements of the query."""
         layout = self.layout
-        sums = coefficients(self.public.every[elements.start : elements.stop] * secret)
         held = _numbers(elements, layout)
         within = slice(held.start, min(held.stop, layout.rows))
         pairs = [self._pairs_of(rows, within) for rows in self.rows]
-        for element, limbs in zip(elements, sums, strict=True):
-            limbs[0] += draw_errors(self._errors(element), layout.degree)
-            if element == layout.blocks:
-                continue
-            block = layout.rows_of(element)
-            for node, of_node in enumerate(pairs):
-                g, h = of_node[:, block.start - held.start : block.stop - held.start]
-                add_shifted(limbs[:, : len(h)], h, layout.h_offset(node))
-                add_shifted(limbs[:, : len(g)], g, layout.g_offset(node))
-        if layout.dropped_bits:  # round the low bits away
-            add_power(sums, layout.dropped_bits - 1)
-        sent = carried(sums)[:, LIMBS - layout.sent_limbs :]
-        counts = (_numbers(range(element, element + 1), layout) for element in elements)
-        parts = [part[:, : own.stop - own.start] for part, own in zip(sent, counts, strict=True)]
-        return _packed(np.concatenate(parts, axis=1), layout)
+        limbs = np.empty((layout.sent_limbs, held.stop - held.start), np.uint32)
+        for element in elements:  # one at a time stays in a cache
+            sums = coefficients(self.public.every[element] * secret)
+            sums[0] += draw_errors(self._errors(element), layout.degree)
+            own = _numbers(range(element, element + 1), layout)
+            own = slice(own.start - held.start, own.stop - held.start)
+            if element < layout.blocks:
+                for node, of_node in enumerate(pairs):
+                    g, h = of_node[:, own]
+                    add_shifted(sums[:, : len(h)], h, layout.h_offset(node))
+                    add_shifted(sums[:, : len(g)], g, layout.g_offset(node))
+            if layout.dropped_bits:  # round the low bits away
+                add_power(sums, layout.dropped_bits - 1)
+            limbs[:, own] = carried(sums)[LIMBS - layout.sent_limbs :, : own.stop - own.start]
+        return _packed(limbs, layout)
 
     def _pairs_of(self, rows: NDArray[np.integer], within: slice) -> NDArray[np.int64]:
         """g and h of a node's ``rows`` by their numbers ``within`` a query, 0 elsewhere: (2, n)."""
