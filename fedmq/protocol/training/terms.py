@@ -812,9 +812,11 @@ class Acceptances:
 def terms_digest(terms: TrainingOpen) -> str:
     """The digest of ``terms``: 16 bytes of BLAKE2b (RFC 7693), in hex.
 
-    It excludes keys: an engine makes new keys for each attempt.
+    It excludes keys, which an engine makes anew for each attempt, and in how many bytes gradients
+    travel, which a newer release may change under a training.
     """
-    lasting = {"public": pack_payload({}), "signs": dict(sorted(terms.signs.items()))}
+    signs = dict(sorted(terms.signs.items()))
+    lasting = {"public": pack_payload({}), "signs": signs, "narrow": False}
     packed = pack_body(terms.model_copy(update=lasting))
     return hashlib.blake2b(packed, digest_size=16).hexdigest()
 
