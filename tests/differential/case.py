@@ -78,8 +78,8 @@ class Case:
 
         A quarter hides sums, with what it may ask for: one round, small trees and fewer values,
         as circuits are dear. So do tables on a lattice that have few values anyway. Half of that
-        quarter garbles two copies of circuits, unless they take constraints. Sets split columns of
-        the active party alone there: others have categories where these are few.
+        quarter garbles two copies of circuits, unless they take constraints; these sort no
+        categories, so other parties' columns have categories there where these are few.
         """
         random = np.random.default_rng(seed)
         rows, columns = int(random.integers(20, 200)), int(random.integers(2, 9))
@@ -118,6 +118,7 @@ class Case:
         by_gain = options.get("grow_policy") == "lossguide" and "max_leaves" in options
         refused = by_gain or categories or "max_cat_to_onehot" in options
         hides = engine == "lattice" and not refused and bool(np.nanmax(X, initial=0) < FEW)
+        covert = 2 if seed % 16 in (7, 11) and not any(signs) and not together else 1
         if seed % 4 == 3:
             hides = True
             engine = HIDING[seed // 4 % 4]
@@ -130,7 +131,9 @@ class Case:
             categories = [
                 column
                 for column in categories
-                if column in hands[0] or len(np.unique(_present(X[:, column]))) < fewest
+                if covert == 1
+                or column in hands[0]
+                or len(np.unique(_present(X[:, column]))) < fewest
             ]
         return cls(
             seed,
@@ -144,7 +147,7 @@ class Case:
             drawn_rows(random, y, options),
             categories,
             hides,
-            2 if seed % 16 in (7, 11) and not any(signs) and not together else 1,
+            covert,
             person,
         )
 
