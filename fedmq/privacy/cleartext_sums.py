@@ -16,7 +16,6 @@ from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query, SizeLimit
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = [
-    "BYTES_PER_ROW",
     "CleartextPassive",
     "carried_row_pieces",
     "checked_pairs",
@@ -32,10 +31,6 @@ def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray
     rows = np.flatnonzero(gradients.carried).astype(np.uint32)
     most = PIECE_BYTES // bytes_per_row
     return np.array_split(rows, max(1, -(-len(rows) // most)))
-
-
-BYTES_PER_ROW = 20
-"""Bytes of a row in a broadcast: 16 for g and h, 4 for the row number."""
 
 
 SUM_BYTES = 16

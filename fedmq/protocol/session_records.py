@@ -25,11 +25,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import LookupTable, Tree
-from fedmq.boosting.splits import CategorySet
 from fedmq.errors import DataError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
+from fedmq.privacy.engine import Winner
 
 __all__ = [
     "NOBODY",
@@ -666,7 +666,7 @@ class NodesWon:
     """
 
     tree: int
-    won: Mapping[int, int | CategorySet]
+    won: Mapping[int, Winner]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from fedmq.boosting.objectives.custom import (
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.protocol.training.terms import ActiveTable
 
@@ -155,20 +156,10 @@ def column_of_rows(given: Any, what: str, columns: int | None = 1) -> Any:
     if values.dtype.kind not in "fiub":
         found = f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed"
         word = values.flat[0] if values.size else None
-        advice = f": write 1 where it is {str(word)!r}, say, and 0 elsewhere"
-        raise DataError(found + advice * (what == "label" and _is_word(word)))
+        if what == "label" and isinstance(word, str) and not NumberSpelling().reads(word):
+            found += f": write 1 where it is {str(word)!r}, say, and 0 elsewhere"
+        raise DataError(found)
     return values
-
-
-def _is_word(cell: Any) -> bool:
-    """Whether ``cell`` is text that says no number."""
-    if not isinstance(cell, str):
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return True
-    return False
 
 
 def _evaluation_sets(given: Any, rows: int) -> Mapping[str, NDArray[np.bool_]]:

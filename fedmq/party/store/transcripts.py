@@ -32,6 +32,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.store.database import until_taken
+from fedmq.privacy.engine import Winner
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.session_records import (
     Commitment,
@@ -466,7 +467,7 @@ def _lean(
     return [MESSAGE, attempt, incoming, sequence, body.kind, lean, digest or message_hash(body)]
 
 
-def _winner_as_data(winner: int | CategorySet) -> list[Any]:
+def _winner_as_data(winner: Winner) -> list[Any]:
     """A candidate; of a set those that go right, and whether missing values go left."""
     if isinstance(winner, CategorySet):
         return [winner.right.tolist(), winner.default_left]

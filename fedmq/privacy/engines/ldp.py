@@ -24,7 +24,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.computation import computation
 from fedmq.errors import ConfigError
 from fedmq.privacy.cleartext_sums import (
-    BYTES_PER_ROW,
     CleartextPassive,
     carried_row_pieces,
     checked_pairs,
@@ -48,6 +47,8 @@ __all__ = ["MECHANISMS", "Ldp", "Mechanism", "MechanismName", "perturb_rows"]
 
 MechanismName = Literal["laplace", "duchi", "piecewise", "hybrid"]
 Floats = NDArray[np.float64]
+
+_BYTES_PER_ROW = 20  # of a broadcast: 16 for g and h, 4 for the row's number
 
 
 class Mechanism(ABC):
@@ -320,7 +321,7 @@ class _Active(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
         self._disclosed = self._spec.scale(int(gradients.carried.sum()), gradients.params)
-        pieces = carried_row_pieces(gradients, BYTES_PER_ROW)
+        pieces = carried_row_pieces(gradients, _BYTES_PER_ROW)
         return [self._piece(gradients, number, rows) for number, rows in enumerate(pieces)]
 
     def _piece(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gain import Gain
 from fedmq.boosting.splits import CategorySet
+from fedmq.privacy.engine import Winner
 from fedmq.privacy.garbling.circuit import (
     FALSE,
     SINGLE,
@@ -119,7 +120,7 @@ class SetColumns:
         count = len(self.columns[column])
         return [*range(1, steps + 1), *range(count - 1, count - 1 - steps, -1)]
 
-    def split(self, place: int, right: NDArray[np.bool_]) -> int | CategorySet:
+    def split(self, place: int, right: NDArray[np.bool_]) -> Winner:
         """What is scanned at ``place``; ``right`` (categories,): those that the circuit told.
 
         ``candidates`` if nothing is scanned there.
