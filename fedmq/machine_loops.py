@@ -119,6 +119,10 @@ class Number:
         """A float to the nearest whole one."""
         return self._called("llvm.rint")
 
+    def ones(self) -> Number:
+        """How many bits of a whole number are 1."""
+        return self._called("llvm.ctpop")
+
     def magnitude_bits(self) -> Number:
         """The bits of a float without its sign: a whole number that grows as the magnitude does."""
         from llvmlite import ir

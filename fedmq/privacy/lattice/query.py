@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedmq.errors import Inexact, MessageError
 from fedmq.privacy.engine import SizeLimit
 from fedmq.privacy.hidden_sums.shares import Field, Shares
+from fedmq.privacy.lattice.machine_query import Encrypting, can_encrypt, spread_pairs
 from fedmq.privacy.lattice.parameters import (
     LIMB_BITS,
     LIMBS,
@@ -32,8 +33,8 @@ from fedmq.privacy.lattice.ring import (
     PublicElements,
     Transform,
     coefficients,
-    draw_errors,
     draw_secret,
+    errors_in,
     reversed_element,
     transformed,
 )
@@ -87,36 +88,57 @@ class EncryptNode:
         """These elements of the query."""
         layout = self.layout
         held = _numbers(elements, layout)
-        within = slice(held.start, min(held.stop, layout.rows))
-        pairs = [self._pairs_of(rows, within) for rows in self.rows]
         limbs = np.empty((layout.sent_limbs, held.stop - held.start), np.uint32)
+        at_once = Encrypting(layout, secret) if can_encrypt(layout) else None
         for element in elements:  # one at a time stays in a cache
-            sums = coefficients(self.public.every[element] * secret)
-            sums[0] += draw_errors(self._errors(element), layout.degree)
             own = _numbers(range(element, element + 1), layout)
-            own = slice(own.start - held.start, own.stop - held.start)
-            if element < layout.blocks:
-                for node, of_node in enumerate(pairs):
-                    g, h = of_node[:, own]
-                    add_shifted(sums[:, : len(h)], h, layout.h_offset(node))
-                    add_shifted(sums[:, : len(g)], g, layout.g_offset(node))
-            if layout.dropped_bits:  # round the low bits away
-                add_power(sums, layout.dropped_bits - 1)
-            limbs[:, own] = carried(sums)[LIMBS - layout.sent_limbs :, : own.stop - own.start]
+            words = self._errors(element).words(layout.degree)
+            pairs = self._pairs_of(own, at_once is not None)
+            if at_once is not None:
+                found = at_once(self.public.every[element], words, pairs)
+            else:
+                found = self._numbers_of(self.public.every[element] * secret, words, pairs)
+            limbs[:, own.start - held.start : own.stop - held.start] = found[
+                :, : own.stop - own.start
+            ]
         return _packed(limbs, layout)
 
-    def _pairs_of(self, rows: NDArray[np.integer], within: slice) -> NDArray[np.int64]:
-        """g and h of a node's ``rows`` by their numbers ``within`` a query, 0 elsewhere: (2, n)."""
-        sums = np.zeros((within.stop - within.start, 2), np.int64)
-        if self.people is None:
-            first, last = np.searchsorted(rows, (within.start, within.stop))
-            held = rows[first:last]
-            sums[held - within.start] = self.pairs[held]
-        else:
-            people = self.people[rows]
-            here = (people >= within.start) & (people < within.stop)
-            np.add.at(sums, people[here] - within.start, self.pairs[rows[here]])
-        return np.ascontiguousarray(sums.T)
+    def _numbers_of(
+        self, product: Transform, words: NDArray[np.uint64], pairs: NDArray[np.int64]
+    ) -> NDArray[np.uint32]:
+        """The numbers of an element: uint32 (sent limbs, N)."""
+        layout = self.layout
+        sums = coefficients(product)
+        sums[0] += errors_in(words)
+        for node in range(layout.nodes):
+            g, h = pairs[2 * node : 2 * node + 2]
+            add_shifted(sums, h, layout.h_offset(node))
+            add_shifted(sums, g, layout.g_offset(node))
+        if layout.dropped_bits:  # round the low bits away
+            add_power(sums, layout.dropped_bits - 1)
+        return carried(sums)[LIMBS - layout.sent_limbs :]
+
+    def _pairs_of(self, within: slice, at_once: bool) -> NDArray[np.int64]:
+        """g and h of each node by numbers ``within`` a query, 0 elsewhere: (2 * nodes, N)."""
+        layout = self.layout
+        pairs = np.zeros((2 * layout.nodes, layout.degree), np.int64)
+        within = slice(within.start, min(within.stop, layout.rows))
+        for node, rows in enumerate(self.rows):
+            of_node = pairs[2 * node : 2 * node + 2]
+            if self.people is None:
+                held = rows[slice(*np.searchsorted(rows, (within.start, within.stop)))]
+                held = held - rows.dtype.type(within.start)
+                if at_once:
+                    spread_pairs(of_node, self.pairs[within], held, layout)
+                else:
+                    of_node[:, held] = self.pairs[within][held].T
+            else:
+                people = self.people[rows]
+                here = (people >= within.start) & (people < within.stop)
+                places = people[here] - within.start
+                for column, values in zip(of_node, self.pairs[rows[here]].T, strict=True):
+                    np.add.at(column, places, values)
+        return pairs
 
     def _errors(self, element: int) -> Stream:
         of = "of masks" if element == self.layout.blocks else f"{element}"

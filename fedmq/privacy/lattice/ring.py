@@ -21,6 +21,7 @@ from fedmq.privacy.lattice.parameters import ERROR_BITS, LIMB_BITS, LIMBS, Layou
 from fedmq.privacy.random_stream import Stream
 
 __all__ = [
+    "FARTHEST",
     "MASK_ELEMENT",
     "PublicElements",
     "Transform",
@@ -29,16 +30,19 @@ __all__ = [
     "draw_errors",
     "draw_secret",
     "draw_ternary",
+    "errors_in",
     "public_element",
     "reversed_element",
     "shares_of",
     "transformed",
+    "untwist",
 ]
 
 Transform = NDArray[np.complex128]
 _Number = TypeVar("_Number", bound=np.number[Any])
 
-_FARTHEST = 0.25  # from an integer
+FARTHEST = 0.25
+"""From an integer, at which a product is in doubt."""
 
 
 @lru_cache
@@ -48,7 +52,8 @@ def _twist(degree: int) -> Transform:
 
 
 @lru_cache
-def _untwist(degree: int) -> Transform:
+def untwist(degree: int) -> Transform:
+    """What turns coefficients back: complex128 (degree / 2,)."""
     return np.conj(_twist(degree))
 
 
@@ -70,12 +75,12 @@ def coefficients(transforms: Transform) -> NDArray[np.int64]:
     """
     half = transforms.shape[-1]
     folded = np.fft.ifft(transforms, axis=-1)
-    folded *= _untwist(2 * half)
+    folded *= untwist(2 * half)
     parts = folded.view(np.float64)
     rounded = np.rint(parts)
     parts -= rounded
     farthest = np.abs(parts, out=parts).max(initial=0.0)
-    if not farthest < _FARTHEST:
+    if not farthest < FARTHEST:
         raise Inexact(f"a product of ring elements is {farthest:.3g} off; report this machine")
     whole = np.empty((*transforms.shape[:-1], 2 * half), np.int64)
     whole[..., :half] = rounded[..., 0::2]
@@ -98,7 +103,11 @@ def draw_ternary(stream: Stream, *shape: int) -> NDArray[np.int8]:
 
 def draw_errors(stream: Stream, *shape: int) -> NDArray[np.int64]:
     """Centred binomial numbers: the ones among 21 bits less those among 21 others."""
-    words = stream.words(*shape)
+    return errors_in(stream.words(*shape))
+
+
+def errors_in(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The error that each of ``words`` holds."""
     low = np.uint64((1 << ERROR_BITS) - 1)
     errors: NDArray[np.int64] = np.bitwise_count(words & low).astype(np.int64)
     errors -= np.bitwise_count((words >> np.uint64(ERROR_BITS)) & low)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from fedmq.errors import Inexact
 from fedmq.machine_code import features, translated
-from fedmq.machine_loops import Array, Kept, Kind, Loops, Number
-from fedmq.privacy.lattice.ring import Transform
+from fedmq.machine_loops import Array, Kind, Loops, Number
+from fedmq.privacy.lattice.machine_query import untwisted
+from fedmq.privacy.lattice.ring import FARTHEST, Transform, untwist
 from fedmq.privacy.sealed_scores.parameters import (
     DEGREE,
     FACTOR_BITS,
@@ -49,7 +50,6 @@ __all__ = [
 _Whole = NDArray[np.int64]
 
 _HALF = DEGREE // 2
-_FARTHEST = 0.25  # from an integer
 _MASK = (1 << LIMB_BITS) - 1
 _SENT_LIMBS = 3
 _SENT_TOP = SENT_BITS - 2 * LIMB_BITS
@@ -187,8 +187,8 @@ def _gather(name: str, whole: _Whole, transforms: Transform, *rows: int) -> None
     half = transforms.shape[-1]
     folded, farthest = _room("back", *transforms.shape), np.empty(1)
     np.fft.ifft(transforms, axis=-1, out=folded)
-    _call(name, whole, farthest, folded, _untwist(half), half, *rows)
-    if not farthest[0] < _FARTHEST:
+    _call(name, whole, farthest, folded, untwist(2 * half), half, *rows)
+    if not farthest[0] < FARTHEST:
         raise Inexact(f"a product of ring elements is {farthest[0]:.3g} off; report this machine")
 
 
@@ -208,11 +208,6 @@ _ROOMS = local()
 def _twist(half: int) -> Transform:
     twist: Transform = np.exp(1j * np.pi * np.arange(half) / (2 * half))
     return twist
-
-
-@lru_cache
-def _untwist(half: int) -> Transform:
-    return np.conj(_twist(half))
 
 
 # Slots
@@ -434,7 +429,7 @@ def _write_gathered(
         above: list[Number] = []
         for place in range(LIMBS):
             low, high = (
-                _untwisted(folded, untwist, half * (2 * place + row), k, most) for row in (0, 1)
+                untwisted(folded, untwist, half * (2 * place + row), k, most) for row in (0, 1)
             )
             for part, at in enumerate((k, k + half)):
                 limb = low[part] + ((high[part] & ((1 << kept) - 1)) << FACTOR_BITS)
@@ -454,23 +449,9 @@ def _write_whole(
 ) -> None:
     most = loops.kept(0)
     with loops.each(rows) as row, loops.each(half) as k:
-        for part, number in enumerate(_untwisted(folded, untwist, half * row, k, most)):
+        for part, number in enumerate(untwisted(folded, untwist, half * row, k, most)):
             whole.write(((half * row) << 1) + half * part + k, number)
     farthest.write(0, most.get())
-
-
-def _untwisted(
-    folded: Array, untwist: Array, start: Number, k: Number, most: Kept
-) -> tuple[Number, Number]:
-    """Coefficients k and k + n/2, rounded; ``most``: the bits of the farthest distance so far."""
-    at = (start + k) << 1
-    one, other = folded.read(at), folded.read(at + 1)
-    real, imaginary = untwist.read(k << 1), untwist.read((k << 1) + 1)
-    found = one * real - other * imaginary, one * imaginary + other * real
-    nearest = [part.rounded() for part in found]
-    for part, whole in zip(found, nearest, strict=True):
-        most.set(most.get().larger((part - whole).magnitude_bits()))
-    return nearest[0].whole(), nearest[1].whole()
 
 
 def _write_sent(loops: Loops, folded: Array, parts: Array, twist: Array) -> None:
