@@ -41,7 +41,7 @@ class Encrypting:
         self._layout = layout
         self._secret = secret
         self._run, _ = _functions(layout)
-        rooms = _ROOMS.__dict__
+        rooms: dict[Any, tuple[Transform, Transform]] = _ROOMS.__dict__
         if layout.degree not in rooms:  # new memory takes longer to get
             shape = LIMBS, layout.degree // 2
             rooms[layout.degree] = np.empty(shape, np.complex128), np.empty(shape, np.complex128)
@@ -77,7 +77,7 @@ _ROOMS = local()
 
 
 def spread_pairs(
-    sums: NDArray[np.int64], pairs: NDArray[np.int64], rows: NDArray[np.int32], layout: Layout
+    sums: NDArray[np.int64], pairs: NDArray[np.int64], rows: NDArray[np.integer], layout: Layout
 ) -> None:
     """Put ``pairs`` (all rows, 2) of a node's ``rows`` into ``sums`` (2, rows), 0 elsewhere.
 
