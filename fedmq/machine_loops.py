@@ -55,6 +55,9 @@ class Number:
     def __or__(self, other: Number | int) -> Number:
         return Number(self.build, self.build.or_(self.value, self._other(other)))
 
+    def __xor__(self, other: Number | int) -> Number:
+        return Number(self.build, self.build.xor(self.value, self._other(other)))
+
     def __lshift__(self, bits: Number | int) -> Number:
         return Number(self.build, self.build.shl(self.value, self._other(bits)))
 

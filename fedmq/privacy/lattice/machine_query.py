@@ -64,8 +64,9 @@ class Encrypting:
             raise ValueError(f"{pairs.dtype} {pairs.shape} for {layout.nodes} nodes")
         np.multiply(element, self._secret, out=self._product)
         np.fft.ifft(self._product, axis=-1, out=self._folded)
-        arrays = (limbs, farthest, self._folded, untwist(layout.degree), errors, pairs)
-        self._run(*(np.ascontiguousarray(array).ctypes.data for array in arrays))
+        turns = untwist(layout.degree)
+        arrays = (limbs, farthest, self._folded, turns, errors, np.ascontiguousarray(pairs))
+        self._run(*(array.ctypes.data for array in arrays))
         if not farthest[0] < FARTHEST:
             raise Inexact(
                 f"a product of ring elements is {farthest[0]:.3g} off; report this machine"

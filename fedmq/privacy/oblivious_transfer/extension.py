@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.machine_columns import is_translated, rows_of
 from fedmq.privacy.oblivious_transfer.seeds import (
     BLOCK_BYTES,
     BLOCK_WORDS,
@@ -204,6 +205,8 @@ def transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     In blocks of eight by eight bits, each a number of 64 bits (Warren, Hacker's Delight, 7-3).
     """
+    if len(columns) == TRANSFERS and is_translated():
+        return rows_of(columns)
     groups, width = len(columns) // 8, columns.shape[1]
     blocks = np.empty((width, groups, 8), np.uint8)
     for column in range(8):  # one after the other: strided copies of all take twice as long

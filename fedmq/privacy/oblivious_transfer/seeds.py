@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.machine_columns import is_worth, sum_streams
 from fedmq.privacy.random_stream import Stream
 
 __all__ = [
@@ -205,6 +206,7 @@ def expanded(
 
     uint8 (128, bytes) and (32, bytes). The first seed of a group enters only the total.
     """
+    at_once = is_worth(width)
     lanes = seeds.view("<u8")
     blocks_of_each = -(-width // BLOCK_BYTES)
     # Reused memory is still in a cache, and needs no new pages.
@@ -217,16 +219,22 @@ def expanded(
         blocks[..., 0] = lanes[..., :1] ^ np.arange(start, stop, dtype=np.uint64)
         blocks[..., 1] = lanes[..., 1:]
         streams = expanding(blocks, memory).reshape(*seeds.shape[:2], -1)
-        sums = np.empty((GROUPS, GROUP_BITS, streams.shape[-1]), np.uint64)
-        for bit in range(GROUP_BITS):
-            low, high = np.split(streams, 2, axis=1)
-            np.bitwise_xor.reduce(high, axis=1, out=sums[:, bit])
-            low ^= high
-            streams = low
+        sums, total = sum_streams(streams) if at_once else _summed(streams)
         part = slice(start * BLOCK_BYTES, min(stop * BLOCK_BYTES, width))
         held = part.stop - part.start
         yield (
             part,
             sums.view(np.uint8).reshape(GROUPS * GROUP_BITS, -1)[:, :held],
-            streams[:, 0].view(np.uint8)[:, :held],
+            total.view(np.uint8)[:, :held],
         )
+
+
+def _summed(streams: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """As `sum_streams`; ``streams`` are used up."""
+    sums = np.empty((GROUPS, GROUP_BITS, streams.shape[-1]), np.uint64)
+    for bit in range(GROUP_BITS):
+        low, high = np.split(streams, 2, axis=1)
+        np.bitwise_xor.reduce(high, axis=1, out=sums[:, bit])
+        low ^= high
+        streams = low
+    return sums, streams[:, 0]
