@@ -256,6 +256,7 @@ class GradientBroadcast(Body):
     """Active to each passive: the engine's form of the gradients of a range of rows."""
 
     kind: ClassVar[str] = "gradient broadcast"
+    in_bulk: ClassVar[bool] = True
 
     tree: Index
     piece: Piece
