@@ -23,13 +23,15 @@ __all__ = [
 ]
 
 
-def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray[np.uint32]]:
+def carried_row_pieces(
+    gradients: Gradients, bytes_per_row: int, piece_bytes: int = PIECE_BYTES
+) -> list[NDArray[np.uint32]]:
     """The rows that carry a gradient, ascending: uint32 pieces of about one length, at least one.
 
     ``bytes_per_row``: the bytes of a row in a message, row number included.
     """
     rows = np.flatnonzero(gradients.carried).astype(np.uint32)
-    most = PIECE_BYTES // bytes_per_row
+    most = piece_bytes // bytes_per_row
     return np.array_split(rows, max(1, -(-len(rows) // most)))
 
 

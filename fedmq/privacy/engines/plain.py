@@ -28,7 +28,7 @@ from fedmq.privacy.engine import (
     Sums,
     Traits,
 )
-from fedmq.privacy.plan import Exchange, Plan, Values
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Exchange, Plan, Values
 
 __all__ = ["Plain"]
 
@@ -66,16 +66,14 @@ class _Active(ActiveHalf):
         yield
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        pairs = _narrow(gradients.pairs)
         row_number = 0 if gradients.carried.all() else 4
-        pieces = carried_row_pieces(gradients, 8 * self._outputs + row_number)
-        return [self._piece(rows, gradients.pairs) for rows in pieces]
+        row_bytes = pairs[:1].nbytes + row_number
+        pieces = carried_row_pieces(gradients, row_bytes, LARGEST_PIECE_BYTES)
+        return [self._piece(rows, pairs) for rows in pieces]
 
-    def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
-        own = pairs[span(rows)]
-        # An integer of fixed point has the 24 bits of the float32 that it was, or fewer.
-        narrow = own.astype(np.float32)
-        exact = np.array_equal(narrow.astype(np.int64), own)
-        return BroadcastPiece(rows, {"pairs": narrow if exact else own})
+    def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.generic]) -> Plan[BroadcastPiece]:
+        return BroadcastPiece(rows, {"pairs": pairs[span(rows)]})
         yield
 
     def largest_reply(self, candidates: int, rows: int) -> SizeLimit:
@@ -86,3 +84,20 @@ class _Active(ActiveHalf):
         return Sums(
             np.concatenate([checked_pairs(piece, "left", self._outputs) for piece in pieces])
         )
+
+
+_ROWS_AT_ONCE = 2**16  # in a cache
+
+
+def _narrow(pairs: NDArray[np.int64]) -> NDArray[np.generic]:
+    """``pairs`` as float32, where these are the same numbers, and else as they are.
+
+    An integer of fixed point has the 24 bits of the float32 that it was, or fewer.
+    """
+    narrow = np.empty(pairs.shape, np.float32)
+    for start in range(0, len(pairs), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        narrow[part] = pairs[part]
+        if not np.array_equal(narrow[part].astype(np.int64), pairs[part]):
+            return pairs
+    return narrow
