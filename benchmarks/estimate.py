@@ -57,19 +57,21 @@ FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
 
 @dataclass(frozen=True)
 class Job:
-    """A training of the benchmarks; ``options`` of its engine as TOML."""
+    """A training of the benchmarks; ``options`` of its engine as TOML, ``bins`` of each column."""
 
     data: str
     engine: str
     depth: int = 3
     options: str = ""
+    bins: int = 32
 
     @property
     def name(self) -> str:
         """For people."""
         deep = f", depth {self.depth}" if self.depth != 3 else ""
         options = f", {self.options}" if self.options else ""
-        return f"{self.data.replace('credit', 'Credit ')}, {self.engine}{options}{deep}"
+        bins = f", {self.bins} bins" if self.bins != 32 else ""
+        return f"{self.data.replace('credit', 'Credit ')}, {self.engine}{options}{deep}{bins}"
 
 
 JOBS = [
@@ -145,7 +147,7 @@ class Parties:
         path = self._folder / BANK / "train.toml"
         path.write_text(
             f'engine = "{job.engine}"\n'
-            f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = 32\n"
+            f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = {job.bins}\n"
             f'xgboost_arithmetic = "{OLDEST}"\n'
             f"[engine_options]\n{job.options}\n{options}\n"
         )

@@ -4,7 +4,8 @@
 
     python -m benchmarks.secretflow_party alice JOB
 
-JOB is JSON as `benchmarks.secretflow` writes it. Alice has the labels. The last line is JSON: the
+JOB is JSON as `benchmarks.secretflow` writes it: its ports are where this party listens, and where
+it reaches the other one, perhaps over a link. Alice has the labels. The last line is JSON: the
 seconds of a tree, from trainings that differ in their number of trees alone.
 """
 
@@ -17,6 +18,10 @@ import sys
 import time
 from typing import Any
 
+MESSAGE_SECONDS = 3600
+"""A message may take so long. After SecretFlow's minute one over a slow link would be given up, and
+the other party would wait for it for ever."""
+
 
 def begin(party: str, job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """SecretFlow as ``party``, the devices of alice and bob, and alice's cipher, which bob adds."""
@@ -26,7 +31,12 @@ def begin(party: str, job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         for name, port in job["ports"].items()
     }
     cluster = {"parties": addresses, "self_party": party}
-    secretflow.init(cluster_config=cluster, log_to_driver=False, ray_mode=False)
+    secretflow.init(
+        cluster_config=cluster,
+        log_to_driver=False,
+        ray_mode=False,
+        cross_silo_comm_options={"timeout_in_ms": MESSAGE_SECONDS * 1000},
+    )
     alice, bob = (secretflow.PYU(name) for name in ("alice", "bob"))
     cipher = secretflow.HEU(
         {
@@ -85,7 +95,9 @@ def main() -> None:
 def _values(job: dict[str, Any], which: str) -> Any:
     """The columns of a party, or the label, float64 (rows, columns); SecretFlow takes no gaps."""
     pandas: Any = importlib.import_module("pandas")
-    table = pandas.read_csv(job[f"{'passive' if which == 'passive' else 'active'} table"])
+    file = job[f"{'passive' if which == 'passive' else 'active'} table"]
+    read = pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv
+    table = read(file)
     if which == "label":
         return table[[job["label"]]].to_numpy(float)
     others = [column for column in table.columns if column not in ("id", job["label"])]
