@@ -82,6 +82,9 @@ def main() -> None:
                 "gamma": 0.0,
                 "sketch_eps": 1 / job["bins"],
                 "batch_encoding_enabled": True,
+                # Else the first tree is alice's alone, without a cipher, and what a training sends
+                # once would count in the second.
+                "first_tree_with_label_holder_feature": False,
             },
             features,
             labels,
