@@ -5,6 +5,9 @@
     python -m benchmarks.many_rows [--rows 10000000] [--engines plain lattice hidden ou]
                                    [--compute pool dask] [--workers 1] [--json] [--page FILE]
 
+Without rows, engines, compute or workers it makes the trainings of `TRAININGS`, in a quarter of an
+hour; with some of them every combination.
+
 Two daemons over a private RabbitMQ node train trees of depth 3 on a made-up table of 20 columns,
 half of them at either party. Each computes with processes of its own machine, or with a Dask
 cluster of its own, of as many workers. *Hidden* is the lattice with hidden sums. Seconds are the
@@ -24,7 +27,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +40,10 @@ from benchmarks.centralised import xgboost_seconds
 from benchmarks.estimate import BANK, TELCO, Job, Parties
 from benchmarks.page import write_page
 from fedmq import TrainParams
+from fedmq.privacy.lattice.parameters import MOST_ROWS
 from fedmq.simulation.calibration import MemoryWatch
 
-ROWS, COLUMNS, TREES = 10_000_000, 20, 3
+COLUMNS, TREES = 20, 3
 TABLE = "many"
 PARTIES = ("active", "passive")
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -46,11 +51,19 @@ POOL, CLUSTER = "pool", "dask"
 ENGINES = {engine: Job(TABLE, engine) for engine in ("plain", "lattice", "ou", "paillier")} | {
     "hidden": Job(TABLE, "lattice", options='sums = "hidden"')
 }
+TRAININGS: list[tuple[int, str, str, int]] = [
+    *((1_000_000, "plain", *how) for how in ((POOL, 1), (CLUSTER, 1), (CLUSTER, 2), (CLUSTER, 4))),
+    *((1_000_000, *how, 1) for how in product(("lattice", "hidden"), (POOL, CLUSTER))),
+    *((2_000_000, engine, POOL, 1) for engine in ("lattice", "hidden")),
+    (10_000_000, "plain", CLUSTER, 1),
+]
+"""Rows, engine, what computes, and its workers."""
 HEAD = (
     "Two parties on one machine, each with its processes or with a Dask cluster; depth 3, 32 bins. "
     "*Hidden* is the lattice with hidden sums. Seconds are the median of the trees after the "
     "first, XGBoost's those of the joined table. Memory is the peak of a daemon with its "
-    "processes, and of its cluster, reading the table included."
+    "processes, and of its cluster, reading the table included. A lattice takes "
+    f"{MOST_ROWS:,} rows at most: the sums of more would not be exact."
 )
 
 
@@ -162,23 +175,33 @@ def table(found: list[Row]) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[ROWS // 10, ROWS])
-    parser.add_argument(
-        "--engines", nargs="+", choices=ENGINES, default=["plain", "lattice", "hidden"]
-    )
-    parser.add_argument("--compute", nargs="+", choices=[POOL, CLUSTER], default=[POOL, CLUSTER])
-    parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES)
+    parser.add_argument("--compute", nargs="+", choices=[POOL, CLUSTER])
+    parser.add_argument("--workers", type=int, nargs="+")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
+    trainings = TRAININGS
+    if options.rows or options.engines or options.compute or options.workers:
+        trainings = list(
+            product(
+                options.rows or [1_000_000],
+                options.engines or ["plain", "lattice", "hidden"],
+                options.compute or [POOL, CLUSTER],
+                options.workers or [1],
+            )
+        )
     found = []
-    for rows in options.rows:
+    for rows, of_rows in groupby(trainings, key=itemgetter(0)):
         with tempfile.TemporaryDirectory() as name:
             write_tables(Path(name), rows)
             xgboost = alone(Path(name))
-            for how in product(options.engines, options.compute, options.workers):
+            for _, engine, compute, workers in of_rows:
                 with private_node((BANK, TELCO)) as broker:
-                    found.append(measured(Path(name), broker, rows, xgboost, *how))
+                    found.append(
+                        measured(Path(name), broker, rows, xgboost, engine, compute, workers)
+                    )
                 print(found[-1], file=sys.stderr)
     if options.page:
         write_page(options.page, "Many rows", "make bench-many-rows", HEAD, table(found))
