@@ -166,9 +166,9 @@ bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings of which either party
 	$(data)
 	@$(BIN)/python -m benchmarks.wide_area "$(DATA)" --page docs/measured/wide-area.md
 
-bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside SecretFlow's, which it installs with Python 3.10; WIDE=1 adds 100,000 x (300 + 300) over a link
+bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside SecretFlow's, which it installs with Python 3.10; WIDE=1 takes 100,000 x (300 + 300) over a link instead
 	$(data)
-	@$(BIN)/python -m benchmarks.secretflow "$(DATA)" $(if $(WIDE),--wide) --page docs/measured/secretflow.md
+	@$(BIN)/python -m benchmarks.secretflow "$(DATA)" $(if $(WIDE),--wide) --page docs/measured/secretflow$(if $(WIDE),-far).md
 
 bench-screening: $(VENV)/bench.stamp rabbitmq ## screens beside SecretFlow's binning; WIDE=1 adds 100,000 x (300 + 300)
 	$(data)
