@@ -147,9 +147,9 @@ bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tabl
 bench-wide-memory: $(VENV)/bench.stamp rabbitmq ## seconds, bytes and memory of 100,000 x (300 + 300) and 20,000 x (20 + 5,000); TABLES= ENGINES=
 	@$(BIN)/python -m benchmarks.wide_memory $(if $(TABLES),--tables $(TABLES)) $(if $(ENGINES),--engines $(ENGINES))
 
-bench-many-rows: $(VENV)/bench.stamp rabbitmq ## from one to ten million rows, on one machine and over Dask; ROWS= ENGINES= COMPUTE= WORKERS=
+bench-many-rows: $(VENV)/bench.stamp rabbitmq ## from one to ten million rows, on one machine and over Dask; ROWS= ENGINES= COMPUTE= PROCESSES=
 	@$(BIN)/python -m benchmarks.many_rows $(if $(ROWS),--rows $(ROWS)) $(if $(ENGINES),--engines $(ENGINES)) \
-		$(if $(COMPUTE),--compute $(COMPUTE)) $(if $(WORKERS),--workers $(WORKERS)) \
+		$(if $(COMPUTE),--compute $(COMPUTE)) $(if $(PROCESSES),--workers $(PROCESSES)) \
 		--page docs/measured/many-rows.md
 
 bench-on-paper: $(VENV)/bench.stamp ## bytes, core hours and money of 100 million rows and ten parties, estimated; PRICES="CORE_HOUR GIGABYTE"
