@@ -13,12 +13,12 @@ without it the benchmark says so and ends. SecretFlow takes no missing values: t
 fedmq's parties talk over a private RabbitMQ node, SecretFlow's to each other.
 
 ``--wide`` takes a made-up table of ``--rows`` and of ``--columns`` at each party instead, where the
-parties are apart by `LINK`. fedmq's parties are two daemons there: the
-active one is beside the broker, and the passive one reaches it over the link. SecretFlow's parties
-call each other, each over a link of its own that leads to the other. A link limits each of its
-directions by itself, so what a party sends has the whole rate, as at fedmq, whatever the other
-sends meanwhile. The other link carries the answers to its calls, which are a few bytes: two links
-carry together what the one of fedmq does, and each message has the same delay.
+parties are apart by `LINK`. fedmq's parties are two daemons there: the active one is beside the
+broker, and the passive one reaches it over the link. SecretFlow's parties call each other, each
+over a link of its own that leads to the other. A link limits each of its directions by itself, so
+what a party sends has the whole rate, as at fedmq, whatever the other sends meanwhile. The other
+link carries the answers to its calls, which are a few bytes: two links carry together what the one
+of fedmq does, and each message has the same delay.
 """
 
 from __future__ import annotations
@@ -258,11 +258,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     return {which: folder / f"{TABLE}_{which}.parquet" for which in ("active", "passive")}
 
 
-def over_link(tables: Path, name: str) -> float | None:
+def over_link(tables: Path, engine: str) -> float | None:
     """Seconds per tree of two daemons on the wide table; None where they fail, and why is said."""
-    engine, options = ENGINES[name]
-    toml = "\n".join(f'{key} = "{value}"' for key, value in options.items())
-    job = Job(TABLE, engine, WIDE_DEPTH, toml, WIDE_BINS)
+    job = Job(TABLE, engine, WIDE_DEPTH, bins=WIDE_BINS)
     with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as folder:
         port = urlsplit(broker).port
         assert port is not None

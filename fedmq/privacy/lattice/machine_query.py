@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import Inexact
 from fedmq.machine_code import features, translated
 from fedmq.machine_loops import Array, Kept, Kind, Loops, Number
 from fedmq.privacy.lattice.parameters import ERROR_BITS, LIMB_BITS, LIMBS, Layout
-from fedmq.privacy.lattice.ring import FARTHEST, Transform, untwist
+from fedmq.privacy.lattice.ring import Transform, check_distance, untwist
 
-__all__ = ["FEWEST_BLOCKS", "Encrypting", "can_encrypt", "spread_pairs", "untwisted"]
+__all__ = ["FEWEST_BLOCKS", "Encrypting", "can_encrypt", "room", "spread_pairs", "untwisted"]
 
 FEWEST_BLOCKS = 32
 """Translating the code takes 0.2 s, which ten queries about so many blocks save."""
@@ -41,11 +40,8 @@ class Encrypting:
         self._layout = layout
         self._secret = secret
         self._run, _ = _functions(layout)
-        rooms: dict[Any, tuple[Transform, Transform]] = _ROOMS.__dict__
-        if layout.degree not in rooms:  # new memory takes longer to get
-            shape = LIMBS, layout.degree // 2
-            rooms[layout.degree] = np.empty(shape, np.complex128), np.empty(shape, np.complex128)
-        self._product, self._folded = rooms[layout.degree]
+        shape = LIMBS, layout.degree // 2
+        self._product, self._folded = room("product", *shape), room("back", *shape)
 
     def __call__(
         self, element: Transform, errors: NDArray[np.uint64], pairs: NDArray[np.int64]
@@ -67,11 +63,17 @@ class Encrypting:
         turns = untwist(layout.degree)
         arrays = (limbs, farthest, self._folded, turns, errors, np.ascontiguousarray(pairs))
         self._run(*(array.ctypes.data for array in arrays))
-        if not farthest[0] < FARTHEST:
-            raise Inexact(
-                f"a product of ring elements is {farthest[0]:.3g} off; report this machine"
-            )
+        check_distance(farthest[0])
         return limbs
+
+
+def room(name: str, rows: int, columns: int) -> Transform:
+    """An array of this thread, until it asks for the same one: new memory takes longer to get."""
+    rooms: dict[Any, Transform] = _ROOMS.__dict__
+    key = name, rows, columns
+    if key not in rooms:
+        rooms[key] = np.empty((rows, columns), np.complex128)
+    return rooms[key]
 
 
 _ROOMS = local()

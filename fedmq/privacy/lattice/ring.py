@@ -21,11 +21,11 @@ from fedmq.privacy.lattice.parameters import ERROR_BITS, LIMB_BITS, LIMBS, Layou
 from fedmq.privacy.random_stream import Stream
 
 __all__ = [
-    "FARTHEST",
     "MASK_ELEMENT",
     "PublicElements",
     "Transform",
     "TransformPublic",
+    "check_distance",
     "coefficients",
     "draw_errors",
     "draw_secret",
@@ -41,8 +41,7 @@ __all__ = [
 Transform = NDArray[np.complex128]
 _Number = TypeVar("_Number", bound=np.number[Any])
 
-FARTHEST = 0.25
-"""From an integer, at which a product is in doubt."""
+_FARTHEST = 0.25  # from an integer
 
 
 @lru_cache
@@ -79,13 +78,17 @@ def coefficients(transforms: Transform) -> NDArray[np.int64]:
     parts = folded.view(np.float64)
     rounded = np.rint(parts)
     parts -= rounded
-    farthest = np.abs(parts, out=parts).max(initial=0.0)
-    if not farthest < FARTHEST:
-        raise Inexact(f"a product of ring elements is {farthest:.3g} off; report this machine")
+    check_distance(np.abs(parts, out=parts).max(initial=0.0))
     whole = np.empty((*transforms.shape[:-1], 2 * half), np.int64)
     whole[..., :half] = rounded[..., 0::2]
     whole[..., half:] = rounded[..., 1::2]
     return whole
+
+
+def check_distance(farthest: float) -> None:
+    """Raise `Inexact` if a coefficient that is so far from an integer may be another one."""
+    if not farthest < _FARTHEST:
+        raise Inexact(f"a product of ring elements is {farthest:.3g} off; report this machine")
 
 
 def reversed_element(elements: NDArray[_Number]) -> NDArray[_Number]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import xor
 from typing import Any
 
 import numpy as np
@@ -121,14 +122,7 @@ def _write_summed(
         while len(of_group) > 1:
             half = len(of_group) // 2
             low, high = of_group[:half], of_group[half:]
-            sums.write((group * 4 + bit) * words + word, _sum(high))
+            sums.write((group * 4 + bit) * words + word, reduce(xor, high))
             of_group = [one ^ other for one, other in zip(low, high, strict=True)]
             bit += 1
         totals.write(group * words + word, of_group[0])
-
-
-def _sum(numbers: list[Number]) -> Number:
-    found, *others = numbers
-    for number in others:
-        found = found ^ number
-    return found

@@ -9,17 +9,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from threading import local
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import Inexact
 from fedmq.machine_code import features, translated
 from fedmq.machine_loops import Array, Kind, Loops, Number
-from fedmq.privacy.lattice.machine_query import untwisted
-from fedmq.privacy.lattice.ring import FARTHEST, Transform, untwist
+from fedmq.privacy.lattice.machine_query import room, untwisted
+from fedmq.privacy.lattice.ring import Transform, check_distance, untwist
 from fedmq.privacy.sealed_scores.parameters import (
     DEGREE,
     FACTOR_BITS,
@@ -116,7 +114,7 @@ def scaled(numbers: _Whole) -> _Whole:
 def transforms_of(words: NDArray[np.uint64]) -> Transform:
     """The transforms of an element that is packed, uint64 (2, N), made signed: (4, N/2)."""
     _check(words, (2, DEGREE), np.uint64)
-    folded = _room("folded", LIMBS, _HALF)
+    folded = room("folded", LIMBS, _HALF)
     _call("spread", folded, np.ascontiguousarray(words), _twist(_HALF))
     return np.fft.fft(folded, axis=-1)
 
@@ -124,7 +122,7 @@ def transforms_of(words: NDArray[np.uint64]) -> Transform:
 def factor_transforms(numbers: _Whole) -> Transform:
     """As of `modulus`."""
     _check(numbers, (DEGREE,), np.int64)
-    folded = _room("folded", 2, _HALF)
+    folded = room("folded", 2, _HALF)
     _call("factors", folded, np.ascontiguousarray(numbers), _twist(_HALF))
     return np.fft.fft(folded, axis=-1)
 
@@ -133,7 +131,7 @@ def product(element: Transform, factor: Transform, added: Transform | None, coun
     """As of `modulus`."""
     _check(element, (LIMBS, _HALF), np.complex128)
     _check(factor, (2, _HALF), np.complex128)
-    both = _room("products", 2 * LIMBS, count // 2)
+    both = room("products", 2 * LIMBS, count // 2)
     more = element if added is None else added  # what is not added does not count, but is read
     _check(more, (LIMBS, _HALF), np.complex128)
     _call(
@@ -165,7 +163,7 @@ def decrypted(
     _check(masks, (SENT_BITS // _WORD, DEGREE), np.uint16)
     _check(numbers, (SENT_BITS // _WORD, numbers.shape[-1]), np.uint16)
     count = numbers.shape[1]
-    folded = _room("folded", _SENT_LIMBS, _HALF)
+    folded = room("folded", _SENT_LIMBS, _HALF)
     _call("sent", folded, np.ascontiguousarray(masks), _twist(_HALF))
     products = np.fft.fft(folded, axis=-1)
     products *= secret
@@ -185,23 +183,10 @@ def _coefficients(transforms: Transform) -> _Whole:
 
 def _gather(name: str, whole: _Whole, transforms: Transform, *rows: int) -> None:
     half = transforms.shape[-1]
-    folded, farthest = _room("back", *transforms.shape), np.empty(1)
+    folded, farthest = room("back", *transforms.shape), np.empty(1)
     np.fft.ifft(transforms, axis=-1, out=folded)
     _call(name, whole, farthest, folded, untwist(2 * half), half, *rows)
-    if not farthest[0] < FARTHEST:
-        raise Inexact(f"a product of ring elements is {farthest[0]:.3g} off; report this machine")
-
-
-def _room(name: str, rows: int, columns: int) -> Transform:
-    """An array of this thread, until it asks for the same one: new memory takes longer to get."""
-    rooms: dict[Any, Transform] = _ROOMS.__dict__
-    key = name, rows, columns
-    if key not in rooms:
-        rooms[key] = np.empty((rows, columns), np.complex128)
-    return rooms[key]
-
-
-_ROOMS = local()
+    check_distance(farthest[0])
 
 
 @lru_cache

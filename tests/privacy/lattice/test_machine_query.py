@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmq.errors import Inexact
 from fedmq.privacy.lattice import machine_query, query
 from fedmq.privacy.lattice.parameters import Layout
 from fedmq.privacy.lattice.query import EncryptNode
@@ -71,5 +72,5 @@ def test_a_product_that_is_in_doubt_ends_the_query() -> None:
     layout = Layout(3, 256)
     encrypting = machine_query.Encrypting(layout, np.ones(128, np.complex128))
     element = np.full((6, 128), 0.4 + 0.4j)
-    with pytest.raises(machine_query.Inexact, match="report this machine"):
+    with pytest.raises(Inexact, match="report this machine"):
         encrypting(element, np.zeros(256, np.uint64), np.zeros((2, 256), np.int64))
