@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgpack
+import numpy as np
 
 from fedmq.boosting.splits import CategorySet
 from fedmq.errors import Refused
@@ -75,6 +76,10 @@ _THIN = (
 _LEAN_KINDS = {lean.kind: lean for lean in get_args(_THIN)}
 _NO_LOT = 2**32  # of an unfinished tree: it gives way before all others
 _LONGEST_RECORD = 2**31 - 1
+_NO_BYTES, _BYTES_FOLLOW = b"\xc4\x00", b"\xc6"
+"""In msgpack: no bytes, and bytes whose number follows in four."""
+
+_Part = bytes | memoryview
 
 
 def session_folder(state: Path, session: str) -> Path:
@@ -172,7 +177,7 @@ class TranscriptWriter:
         self._replays = True
         self._rounded: Set[str] = frozenset()
         """Messages that the session's engine may round otherwise on another machine."""
-        self._held: list[bytes] = []
+        self._held: list[tuple[_Part, ...]] = []
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
         self._ended = False
@@ -190,8 +195,9 @@ class TranscriptWriter:
         Raises:
             Refused: a required transcript breaks off, because its bytes are full.
         """
+        # A table may be most of the memory: it is written as it lies there, without a copy.
+        values = np.ascontiguousarray(commitment.values, "<f4").reshape(-1).view(np.uint8).data
         fields = {
-            "values": commitment.values.astype("<f4").tobytes(),
             "shape": list(commitment.values.shape),
             "features": list(commitment.features),
             "alignment": commitment.alignment,
@@ -199,10 +205,18 @@ class TranscriptWriter:
             "secret": commitment.secret.to_bytes(16, "big"),
             "settings": commitment.settings.model_dump(),
             "root": commitment.root,
+            "values": b"",
         }
-        if self._most_bytes is not None and len(fields["values"]) > self._most_bytes:
+        if self._most_bytes is not None and len(values) > self._most_bytes:
             self._break_off("the table alone has more than transcript_bytes")
-        await self._append_synced([COMMITMENT, self._attempt, fields])
+        elif len(values) >= _LONGEST_RECORD:
+            self._break_off(f"the table has {len(values):,} bytes, more than a transcript keeps")
+        if self._ended:
+            self._check_kept()
+            return
+        packed = bytes(msgpack.packb([COMMITMENT, self._attempt, fields]))
+        head = packed.removesuffix(_NO_BYTES) + _BYTES_FOLLOW + len(values).to_bytes(4, "big")
+        await self._append_synced(head, values)
 
     async def attest(self, signed: SignedStatement) -> None:
         """Keep a statement that a peer has signed; it is on disk when this returns.
@@ -211,7 +225,8 @@ class TranscriptWriter:
             Refused: a required transcript breaks off, because its bytes are full.
         """
         statement = signed.statement.to_bytes()
-        await self._append_synced([STATEMENT, self._attempt, statement, signed.signature])
+        record = [STATEMENT, self._attempt, statement, signed.signature]
+        await self._append_synced(bytes(msgpack.packb(record)))
 
     async def flush(self) -> None:
         """Put all noted messages on disk.
@@ -228,13 +243,14 @@ class TranscriptWriter:
         self._ended = True
         self._thread.shutdown(wait=False)
 
-    async def _append_synced(self, record: list[Any]) -> None:
-        packed = [bytes(msgpack.packb(record))]
+    async def _append_synced(self, *record: _Part) -> None:
+        """Append a record, given in parts, and all that is held before it."""
+        own: list[tuple[_Part, ...]] = [record]
 
         def write() -> None:
-            for waiting in (self._held, packed):
+            for waiting in (self._held, own):
                 while waiting:  # after a refusal of the disk it goes on with the first
-                    self._append(self._opening, waiting[0])
+                    self._append(self._opening, *waiting[0])
                     del waiting[0]
             self._sync()
 
@@ -294,7 +310,7 @@ class TranscriptWriter:
             engine = ENGINES.get(noted.body.engine)
             self._rounded = frozenset() if engine is None else engine.traits.rounded
             # A refused opening leaves nothing behind: no file is made before a promise.
-            self._held = [self._record(noted)]
+            self._held = [(self._record(noted),)]
             return
         if not self._replays:
             return  # no auditor can replay it, and the active party holds the signed statements
@@ -333,10 +349,11 @@ class TranscriptWriter:
         lean = _THIN if thin else training.HistogramReply | training.EngineSetup
         return isinstance(body, lean) and (thin or self._rounded.isdisjoint(body.payload))
 
-    def _append(self, path: Path, record: bytes) -> None:
+    def _append(self, path: Path, *record: _Part) -> None:
         if self._ended:
             return
-        if not self._fits(len(record)):
+        size = sum(map(len, record))
+        if not self._fits(size):
             self._break_off("transcript_bytes are full")
             return
         if path not in self._unsynced and not path.exists():
@@ -345,11 +362,15 @@ class TranscriptWriter:
         self._unsynced.add(path)
         with path.open("ab", buffering=0) as file:
             before = file.seek(0, os.SEEK_END)
-            if file.write(record) != len(record):
+            try:
+                for part in record:
+                    if file.write(part) != len(part):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            except OSError:
                 file.truncate(before)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                raise
         if self._bytes is not None:
-            self._bytes += len(record)
+            self._bytes += size
 
     def _sync(self) -> None:
         for path in list(self._unsynced):

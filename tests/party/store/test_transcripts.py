@@ -16,8 +16,14 @@ from fedmq.errors import Refused
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
+from fedmq.party.store import transcripts
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
-from fedmq.protocol.session_records import TranscriptMessage, message_hash
+from fedmq.protocol.session_records import (
+    AnswerSettings,
+    Commitment,
+    TranscriptMessage,
+    message_hash,
+)
 from tests.full_disk import room_for
 
 SESSION = "0123"
@@ -112,6 +118,53 @@ def whole(path: Path) -> list[list[object]]:
     records = list(records_of(path))
     assert sum(len(msgpack.packb(record)) for record in records) == path.stat().st_size
     return records
+
+
+def commitment(rows: int) -> Commitment:
+    values = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+    settings = AnswerSettings(
+        engine="plain", options={}, smallest_node=1, smallest_cell=1, signs={}, column_groups={}
+    )
+    return Commitment(values, ("age", "income"), "", "d", 7, settings, b"root")
+
+
+async def test_a_table_is_kept_as_it_is(tmp_path: Path) -> None:
+    writer = TranscriptWriter(tmp_path, SESSION, 1, 10**9)
+    for given in (commitment(300), commitment(0)):
+        await writer.commit(given)
+    await writer.close()
+    kept, empty = (record[2] for record in records_of(writer.folder / "1.opening"))
+    assert kept["values"] == commitment(300).values.tobytes()
+    assert (kept["shape"], kept["features"]) == ([300, 2], ["age", "income"])
+    assert empty["values"] == b""
+
+
+async def test_a_table_that_fills_the_disk_is_written_whole_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    troubles: asyncio.Queue[str] = asyncio.Queue()
+    writer = TranscriptWriter(
+        tmp_path, SESSION, 1, 10**9, required=True, on_trouble=troubles.put_nowait
+    )
+    with room_for(1000):
+        writing = asyncio.create_task(writer.commit(commitment(300)))
+        assert "the transcript cannot be written" in await troubles.get()
+        assert (writer.folder / "1.opening").stat().st_size == 0
+    await writing
+    await writer.close()
+    [record] = records_of(writer.folder / "1.opening")
+    assert record[2]["values"] == commitment(300).values.tobytes()
+
+
+@pytest.mark.parametrize("most_bytes", [1000, None])
+async def test_a_table_that_a_required_transcript_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int | None
+) -> None:
+    monkeypatch.setattr(transcripts, "_LONGEST_RECORD", 2000)
+    writer = TranscriptWriter(tmp_path, SESSION, 1, most_bytes, required=True)
+    with pytest.raises(Refused, match=r"the table (alone has more|has 2,400 bytes, more) than"):
+        await writer.commit(commitment(300))
+    assert not writer.folder.exists()
 
 
 async def test_a_required_transcript_that_does_not_fit_is_refused(tmp_path: Path) -> None:
