@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.estimate DATA [--trees 4] [--jobs ou ...] [--without-bins] [--json]
+    python -m benchmarks.estimate DATA [--trees 6] [--jobs ou ...] [--without-bins] [--json]
                                        [--page FILE]
 
 DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. For each job the estimate is made first, by the
@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -175,14 +176,14 @@ class Parties:
             request = {"do": "train", "job": description.model_dump(mode="json")}
             request_daemon(self._folder / BANK / "state", request, note)
             steady = done[:-1] if len(done) > 2 else done
-            seen = {party: self._timeline(party, steady[0], steady[-1]) for party in daemons}
+            seen = {party: self._timeline(party, steady) for party in daemons}
         trees = description.params.num_boost_round
         kinds: Counter[str] = Counter()
         for _, sent in seen.values():
             kinds.update(sent)
         return Taken(
             float(np.median(np.diff(steady))),
-            {party: busy / (len(steady) - 1) for party, (busy, _) in seen.items()},
+            {party: busy for party, (busy, _) in seen.items()},
             # What one of two parties sends, the other receives.
             dict.fromkeys(seen, kinds.total() / trees),
             {party: float(watch.peak) for party, watch in watches.items()},
@@ -208,19 +209,29 @@ class Parties:
             daemon.terminate()
             daemon.communicate()
 
-    def _timeline(self, party: str, first: float, last: float) -> tuple[float, Counter[str]]:
-        """Seconds of cores between the times ``first`` and ``last``, and bytes sent by kind."""
+    def _timeline(self, party: str, ends: Sequence[float]) -> tuple[float, Counter[str]]:
+        """Seconds of cores of the median tree, and bytes sent by kind.
+
+        Trees end at the times ``ends``; in some of them workers translate kernels, once each.
+        """
         while not (files := list((self._folder / party / "traces").glob("*.json"))):
             time.sleep(0.1)  # it is written once all parties know that the session is over
         [file] = files
         events = json.loads(file.read_text())["traceEvents"]
         file.unlink()
         spans = [event for event in events if event["ph"] == "X"]
-        later = [event["args"] for event in spans if first < event["ts"] / 1e6 < last]
+        busy = [
+            sum(
+                event["args"].get("busy ms", 0)
+                for event in spans
+                if first < event["ts"] / 1e6 <= last
+            )
+            for first, last in pairwise(ends)
+        ]
         sent: Counter[str] = Counter()
         for event in spans:
             sent[event["name"]] += event["args"].get("bytes", 0)
-        return sum(arguments.get("busy ms", 0) for arguments in later) / 1e3, +sent
+        return float(np.median(busy)) / 1e3, +sent
 
 
 def estimated(job: Path, bins: str | None, link: str | None = None) -> tuple[Taken, float]:
@@ -267,7 +278,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--trees", type=int, default=4, help="at least 3")
+    parser.add_argument("--trees", type=int, default=6, help="at least 3")
     parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
     parser.add_argument(
         "--without-bins", action="store_true", help="give the number of columns alone"
@@ -287,7 +298,7 @@ def main() -> None:
             file = parties.prepare(job, options.trees)
             command = ["data", "bins", str(parties.file(TELCO)), "--max-bin", "32"]
             bins = subprocess.run([FEDMQ, *command], check=True, capture_output=True, text=True)
-            known = None if options.without_bins else bins.stdout.strip()
+            known = None if options.without_bins else bins.stdout.splitlines()[-1]
             before, took = estimated(file, known)
             measured = parties.train(file)
             after, took_again = estimated(file, known)

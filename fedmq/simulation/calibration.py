@@ -57,9 +57,10 @@ class Measurement:
     """The cost of one training per tree, without the first tree and the last.
 
     The first tree also makes keys and tables; the last one prepares no next tree.
-    ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
-    ``sent`` and ``received``: bytes, by party, and ``sent_once`` and ``received_once`` those of the
-    engines' setup, before the first tree; ``memory``: bytes of this process and its workers;
+    ``seconds`` on the clock, ``first`` more for the first tree; ``work``: seconds of cores by party
+    and computation; ``sent`` and ``received``: bytes, by party, and ``sent_once`` and
+    ``received_once`` those of the engines' setup, before the first tree; ``memory``: bytes of this
+    process and its workers;
     ``messages`` of the active party with the one that it exchanges most with, and ``rounds`` of
     their talk, there and back; ``splits`` of a tree; ``files``: the most that a process had open
     at once.
@@ -69,7 +70,7 @@ class Measurement:
     seconds: float
     first: float
     memory: float
-    busy: Mapping[str, float]
+    work: Mapping[tuple[str, str], float]
     sent: Mapping[str, float]
     received: Mapping[str, float]
     sent_once: Mapping[str, float]
@@ -78,6 +79,10 @@ class Measurement:
     rounds: float
     splits: float
     files: int = 0
+
+    def busy(self, party: str) -> float:
+        """Seconds of cores that ``party`` takes."""
+        return sum(spent for (by, _), spent in self.work.items() if by == party)
 
 
 class _SharedPool(ComputePool):
@@ -111,12 +116,16 @@ class _Trees:
         """Seconds that each tree took on the clock."""
         return np.diff(self._ends).tolist()
 
-    def busy(self, party: str) -> float:
-        """Seconds of cores per tree, without the first and the last."""
-        totals = [
-            sum(spent for (who, _), spent in busy.items() if who == party) for busy in self._busy
-        ]
-        return (totals[-2] - totals[1]) / (len(totals) - 3)
+    def work(self) -> dict[tuple[str, str], float]:
+        """Seconds of cores that a tree takes, by party and computation.
+
+        The median of the trees but the first and the last: a worker that translates a kernel does
+        so once, not once a tree.
+        """
+        inner = self._busy[1:-1]
+        return {
+            key: float(median(np.diff([busy.get(key, 0.0) for busy in inner]))) for key in inner[-1]
+        }
 
 
 class Calibration:
@@ -150,7 +159,10 @@ class Calibration:
         self._random = np.random.default_rng(0)
 
     async def train(self, rows: int, expected: float | None = None) -> Measurement:
-        """Train on ``rows`` of the rows; ``expected``: seconds per tree, if known."""
+        """Train on ``rows`` of the rows; ``expected``: seconds per tree, if known.
+
+        More rows than the sample has repeat it: then the same kernels are at work as on the table.
+        """
         several = expected is not None and expected < _SHORT_TREE
         trace, traffic = Timeline(), Traffic()
         trees = _Trees(trace)
@@ -191,7 +203,7 @@ class Calibration:
             seconds,
             max(0.0, first - seconds),
             watch.peak,
-            {party: trees.busy(party) for party in parties},
+            trees.work(),
             {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
             {party: sum(v for (by, _), v in once.items() if by == party) for party in parties},
@@ -264,7 +276,7 @@ class Calibration:
         return {"monotone_constraints": rises, "interaction_constraints": together}
 
     def _machines(self, rows: int, params: TrainParams, engine: Engine) -> dict[str, Machine]:
-        chosen = np.sort(self._random.permutation(len(self._label))[:rows])
+        chosen = np.sort(np.resize(self._random.permutation(len(self._label)), rows))
         own = self._active[chosen]
         names = tuple(f"f{column}" for column in range(own.shape[1]))
         table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))

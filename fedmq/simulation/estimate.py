@@ -44,6 +44,7 @@ _BUDGET = 8.0  # seconds of trainings
 _STAGES = (
     5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, confirmed
 )
+_NOISE = 0.15  # of a computation's time, either way
 _FREE = BrokerLatency(0.0, 0.0)
 _MOST_CHECKED = 1 << 22  # rows; no engine has a limit beyond
 _SHARE_OF_ONES = 0.3  # of made-up labels
@@ -127,6 +128,8 @@ def estimate(
     all_rows = rows or len(label)
     if all_rows > len(label):
         _check_rows(spec, all_rows)
+        if len(label) < 2:
+            raise ConfigError(f"{len(label)} rows say nothing of {all_rows:,}")
     if decoys:
         check_decoys(spec)
 
@@ -145,7 +148,9 @@ def estimate(
                 decoys=decoys,
                 stands_for=all_rows,
             )
-            seen = await _measure(calibration, len(label), all_rows)
+            # A sample is repeated up to as many rows as are trained on.
+            most = max(len(label), min(all_rows, _MOST_ROWS))
+            seen = await _measure(calibration, most, all_rows)
             splits = seen[-1].splits
             if seen[-1].rows < all_rows:
                 splits = await calibration.splits(min(_MOST_ROWS, len(label)))
@@ -154,11 +159,12 @@ def estimate(
             await pool.close()
 
     seen, splits, width = in_own_loop(calibrate())
-    whole = _extrapolated(seen[0], seen[-1], all_rows, splits)
-    # Assume that cores wait for messages and other work in the same proportion.
-    slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
+    whole = _extrapolated(seen[0], seen[-1], all_rows, splits, width)
+    # Cores that wait for messages and for other work wait as long if parties are apart.
+    waiting = _waiting(whole, width)
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
-    on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
+    # The broker's answer has brought the bytes back already; what it keeps, it keeps meanwhile.
+    on_the_way = _STAGES * whole.messages * broker.message + sent * broker.byte
     opening = whole.first
     if broker.is_far:  # messages follow one another, and each byte takes the link once
         on_the_way = whole.rounds * broker.message + sent * broker.byte
@@ -167,14 +173,14 @@ def estimate(
         )
 
     def taken(busy: float) -> float:
-        computing = busy / width * slack
+        computing = busy / width + waiting
         # A party makes and reads tables of circuits while other tables travel.
         return max(computing, on_the_way) if spec.hides_sums else computing + on_the_way
 
-    per_tree = taken(sum(whole.busy.values()))
+    per_tree = taken(sum(whole.work.values()))
     kept = 0 if spec.hides_sums else _TIMES_KEPT  # tables are read and forgotten
-    others = max((whole.busy[party] for party in passive), default=0.0)
-    apart = taken(whole.busy[ACTIVE] + others)
+    others = max((whole.busy(party) for party in passive), default=0.0)
+    apart = taken(whole.busy(ACTIVE) + others)
     shared = params.total_trees - params.trees_alone
     return Estimate(
         trees=params.total_trees,
@@ -183,7 +189,7 @@ def estimate(
         apart=apart * shared + opening,
         parties={
             party: PartyEstimate(
-                whole.busy[party] * shared,
+                whole.busy(party) * shared,
                 whole.sent[party] * shared + whole.sent_once[party],
                 whole.received[party] * shared + whole.received_once[party],
                 seen[0].memory + kept * whole.received[party],
@@ -224,8 +230,6 @@ async def _measure(calibration: Calibration, rows: int, all_rows: int) -> list[M
 
     Of two sizes at least, where these are fewer than ``all_rows``.
     """
-    if rows < all_rows and rows < 2:
-        raise ConfigError(f"{rows} rows say nothing of {all_rows:,}")
     begun = time.monotonic()
     fewest = rows // 2 if rows < all_rows else rows
     seen = [await calibration.train(min(_FEWEST_ROWS, fewest))]
@@ -249,23 +253,39 @@ def _affordable(seen: Sequence[Measurement], left: float) -> int:
     return last.rows + int((per_tree - last.seconds) / max(slope, 1e-7))
 
 
-def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: float) -> Measurement:
-    """The cost of ``rows`` rows and trees of ``splits`` splits, from two measurements."""
+def _waiting(seen: Measurement, width: int) -> float:
+    """The seconds of a tree that ``width`` cores wait."""
+    return max(0.0, seen.seconds - sum(seen.work.values()) / width)
+
+
+def _extrapolated(
+    small: Measurement, large: Measurement, rows: int, splits: float, width: int
+) -> Measurement:
+    """The cost of ``rows`` rows and trees of ``splits`` splits, from two measurements.
+
+    They were made on ``width`` cores.
+    """
     if large.rows == rows:
         return large
     known = np.array([[measured.rows, measured.splits] for measured in (small, large)])
+    asked = np.array([rows, splits])
 
     def drawn(before: float, after: float) -> float:
-        return float(_slopes(known, np.array([before, after])) @ [rows, splits])
+        return float(_slopes(known, np.array([before, after])) @ asked)
 
     def all_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
         return {party: drawn(before[party], after[party]) for party in after}
 
+    work = {
+        key: float(_slopes(known, np.array([small.work.get(key, 0.0), spent]), _NOISE) @ asked)
+        for key, spent in large.work.items()
+    }
+    waiting = drawn(_waiting(small, width), _waiting(large, width))
     return replace(
         large,
         rows=rows,
-        seconds=drawn(small.seconds, large.seconds),
-        busy=all_drawn(small.busy, large.busy),
+        seconds=waiting + sum(work.values()) / width,
+        work=work,
         sent=all_drawn(small.sent, large.sent),
         received=all_drawn(small.received, large.received),
         messages=drawn(small.messages, large.messages),
@@ -274,12 +294,22 @@ def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: flo
     )
 
 
-def _slopes(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The two non-negative slopes (2,) by which ``known`` (2, 2) explains ``took`` (2,)."""
+def _slopes(
+    known: NDArray[np.float64], took: NDArray[np.float64], noise: float = 0.0
+) -> NDArray[np.float64]:
+    """The two non-negative slopes (2,) by which ``known`` (2, 2) explains ``took`` (2,).
+
+    What splits alone explain, within a share ``noise``, does not grow with rows: of a hundred
+    million rows a few milliseconds by chance would make hours.
+    """
+    if not took[0]:  # a kernel for many rows
+        return np.array([took[1] / known[1, 0], 0.0])
     relative = known / np.maximum(took, 1e-12)[:, None]
     target = (took > 0).astype(np.float64)
+    alone = np.diag((relative * target[:, None]).sum(axis=0) / (relative**2).sum(axis=0))
+    if np.abs(relative @ alone[1] - target).max() <= noise:
+        return np.asarray(alone[1])
     both, *_ = np.linalg.lstsq(relative, target, rcond=None)
     if (both >= 0).all():
         return np.asarray(both)
-    alone = np.diag((relative * target[:, None]).sum(axis=0) / (relative**2).sum(axis=0))
     return np.asarray(min(alone, key=lambda one: float(np.sum((relative @ one - target) ** 2))))

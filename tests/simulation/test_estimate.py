@@ -189,17 +189,36 @@ def test_rows_and_splits_are_separated() -> None:
     def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
         return Measurement(
-            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, {}, {}, 3 * splits,
-            4.0, splits,
+            rows, seconds, 1, 100, {("active", "Sum"): 0.5 * splits}, sent, sent, {},
+            {}, 3 * splits, 4.0, splits,
         )  # fmt: skip
 
-    whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0, 2)
     truth = of(10_000, 7.0)
     assert whole.seconds == pytest.approx(truth.seconds)
-    assert whole.busy == pytest.approx(truth.busy)
+    assert whole.busy("active") == pytest.approx(truth.busy("active"))
     assert whole.sent == pytest.approx(truth.sent)
     assert whole.messages == pytest.approx(truth.messages)
-    assert estimation._extrapolated(whole, truth, 10_000, 7.0) is truth
+    assert estimation._extrapolated(whole, truth, 10_000, 7.0, 2) is truth
+
+
+def test_noise_of_long_computations_is_no_growth_with_rows() -> None:
+    def of(rows: int, comparing: float) -> Measurement:
+        work = {("active", "Compare"): comparing, ("active", "Encrypt"): 1e-4 * rows}
+        return Measurement(rows, 1.0, 1, 100, work, {}, {}, {}, {}, 0, 0, 7.0)
+
+    whole = estimation._extrapolated(of(1000, 30.0), of(8000, 36.0), 10**8, 14.0, 2)
+    assert whole.busy("active") == pytest.approx(1e4 + 2 * 33.0, rel=1e-3)
+
+
+def test_a_kernel_for_many_rows_grows_with_them() -> None:
+    def of(rows: int, work: float) -> Measurement:
+        return Measurement(
+            rows, 1.0, 1, 100, {("active", "Sum"): work}, {}, {}, {}, {}, 0, 0, 7.0
+        )  # fmt: skip
+
+    whole = estimation._extrapolated(of(1000, 0.0), of(8000, 2.0), 16_000, 7.0, 2)
+    assert whole.busy("active") == pytest.approx(4.0)
 
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
