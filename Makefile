@@ -145,7 +145,8 @@ bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tabl
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md
 
 bench-wide-memory: $(VENV)/bench.stamp rabbitmq ## seconds, bytes and memory of 100,000 x (300 + 300) and 20,000 x (20 + 5,000); TABLES= ENGINES=
-	@$(BIN)/python -m benchmarks.wide_memory $(if $(TABLES),--tables $(TABLES)) $(if $(ENGINES),--engines $(ENGINES))
+	@$(BIN)/python -m benchmarks.wide_memory $(if $(TABLES),--tables $(TABLES)) $(if $(ENGINES),--engines $(ENGINES)) \
+		--page docs/measured/wide-memory.md
 
 bench-many-rows: $(VENV)/bench.stamp rabbitmq ## from one to ten million rows, on one machine and over Dask; ROWS= ENGINES= COMPUTE= PROCESSES=
 	@$(BIN)/python -m benchmarks.many_rows $(if $(ROWS),--rows $(ROWS)) $(if $(ENGINES),--engines $(ENGINES)) \

@@ -2,13 +2,14 @@
 
 ::
 
-    python -m benchmarks.wide_memory [--tables 100000x300+300 20000x20+5000]
-        [--engines ou lattice "ou, hidden sums"] [--trees 3] [--depth 3] [--json] [--page FILE]
+    python -m benchmarks.wide_memory [--tables 100000x300+300 20000x20+5000/1]
+        [--engines ou lattice "ou, hidden sums"] [--trees 3] [--json] [--page FILE]
 
-A table is ROWSxOWN+OTHER: columns of the active party and of the other one. Two daemons train on
-made-up tables over a private RabbitMQ node. Seconds are the median without the first tree and the
-last. Memory is the peak of a party's daemon and workers, reading its table included. Where a
-party refuses, its reason is printed.
+A table is ROWSxOWN+OTHER: columns of the active party and of the other one; /DEPTH says how deep
+its trees are, 3 when left out. Two daemons train on made-up tables over a private RabbitMQ node.
+Hidden sums of the widest table take minutes a node, and memory that one node fills. Seconds are the
+median without the first tree and the last. Memory is the peak of a party's daemon and workers,
+reading its table included. Where a party refuses, its reason is printed.
 """
 
 from __future__ import annotations
@@ -39,28 +40,34 @@ ENGINES = {
     "ou, hidden sums": ("ou", 'sums = "hidden"'),
     "lattice, hidden sums": ("lattice", 'sums = "hidden"'),
 }
+DEFAULT = ["ou", "ou, hidden sums"]
+"""A lattice sends gigabytes of hints about so many columns before the first tree."""
 TABLE = "wide"
-_SHAPE = re.compile(r"(\d+)x(\d+)\+(\d+)")
+_SHAPE = re.compile(r"(\d+)x(\d+)\+(\d+)(?:/(\d+))?")
+_DEPTH = 3
 HEAD = (
-    "Rows, and columns of the active and of the other party; depth {depth}, 32 bins. Two daemons "
-    "on one machine over RabbitMQ; memory is the peak of a daemon and its workers."
+    "Rows, and columns of the active and of the other party; 32 bins. Two daemons on one machine "
+    "over RabbitMQ; memory is the peak of a daemon and its workers, reading the table included. "
+    "Hidden sums compare one node of a wide table at a time, so a tree of one split shows their "
+    "memory."
 )
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A made-up table: rows, and columns of both parties."""
+    """A made-up table: rows, and columns of both parties; the depth of its trees."""
 
     rows: int
     own: int
     other: int
+    depth: int = _DEPTH
 
     @classmethod
     def of(cls, text: str) -> Shape:
-        """The shape that ROWSxOWN+OTHER names; ArgumentTypeError for another text."""
+        """The shape that ROWSxOWN+OTHER/DEPTH names; ArgumentTypeError for another text."""
         if (found := _SHAPE.fullmatch(text)) is None:
             raise argparse.ArgumentTypeError(f"{text}: write ROWSxOWN+OTHER, as in 2000x20+5000")
-        return cls(*map(int, found.groups()))
+        return cls(*map(int, found.groups(default=_DEPTH)))
 
     def __str__(self) -> str:
         return f"{self.rows:,} x ({self.own:,} + {self.other:,})"
@@ -71,6 +78,7 @@ class Row:
     """A training, per tree, and megabytes of each party's memory; or why it was ``refused``."""
 
     table: str
+    depth: int
     engine: str
     xgboost_seconds: float
     seconds: float | None = None
@@ -103,9 +111,10 @@ def measured(folder: Path, shape: Shape, engine: str, xgboost: float, job: Job, 
         try:
             taken = parties.train(parties.prepare(job, trees))
         except FedmqError as error:
-            return Row(str(shape), engine, xgboost, refused=str(error))
+            return Row(str(shape), shape.depth, engine, xgboost, refused=str(error))
     return Row(
         str(shape),
+        shape.depth,
         engine,
         xgboost,
         taken.seconds,
@@ -118,14 +127,16 @@ def measured(folder: Path, shape: Shape, engine: str, xgboost: float, job: Job, 
 def table(found: list[Row]) -> str:
     """Tables and engines, as Markdown."""
     lines = [
-        "| table | engine | s per tree | XGBoost's | MB per tree | active, MB | passive, MB |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| table | depth | engine | s per tree | XGBoost | MB per tree | active, MB | other, MB |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     for row in found:
         figures = (row.megabytes, row.active_memory, row.passive_memory)
         cells = " | ".join("" if figure is None else f"{figure:,.0f}" for figure in figures)
         seconds = "refused" if row.seconds is None else f"{row.seconds:,.1f}"
-        first = f"| {row.table} | {row.engine} | {seconds} | {row.xgboost_seconds:.2f} "
+        first = (
+            f"| {row.table} | {row.depth} | {row.engine} | {seconds} | {row.xgboost_seconds:.2f} "
+        )
         lines.append(f"{first}| {cells} |")
     refused = dict.fromkeys(f"- {row.table}, {row.engine}: {row.refused}" for row in found)
     reasons = [line for line in refused if not line.endswith(": ")]
@@ -135,30 +146,28 @@ def table(found: list[Row]) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    shapes = [Shape(100_000, 300, 300), Shape(20_000, 20, 5_000)]
+    shapes = [Shape(100_000, 300, 300), Shape(20_000, 20, 5_000, depth=1)]
     parser.add_argument("--tables", nargs="+", type=Shape.of, default=shapes)
-    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--engines", nargs="+", default=DEFAULT, choices=list(ENGINES))
     parser.add_argument("--trees", type=int, default=3, help="at least 3")
-    parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    params = TrainParams(max_depth=options.depth, max_bin=32, xgboost_arithmetic=OLDEST)
     found = []
     for shape in options.tables:
+        params = TrainParams(max_depth=shape.depth, max_bin=32, xgboost_arithmetic=OLDEST)
         with tempfile.TemporaryDirectory() as name:
             xgboost = write_tables(Path(name), shape, params)
             for engine in options.engines:
                 name_of, engine_options = ENGINES[engine]
-                job = Job(TABLE, name_of, options.depth, engine_options)
+                job = Job(TABLE, name_of, shape.depth, engine_options)
                 found.append(
                     measured(Path(name), shape, engine, xgboost, job, max(3, options.trees))
                 )
                 print(found[-1], file=sys.stderr, flush=True)
     if options.page:
-        head = HEAD.format(depth=options.depth)
         write_page(
-            options.page, "Memory of wide tables", "make bench-wide-memory", head, table(found)
+            options.page, "Memory of wide tables", "make bench-wide-memory", HEAD, table(found)
         )
     print(json.dumps([asdict(row) for row in found]) if options.json else table(found))
 

@@ -17,6 +17,7 @@ def test_a_shape_is_rows_and_both_parties_columns() -> None:
     shape = Shape.of("20000x20+5000")
     assert (shape.rows, shape.own, shape.other) == (20_000, 20, 5_000)
     assert str(shape) == "20,000 x (20 + 5,000)"
+    assert (shape.depth, Shape.of("20000x20+5000/1").depth) == (3, 1)
     with pytest.raises(argparse.ArgumentTypeError, match=r"write ROWSxOWN\+OTHER"):
         Shape.of("20000x5020")
 
@@ -31,8 +32,8 @@ def test_both_parties_have_a_table(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_printed_with_its_reason() -> None:
-    taken = Row("2 x (1 + 1)", "ou", 0.01, 1.5, 20.0, 300.0, 1200.0)
-    refused = Row("2 x (1 + 1)", "lattice", 0.01, refused="telco refused the session")
+    taken = Row("2 x (1 + 1)", 3, "ou", 0.01, 1.5, 20.0, 300.0, 1200.0)
+    refused = Row("2 x (1 + 1)", 3, "lattice", 0.01, refused="telco refused the session")
     lines = table([taken, refused]).splitlines()
-    assert lines[2] == "| 2 x (1 + 1) | ou | 1.5 | 0.01 | 20 | 300 | 1,200 |"
+    assert lines[2] == "| 2 x (1 + 1) | 3 | ou | 1.5 | 0.01 | 20 | 300 | 1,200 |"
     assert lines[-1] == "- 2 x (1 + 1), lattice: telco refused the session"
