@@ -66,7 +66,9 @@ class Shape:
     def of(cls, text: str) -> Shape:
         """The shape that ROWSxOWN+OTHER/DEPTH names; ArgumentTypeError for another text."""
         if (found := _SHAPE.fullmatch(text)) is None:
-            raise argparse.ArgumentTypeError(f"{text}: write ROWSxOWN+OTHER, as in 2000x20+5000")
+            raise argparse.ArgumentTypeError(
+                f"{text}: write ROWSxOWN+OTHER/DEPTH, as in 2000x20+5000/1"
+            )
         return cls(*map(int, found.groups(default=_DEPTH)))
 
     def __str__(self) -> str:
