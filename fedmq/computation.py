@@ -33,7 +33,7 @@ class Computation(Protocol):
 
     ``urgency`` is 0 when left out; a computation below 0 lets all others go first. An optional
     method ``detached()`` returns a copy for another machine, with only the rows that the
-    computation reads. ``brief`` (false when left out) says that the way to another machine takes
+    computation reads. ``brief`` (false when left out) says that the way to another process takes
     longer. An optional method ``parted(parts)`` returns `Parts`, or None if they are not worth it.
     """
 

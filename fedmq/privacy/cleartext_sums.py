@@ -30,7 +30,10 @@ def carried_row_pieces(
 
     ``bytes_per_row``: the bytes of a row in a message, row number included.
     """
-    rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+    carried = gradients.carried
+    rows = np.arange(len(carried), dtype=np.uint32)
+    if not carried.all():
+        rows = rows.compress(carried)
     most = piece_bytes // bytes_per_row
     return np.array_split(rows, max(1, -(-len(rows) // most)))
 

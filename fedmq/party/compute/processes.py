@@ -39,7 +39,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.large_array import FILES, descriptor_of, too_many_files, write_array
 from fedmq.party.compute.freed_memory import keep_freed_memory, return_freed_memory
-from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool, run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.link import PriorityGate
 
@@ -77,6 +77,7 @@ class ProcessPool(ComputePool):
         if removed := remove_orphaned_semaphores():
             log.info("%d semaphores of killed processes removed", removed)
         self._executor = self._started()
+        self._own = ThreadPool()
 
     def _started(self) -> loky.ProcessPoolExecutor:
         # Idle workers stay: their tables of powers are worth more than their memory.
@@ -90,6 +91,8 @@ class ProcessPool(ComputePool):
         )
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        if getattr(computation, "brief", False):
+            return await self._own.run(computation, on_done)
         await self._queue.acquire(getattr(computation, "urgency", 0))
         try:
             result, span = await self._run(computation)
@@ -131,6 +134,7 @@ class ProcessPool(ComputePool):
             file.close()
 
     async def close(self) -> None:
+        await self._own.close()
         await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
 
 

@@ -41,6 +41,7 @@ class ProcessId:
     """Where it runs."""
 
     label: ClassVar[str] = "ProcessId"
+    brief: bool = False
 
     def run(self) -> int:
         return os.getpid()

@@ -51,6 +51,12 @@ async def test_processes_are_others_than_this_one(processes: ProcessPool) -> Non
     assert 1 <= len(found) <= 2
 
 
+async def test_what_takes_less_than_the_way_to_another_process_stays_in_this_one(
+    processes: ProcessPool,
+) -> None:
+    assert await processes.run(ProcessId(brief=True)) == os.getpid()
+
+
 async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would(
     processes: ProcessPool,
 ) -> None:

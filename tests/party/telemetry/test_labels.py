@@ -120,6 +120,7 @@ LABELS = {
     "MarkColumns",
     "MaskProducts",
     "MaskReadings",
+    "NarrowGradients",
     "ReadPair",
     "SealRows",
     "SeedsOfColumns",
