@@ -7,6 +7,7 @@ sealed body, seal]``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgpack
@@ -35,6 +36,7 @@ __all__ = [
     "frame",
     "pack",
     "pack_body",
+    "packed_pieces",
     "read_body",
     "read_header",
     "unframe",
@@ -46,6 +48,7 @@ SEALED_VERSION = 3
 
 _MAGIC = "fedmq"
 _LIST = 0x90  # and its length, up to 15: msgpack's first byte of a list
+_LONG = 2**12  # bytes that are worth no copy
 _LONGEST_LIST = 2**15  # as many as the deepest level has nodes
 _LONGEST_NAME = 100  # how much of a message an error repeats
 _MOST_KEYS = 256  # more than any model has; to refuse a million would take seconds
@@ -81,7 +84,7 @@ class Parts(NamedTuple):
 
 def encode(envelope: Envelope) -> bytes:
     """The bytes of ``envelope``, in the clear."""
-    return frame(pack(envelope))
+    return _joined([_packed_header(envelope.header)], packed_pieces(envelope.body))
 
 
 def decode(data: bytes) -> Envelope:
@@ -104,30 +107,62 @@ def pack(envelope: Envelope) -> Parts:
     A field that has its default stays out of a body, so that parties of the version before it
     understand whoever makes no use of it.
     """
-    return Parts(msgpack.packb(envelope.header.model_dump()), pack_body(envelope.body))
+    return Parts(_packed_header(envelope.header), pack_body(envelope.body))
+
+
+def _packed_header(header: Header) -> bytes:
+    return bytes(msgpack.packb(header.model_dump()))
 
 
 def pack_body(body: Body) -> bytes:
     """``body`` as bytes, the same for all who have it."""
-    return bytes(msgpack.packb(body.model_dump(exclude_defaults=True)))
+    return b"".join(packed_pieces(body))
+
+
+def packed_pieces(body: Body) -> list[bytes]:
+    """The bytes of `pack_body` in pieces: the long bytes of ``body`` are pieces, not copied."""
+    packer = msgpack.Packer(autoreset=False)
+    pieces: list[bytes] = []
+
+    def add(value: Any) -> None:
+        if isinstance(value, dict):
+            packer.pack_map_header(len(value))
+            for key, held in value.items():
+                packer.pack(key)
+                add(held)
+        elif isinstance(value, bytes) and len(value) >= _LONG:
+            pieces.extend((packer.bytes(), _head_of_bytes(len(value)), value))
+            packer.reset()
+        else:
+            packer.pack(value)
+
+    add(body.model_dump(exclude_defaults=True))
+    pieces.append(packer.bytes())
+    return pieces
+
+
+def _head_of_bytes(size: int) -> bytes:
+    """What msgpack writes before so many bytes."""
+    if size < 2**8:
+        return struct.pack(">BB", 0xC4, size)
+    if size < 2**16:
+        return struct.pack(">BH", 0xC5, size)
+    return struct.pack(">BI", 0xC6, size)
 
 
 def frame(parts: Parts) -> bytes:
-    """The parts as one message: what `msgpack.packb` makes of a list of them.
+    """The parts as one message: what `msgpack.packb` makes of a list of them."""
+    return _joined(*([part] for part in parts if part is not None))
+
+
+def _joined(*parts: Sequence[bytes]) -> bytes:
+    """The parts, each in pieces, as one message.
 
     They are joined here, for a packer holds a megabyte two more times while it grows.
     """
-    written = [part for part in parts if part is not None]
-    pieces = [bytes([_LIST + len(written) + 1]), msgpack.packb(_MAGIC)]
-    for part in written:
-        # What msgpack writes before so many bytes.
-        if (size := len(part)) < 2**8:
-            pieces.append(struct.pack(">BB", 0xC4, size))
-        elif size < 2**16:
-            pieces.append(struct.pack(">BH", 0xC5, size))
-        else:
-            pieces.append(struct.pack(">BI", 0xC6, size))
-        pieces.append(part)
+    pieces = [bytes([_LIST + len(parts) + 1]), msgpack.packb(_MAGIC)]
+    for part in parts:
+        pieces += (_head_of_bytes(sum(map(len, part))), *part)
     return b"".join(pieces)
 
 

@@ -27,7 +27,7 @@ from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import LookupTable, Tree
 from fedmq.errors import DataError, Refused
 from fedmq.messages.body import Body
-from fedmq.messages.codec import pack_body
+from fedmq.messages.codec import packed_pieces
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import Winner
 
@@ -275,7 +275,10 @@ def message_hash(body: Body) -> bytes:
     """SHA-256 of the kind and fields of ``body`` without its signature; statements sign it."""
     if getattr(body, "signature", b""):
         body = body.model_copy(update={"signature": b""})
-    return hashlib.sha256(b"\0" + body.kind.encode() + b"\0" + pack_body(body)).digest()
+    found = hashlib.sha256(b"\0" + body.kind.encode() + b"\0")
+    for piece in packed_pieces(body):
+        found.update(piece)
+    return found.digest()
 
 
 @dataclass(frozen=True, slots=True)

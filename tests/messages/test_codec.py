@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Body
-from fedmq.messages.codec import KINDS, Parts, decode, encode, frame
+from fedmq.messages.codec import KINDS, Parts, decode, encode, frame, pack_body, packed_pieces
 from fedmq.messages.training import HistogramReply, SplitDecision
 from tests.how_often import examples
 from tests.messages.bodies import DTYPES, STRATEGIES, arrays, bitmaps, envelopes
@@ -37,6 +37,32 @@ def test_every_body_comes_back_equal(kind: type[Body], data: st.DataObject) -> N
     assert received == sent
     assert type(received.body) is kind
     assert encode(received) == encode(sent)
+
+
+@kinds
+@examples(10)
+@given(data=st.data())
+def test_a_body_is_packed_as_msgpack_packs_it(kind: type[Body], data: st.DataObject) -> None:
+    body = data.draw(STRATEGIES[kind])
+    assert pack_body(body) == msgpack.packb(body.model_dump(exclude_defaults=True))
+
+
+@pytest.mark.parametrize("size", [2**12 - 1, 2**12, 2**16 - 1, 2**16, 10**6])
+def test_long_bytes_are_packed_without_a_copy(size: int) -> None:
+    values = np.arange(size, dtype=np.uint8)
+    body = HistogramReply(
+        tree=1,
+        node=2,
+        round=0,
+        piece=0,
+        pieces=1,
+        payload=pack_payload({"a": values, "b": values[:9]}),
+    )
+    pieces = packed_pieces(body)
+    assert b"".join(pieces) == msgpack.packb(body.model_dump(exclude_defaults=True))
+    long = body.payload["a"]
+    assert isinstance(long, Array)
+    assert any(piece is long.data for piece in pieces) == (size >= 2**12)
 
 
 @given(arrays())
