@@ -84,7 +84,8 @@ class Parts(NamedTuple):
 
 def encode(envelope: Envelope) -> bytes:
     """The bytes of ``envelope``, in the clear."""
-    return _joined([_packed_header(envelope.header)], packed_pieces(envelope.body))
+    header = msgpack.packb(envelope.header.model_dump())
+    return _joined([header], packed_pieces(envelope.body))
 
 
 def decode(data: bytes) -> Envelope:
@@ -107,11 +108,7 @@ def pack(envelope: Envelope) -> Parts:
     A field that has its default stays out of a body, so that parties of the version before it
     understand whoever makes no use of it.
     """
-    return Parts(_packed_header(envelope.header), pack_body(envelope.body))
-
-
-def _packed_header(header: Header) -> bytes:
-    return bytes(msgpack.packb(header.model_dump()))
+    return Parts(msgpack.packb(envelope.header.model_dump()), pack_body(envelope.body))
 
 
 def pack_body(body: Body) -> bytes:
@@ -124,17 +121,17 @@ def packed_pieces(body: Body) -> list[bytes]:
     packer = msgpack.Packer(autoreset=False)
     pieces: list[bytes] = []
 
-    def add(value: Any) -> None:
-        if isinstance(value, dict):
-            packer.pack_map_header(len(value))
-            for key, held in value.items():
-                packer.pack(key)
-                add(held)
-        elif isinstance(value, bytes) and len(value) >= _LONG:
-            pieces.extend((packer.bytes(), _head_of_bytes(len(value)), value))
-            packer.reset()
-        else:
-            packer.pack(value)
+    def add(fields: dict[str, Any]) -> None:
+        packer.pack_map_header(len(fields))
+        for key, value in fields.items():
+            packer.pack(key)
+            if isinstance(value, dict):
+                add(value)
+            elif isinstance(value, bytes) and len(value) >= _LONG:
+                pieces.extend((packer.bytes(), _head_of_bytes(len(value)), value))
+                packer.reset()
+            else:
+                packer.pack(value)
 
     add(body.model_dump(exclude_defaults=True))
     pieces.append(packer.bytes())
