@@ -7,6 +7,8 @@ lower one first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -228,13 +230,16 @@ def offer_narrow(
     """
     count, width = numbers.shape
     places = tweaks.spend(count)
-    unchosen = _narrow_pads(permutation, rows, places, width)
-    chosen = _narrow_pads(permutation, rows ^ secret, places, width)
     modulus = np.uint64((1 << bits) - 1)
-    message = np.ascontiguousarray(unchosen + numbers - chosen & modulus, "<u8")
     size = -(-bits // 8)
-    sent = message.view(np.uint8).reshape(count, width, 8)[..., :size]
-    return (np.uint64(0) - unchosen) & modulus, np.ascontiguousarray(sent)
+    own, sent = np.empty((count, width), np.uint64), np.empty((count, width, size), np.uint8)
+    for part in _parts(count, width):
+        unchosen = _narrow_pads(permutation, rows[part], places[part], width)
+        chosen = _narrow_pads(permutation, rows[part] ^ secret, places[part], width)
+        own[part] = (np.uint64(0) - unchosen) & modulus
+        message = np.ascontiguousarray(unchosen + numbers[part] - chosen & modulus, "<u8")
+        sent[part] = message.view(np.uint8).reshape(-1, width, 8)[..., :size]
+    return own, sent
 
 
 def receive_narrow(
@@ -247,12 +252,16 @@ def receive_narrow(
 ) -> NDArray[np.uint64]:
     """The receiver's shares modulo 2^bits: uint64 (n, k) of a message (n, k, bytes)."""
     count, width, size = sent.shape
-    padded = np.zeros((count, width, 8), np.uint8)
-    padded[..., :size] = sent
-    numbers = padded.view("<u8")[..., 0]
-    shares = _narrow_pads(permutation, rows, tweaks.spend(count), width)
-    shares = shares + np.where(choices[:, np.newaxis], numbers, np.uint64(0))
-    return shares & np.uint64((1 << bits) - 1)
+    places = tweaks.spend(count)
+    modulus = np.uint64((1 << bits) - 1)
+    shares = np.empty((count, width), np.uint64)
+    for part in _parts(count, width):
+        padded = np.zeros((*sent[part].shape[:2], 8), np.uint8)
+        padded[..., :size] = sent[part]
+        numbers = np.where(choices[part, np.newaxis], padded.view("<u8")[..., 0], np.uint64(0))
+        pads = _narrow_pads(permutation, rows[part], places[part], width)
+        shares[part] = pads + numbers & modulus
+    return shares
 
 
 def turned_offer_narrow(
@@ -269,6 +278,16 @@ def turned_receipt_narrow(
     """As `turned_receipt`, modulo 2^bits: (n, k)."""
     modulus = np.uint64((1 << bits) - 1)
     return np.where(turned[:, np.newaxis], np.uint64(0) - shares & modulus, shares)
+
+
+_NUMBERS_AT_ONCE = 2**16  # what they take lies in a cache
+
+
+def _parts(count: int, width: int) -> Iterator[slice]:
+    """Parts of ``count`` transfers of ``width`` numbers each."""
+    at_once = max(1, _NUMBERS_AT_ONCE // max(1, width))
+    for start in range(0, count, at_once):
+        yield slice(start, start + at_once)
 
 
 def _narrow_pads(

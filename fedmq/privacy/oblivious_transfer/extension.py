@@ -378,9 +378,8 @@ class ExtensionSender:
         purpose = _purpose(tweaks, count)
         seeds = _punctured(*(part.tobytes() for part in (self._seeds, ~self._choices, *sent.tree)))
         columns, _ = _columns(seeds, sent.sums, purpose, sent.columns.shape[1])
-        by_group = columns.reshape(GROUPS, GROUP_BITS, -1)
-        chosen = self._choices.reshape(GROUPS, GROUP_BITS, 1)
-        by_group ^= np.where(chosen, sent.columns[:, np.newaxis], np.uint8(0))
+        for column in np.flatnonzero(self._choices).tolist():
+            columns[column] ^= sent.columns[column // GROUP_BITS]
         wanted = sent.column_hashes.copy()
         wanted[self._choices] ^= sent.choice_hash
         if not np.array_equal(LinearHash(sent.columns, purpose)(columns), wanted):
@@ -428,9 +427,16 @@ def _columns(
     return columns, totals
 
 
+_TURNED_AT_ONCE = 2**13  # bytes of a column: a megabyte of all
+
+
 def _rows(columns: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
-    choices = np.ascontiguousarray(columns[:, : -(-count // 8)])
-    return transposed(choices)[:count].view("<u8").reshape(count, 2)
+    rows = np.empty((count, BLOCK_BYTES), np.uint8)
+    for start in range(0, -(-count // 8), _TURNED_AT_ONCE):
+        stop = min(start + _TURNED_AT_ONCE, -(-count // 8))
+        part = transposed(np.ascontiguousarray(columns[:, start:stop]))
+        rows[8 * start : 8 * stop] = part[: count - 8 * start]
+    return rows.view("<u8")
 
 
 # How are transfers made ahead of what is chosen? With random choices, of which some are turned.
