@@ -43,7 +43,7 @@ from fedmq import TrainParams
 from fedmq.privacy.lattice.parameters import MOST_ROWS
 from fedmq.simulation.calibration import MemoryWatch
 
-COLUMNS, TREES = 20, 3
+COLUMNS, TREES = 20, 5
 TABLE = "many"
 PARTIES = ("active", "passive")
 DASK = str(Path(sys.executable).with_name("dask"))

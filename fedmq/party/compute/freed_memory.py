@@ -19,7 +19,7 @@ __all__ = ["keep_freed_memory", "return_freed_memory"]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 _LARGEST = 32 * 1024 * 1024
 """Of one array: glibc takes no larger threshold."""
-_KEPT = 256 * 1024 * 1024
+_KEPT = 128 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
@@ -35,7 +35,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> bool:
-    """Give the system what this process has freed and keeps, if that is 256 MiB or more.
+    """Give the system what this process has freed and keeps, if that is 128 MiB or more.
 
     False where it is less, or the C library is not glibc 2.33 or later.
     """

@@ -109,7 +109,7 @@ class ProcessPool(ComputePool):
         if self._priority_gate is not None:
             # Small computations end in quick succession, and each end costs this process time.
             await self._priority_gate.wait()
-        work = await asyncio.to_thread(self._arrays.pickled, computation)
+        work = await asyncio.to_thread(self._packed, computation)
         executor = self._executor
         try:
             return await self._submitted(work, gives_way)
@@ -123,6 +123,10 @@ class ProcessPool(ComputePool):
             raise FedmqError(
                 f"{computation.label}: compute workers die again and again; is there enough memory?"
             ) from None
+
+    def _packed(self, computation: Computation) -> bytes:
+        return_freed_memory()  # what the last messages and results have left
+        return self._arrays.pickled(computation)
 
     async def _submitted(self, work: bytes, gives_way: bool) -> tuple[Any, Span]:
         file = ResultFile()

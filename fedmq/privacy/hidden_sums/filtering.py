@@ -246,19 +246,23 @@ class QuotientGarbler(_Quotients):
         carries = offered_carries(self._shares, self._field, c)
         own, of_carries = side.offer_narrow(parcel, carries.numbers, carries.bits)
         sums = lifted(self._shares, own, self._field, c, receives=False)
-        (own_x, x), (own_d, d) = (
-            side.offer_narrow(parcel, offered.numbers, offered.bits)
-            for offered in offered_factors(sums, c)
-        )
-        self._scaled = sent_scaled(self._nodes, own_x, own_d, c)
-        self._products, products = zip(
-            *(
-                side.offer_ahead_narrow(offered.numbers, offered.bits)
-                for offered in offered_products(self._scaled, c)
-            ),
-            strict=True,
-        )
-        return [of_carries, x, d, *products]
+        scaled, factors = [], []
+        for offered in offered_factors(sums, c):
+            own, of_factors = side.offer_narrow(parcel, offered.numbers, offered.bits)
+            by_bit = own.reshape(-1, self._nodes, own.shape[-1])
+            scaled.append(by_bit.sum(axis=0, dtype=np.uint64))
+            factors.append(of_factors)
+        x, d = scaled
+        self._scaled = sent_scaled(self._nodes, x, d, c)
+        del own, by_bit, offered, sums
+        own_products, products = [], []
+        for offered in offered_products(self._scaled, c):
+            own, of_products = side.offer_ahead_narrow(offered.numbers, offered.bits)
+            own_products.append(own)
+            products.append(of_products)
+        self._products = tuple(own_products)
+        side.drop_used()
+        return [of_carries, *factors, *products]
 
     def take_products(self, side: SenderSide, parcel: Unpacked) -> None:
         c = self._precision

@@ -14,7 +14,7 @@ Arrays are of all nodes and candidates, (nodes, C), and numbers uint64 below a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,24 +128,30 @@ def factor_choices(factors: Sequence[NodeFactors], c: Precision) -> NDArray[np.b
     return np.array(rows, np.bool_).reshape(-1)
 
 
-def offered_factors(sums: Wide, c: Precision) -> tuple[Offered, Offered]:
-    """Numbers for x, and for d: (bits * nodes, C). ``sums``: as `lifted` gives them."""
+def offered_factors(sums: Wide, c: Precision) -> Iterator[Offered]:
+    """Numbers for x, and then for d: (bits * nodes, C). ``sums``: as `lifted` gives them."""
     of_g, of_h = sums
     candidates = of_g.shape[1]
     x = _shifted(of_h, c.x_shift - c.x_guard, c.x_factor, _x_bits(c))
-    by_g = _shifted(of_g, c.d_shift - c.d_guard, c.g_factor, _d_bits(c))
-    by_h = _shifted(of_h, c.d_shift - c.d_guard, c.h_factor, _d_bits(c))
+    yield Offered(x.reshape(-1, candidates), _x_bits(c))
+    del x
+    d = np.empty((c.g_factor + c.h_factor, *of_g.shape[:-1]), np.uint64)
+    by_g, by_h = d[: c.g_factor], d[c.g_factor :]
+    _shifted(of_g, c.d_shift - c.d_guard, c.g_factor, _d_bits(c), by_g)
+    _shifted(of_h, c.d_shift - c.d_guard, c.h_factor, _d_bits(c), by_h)
     by_h[-1] = np.uint64(0) - by_h[-1] & _modulus(_d_bits(c))  # the bit of the sign
-    d = np.concatenate([by_g, by_h])
-    return (
-        Offered(x.reshape(-1, candidates), _x_bits(c)),
-        Offered(d.reshape(-1, candidates), _d_bits(c)),
-    )
+    yield Offered(d.reshape(-1, candidates), _d_bits(c))
 
 
-def _shifted(sums: Wide, shift: int, factor_bits: int, bits: int) -> Numbers:
-    """Sums times each bit of a factor times 2^-shift: (factor bits, nodes, C)."""
-    return np.stack([bits_at(sums, shift - bit, bits) for bit in range(factor_bits)])
+def _shifted(
+    sums: Wide, shift: int, factor_bits: int, bits: int, found: Numbers | None = None
+) -> Numbers:
+    """Sums times each bit of a factor times 2^-shift: (factor bits, nodes, C), in ``found``."""
+    if found is None:
+        found = np.empty((factor_bits, *sums.shape[:-1]), np.uint64)
+    for bit, at_bit in enumerate(found):
+        at_bit[:] = bits_at(sums, shift - bit, bits)
+    return found
 
 
 def own_scaled(sums: Wide, factors: Sequence[NodeFactors], c: Precision) -> Scaled:
@@ -169,7 +175,7 @@ def received_scaled(own: Scaled, x: Numbers, d: Numbers, c: Precision) -> Scaled
 
 
 def sent_scaled(nodes: int, x: Numbers, d: Numbers, c: Precision) -> Scaled:
-    """The passive party's shares, of what it kept: (bits * nodes, C)."""
+    """The passive party's shares, of what it kept: (bits * nodes, C), or its sum over bits."""
     none = np.zeros((nodes, x.shape[-1]), np.uint64)
     return _complete(Scaled(none, none), x, d, c)
 
@@ -198,20 +204,22 @@ def product_choices(
     return np.stack(chosen).reshape(-1).astype(np.bool_)
 
 
-def offered_products(scaled: Scaled, c: Precision) -> tuple[Offered, Offered]:
-    """The passive party's numbers for V, and for S: (bits * nodes * C, 1)."""
-    x = [
-        (scaled.x << np.uint64(bit) & _modulus(c.x_modulus)) >> np.uint64(c.weight_shift)
-        for bit in range(c.x_modulus)
-    ]
-    d = [
-        (scaled.d << np.uint64(bit + 1) & _modulus(c.d_modulus + 1)) >> np.uint64(c.square_shift)
-        for bit in range(c.d_modulus)
-    ]
-    return (
-        Offered(np.stack(x).reshape(-1, 1), c.shared_weight_bits),
-        Offered(np.stack(d).reshape(-1, 1), c.shared_square_bits),
+def offered_products(scaled: Scaled, c: Precision) -> Iterator[Offered]:
+    """The passive party's numbers for V, and then for S: (bits * nodes * C, 1)."""
+    yield Offered(
+        _places(scaled.x, c.x_modulus, 0, c.x_modulus, c.weight_shift), c.shared_weight_bits
     )
+    yield Offered(
+        _places(scaled.d, c.d_modulus, 1, c.d_modulus + 1, c.square_shift), c.shared_square_bits
+    )
+
+
+def _places(numbers: Numbers, count: int, first: int, bits: int, shift: int) -> Numbers:
+    """``numbers`` times 2^first and the next places, modulo 2^bits, less the ``shift`` lowest."""
+    found = np.empty((count, *numbers.shape), np.uint64)
+    for place, at_place in enumerate(found, start=first):
+        at_place[:] = (numbers << np.uint64(place) & _modulus(bits)) >> np.uint64(shift)
+    return found.reshape(-1, 1)
 
 
 def joined_receiver(

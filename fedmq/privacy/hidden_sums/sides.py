@@ -7,9 +7,11 @@ which shape: nothing but their bytes travels.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -58,14 +60,39 @@ __all__ = [
 ]
 
 
-def pieces_of(*arrays: NDArray[Any]) -> list[Values]:
-    """A parcel of ``arrays``: at least one piece, of `LARGEST_PIECE_BYTES` at most."""
-    parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-    joined = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
-    return [
-        {"bytes": joined[start : start + LARGEST_PIECE_BYTES]}
-        for start in range(0, max(1, len(joined)), LARGEST_PIECE_BYTES)
-    ]
+def pieces_of(*arrays: NDArray[Any]) -> Sequence[Values]:
+    """A parcel of ``arrays``: at least one piece, of `LARGEST_PIECE_BYTES` at most.
+
+    A piece is cut when it is read, so that a long parcel does not lie in memory twice.
+    """
+    return _Pieces([np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays])
+
+
+class _Pieces(Sequence[Values]):
+    def __init__(self, parts: Sequence[NDArray[np.uint8]]) -> None:
+        self._parts = parts
+        self._bytes = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return max(1, -(-self._bytes // LARGEST_PIECE_BYTES))
+
+    @overload
+    def __getitem__(self, index: int) -> Values: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Values]: ...
+
+    def __getitem__(self, index: int | slice) -> Values | Sequence[Values]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self[place] for place in places]
+        start = places * LARGEST_PIECE_BYTES
+        cut, end = [np.empty(0, np.uint8)], 0
+        for part in self._parts:
+            first, end = end, end + len(part)
+            if first < start + LARGEST_PIECE_BYTES and start < end:
+                cut.append(part[max(0, start - first) : start + LARGEST_PIECE_BYTES - first])
+        return {"bytes": cut[1] if len(cut) == 2 else np.concatenate(cut)}
 
 
 class Unpacked:
@@ -76,35 +103,45 @@ class Unpacked:
     """
 
     def __init__(self, parcel: Sequence[Values] | NDArray[np.uint64]) -> None:
-        self._taken = 0
+        self._left: deque[NDArray[np.uint8]] = deque()
+        """Pieces of which bytes are left: what is taken of a long parcel is not kept here."""
         if isinstance(parcel, np.ndarray):
-            self._data = parcel.view(np.uint8)
-            return
-        parts = [np.empty(0, np.uint8)]
-        for piece in parcel:
-            part = piece.get("bytes")
-            if len(piece) != 1 or not isinstance(part, np.ndarray) or part.dtype != np.uint8:
-                raise MessageError("a parcel of other pieces than bytes")
-            parts.append(part.reshape(-1))
-        self._data = np.concatenate(parts)
+            self._left.append(parcel.view(np.uint8))
+        else:
+            for piece in parcel:
+                part = piece.get("bytes")
+                if len(piece) != 1 or not isinstance(part, np.ndarray) or part.dtype != np.uint8:
+                    raise MessageError("a parcel of other pieces than bytes")
+                self._left.append(part.reshape(-1))
+        self._bytes = sum(map(len, self._left))
 
     def take(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
         """The next array. Raises `MessageError` if it is missing."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        part = self._data[self._taken : self._taken + size]
-        if len(part) < size:
-            raise MessageError(f"a parcel of {len(self._data):,} bytes, which is too short")
-        self._taken += size
-        return np.frombuffer(part, dtype).reshape(shape)
+        return np.frombuffer(
+            self._next(math.prod(shape) * np.dtype(dtype).itemsize), dtype
+        ).reshape(shape)
+
+    def _next(self, size: int) -> NDArray[np.uint8]:
+        """The next ``size`` bytes, without a copy where they are of one piece."""
+        parts: list[NDArray[np.uint8]] = []
+        while size and self._left:
+            part = self._left.popleft()
+            if len(part) > size:
+                self._left.appendleft(part[size:])
+            parts.append(part[:size])
+            size -= len(parts[-1])
+        if size:
+            raise MessageError(f"a parcel of {self._bytes:,} bytes, which is too short")
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
 
     def rest(self) -> NDArray[np.uint8]:
         """All bytes that were not taken."""
-        return self._data[self._taken :]
+        return self._next(sum(map(len, self._left)))
 
     def end(self) -> None:
         """Raise `MessageError` unless all bytes are taken."""
-        if self._taken < len(self._data):
-            raise MessageError(f"a parcel of {len(self._data):,} bytes, which is too long")
+        if any(map(len, self._left)):
+            raise MessageError(f"a parcel of {self._bytes:,} bytes, which is too long")
 
 
 def packed_bits(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -187,6 +224,10 @@ class SenderSide:
         """The same modulo 2^bits: ``numbers`` (n, k)."""
         rows, tweaks = self._pool.drawn(len(numbers)), self.tweaks.take(len(numbers))
         return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
+
+    def drop_used(self) -> None:
+        """Free the memory of the rows that were used."""
+        self._pool.drop_used()
 
     def turn(self, parcel: Unpacked, own: Wide, numbers: Wide) -> Wide:
         """Own shares of the choices that ``parcel`` turns, of what was offered ahead."""

@@ -31,7 +31,6 @@ from fedmq.privacy.plan import PARCELS_AHEAD, Compute, Exchange, Handed, HandOn,
 __all__ = [
     "Learned",
     "LevelStep",
-    "computed",
     "evaluate_level",
     "evaluated",
     "garble_level",
@@ -72,7 +71,7 @@ def garbled(garbler: LevelGarbler, first: int) -> Plan[list[Outputs]]:
             for place, (_, garbling) in zip(missing, made, strict=True):
                 under_way[place] = garbling
         for (number, _), garbling in zip(group, under_way, strict=True):
-            found[number].append(garbling.outputs)
+            found[number].append(_by_themselves(garbling.outputs))
         begun = []
     yield from _asked_for(sent)
     return [_joined(outputs) for outputs in found]
@@ -105,7 +104,7 @@ def evaluated(evaluator: LevelEvaluator, first: int) -> Plan[list[Outputs]]:
                 under_way[place] = evaluation
             missing = _unfinished(under_way)
         for (number, _), evaluation in zip(group, under_way, strict=True):
-            found[number].append(evaluation.outputs)
+            found[number].append(_by_themselves(evaluation.outputs))
     return [_joined(outputs) for outputs in found]
 
 
@@ -131,6 +130,11 @@ def _asked_for(sent: int) -> Plan[None]:
     """Wait for the request of a parcel after ``sent`` others."""
     if sent >= PARCELS_AHEAD:
         yield Exchange()
+
+
+def _by_themselves(outputs: Outputs) -> Outputs:
+    """Labels without the memory of a result that held a stretch of tables as well."""
+    return {name: labels.copy() for name, labels in outputs.items()}
 
 
 def _joined(outputs: Sequence[Outputs]) -> Outputs:
@@ -164,16 +168,23 @@ class LevelStep(Generic[Half]):
         return self.half, self.step(self.half, Unpacked(self.parcel), *self.more)
 
 
-def computed(
-    step: Callable[..., Made],
-    half: Half,
-    parcel: Sequence[Values] = (),
-    *more: Any,
-) -> Plan[tuple[Half, Made]]:
-    """The plan of one step."""
-    [behind] = yield Compute([LevelStep(step, half, parcel, more)])
-    found: tuple[Half, Made] = behind
-    return found
+@dataclass(slots=True, eq=False)
+class _Course(Generic[Half]):
+    """A ``half`` behind its last step, and what that ``made``: what these replace is freed."""
+
+    half: Half
+    made: Made = field(default_factory=list)
+
+    def go(
+        self, step: Callable[..., Made], parcel: Sequence[Values] = (), *more: Any
+    ) -> Plan[None]:
+        """The plan of one step."""
+        [(self.half, self.made)] = yield Compute([LevelStep(step, self.half, parcel, more)])
+
+    def parcel(self) -> Sequence[Values]:
+        """What the last step made, once."""
+        made, self.made = self.made, []
+        return pieces_of(*made)
 
 
 # In which order do both halves of a level talk to each other?
@@ -203,53 +214,46 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     """
     circuit = evaluator.level.circuit
     yield Reply(first, pieces_of(circuit.told()))  # both sides take tweaks in this order
-    if evaluator.sets is not None:
-        evaluator, made = yield from computed(LevelEvaluator.choose_set_labels, evaluator)
-        yield Reply(first, pieces_of(*made))
-        found = yield from evaluated(evaluator, first)
-        parcel = yield Exchange()
-        evaluator, _ = yield from computed(LevelEvaluator.close_sets, evaluator, parcel, found)
-    evaluator, made = yield from computed(LevelEvaluator.begin, evaluator)
-    if evaluator.filter is not None:
-        evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
-        parcel = yield Exchange()
-        evaluator, made = yield from computed(LevelEvaluator.close_filter, evaluator, parcel, found)
-        parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(LevelEvaluator.take_entries, evaluator, parcel)
-    if evaluator.rankings:
-        evaluator, found = yield from _evaluate_quotients(evaluator, made, first)
-        parcel = yield Exchange()
-        evaluator, made = yield from computed(LevelEvaluator.begin_gains, evaluator, parcel, found)
-    if evaluator.asks_for_squares:
-        parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(LevelEvaluator.choose_labels, evaluator, parcel)
-    if evaluator.asks_for_gains:
-        yield Reply(first, pieces_of(*made))
-        found = yield from evaluated(evaluator, first)
-        parcel = yield Exchange()
-        evaluator, made = yield from computed(LevelEvaluator.close, evaluator, parcel, found)
-    if not evaluator.level.place.is_first:
-        leader = yield Handed()
-        evaluator, made = yield from computed(LevelEvaluator.follow, evaluator, leader)
-        parcel = yield Exchange(pieces_of(*made))
-        evaluator, made = yield from computed(LevelEvaluator.close_link, evaluator, parcel)
+    course = _Course(evaluator)
+    del evaluator  # each step leaves another half behind
+    if course.half.sets is not None:
+        yield from course.go(LevelEvaluator.choose_set_labels)
+        yield Reply(first, course.parcel())
+        found = yield from evaluated(course.half, first)
+        yield from course.go(LevelEvaluator.close_sets, (yield Exchange()), found)
+    yield from course.go(LevelEvaluator.begin)
+    if course.half.filter is not None:
+        found = yield from _evaluate_quotients(course, first)
+        yield from course.go(LevelEvaluator.close_filter, (yield Exchange()), found)
+        yield from course.go(LevelEvaluator.take_entries, (yield Exchange(course.parcel())))
+    if course.half.rankings:
+        found = yield from _evaluate_quotients(course, first)
+        yield from course.go(LevelEvaluator.begin_gains, (yield Exchange()), found)
+    if course.half.asks_for_squares:
+        yield from course.go(LevelEvaluator.choose_labels, (yield Exchange(course.parcel())))
+    if course.half.asks_for_gains:
+        yield Reply(first, course.parcel())
+        found = yield from evaluated(course.half, first)
+        yield from course.go(LevelEvaluator.close, (yield Exchange()), found)
+    if not course.half.level.place.is_first:
+        yield from course.go(LevelEvaluator.follow, (yield Handed()))
+        yield from course.go(LevelEvaluator.close_link, (yield Exchange(course.parcel())))
+    evaluator = course.half
     owners = yield from _owners(evaluator, first)
     won: NDArray[np.bool_] = owners == evaluator.level.place.number
-    yield Reply(first, pieces_of(*made, evaluator.claim(won)))  # behind labels of doubts
+    # Behind labels of doubts.
+    yield Reply(first, pieces_of(*course.made, evaluator.claim(won)))
     overfull = evaluator.whole & evaluator.fit
     return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
 
 
-def _evaluate_quotients(
-    evaluator: LevelEvaluator, made: Made, first: int
-) -> Plan[tuple[LevelEvaluator, list[Outputs]]]:
-    """Quotients of the filter, or of ranks, once choices of their numbers are ``made``."""
-    parcel = yield Exchange(pieces_of(*made))
-    step = LevelEvaluator.choose_quotient_labels
-    evaluator, made = yield from computed(step, evaluator, parcel)
-    yield Reply(first, pieces_of(*made))
-    found = yield from evaluated(evaluator, first)
-    return evaluator, found
+def _evaluate_quotients(course: _Course[LevelEvaluator], first: int) -> Plan[list[Outputs]]:
+    """Quotients of the filter, or of ranks, once choices of their numbers are made."""
+    parcel = yield Exchange(course.parcel())
+    yield from course.go(LevelEvaluator.choose_quotient_labels, parcel)
+    del parcel
+    yield Reply(first, course.parcel())
+    return (yield from evaluated(course.half, first))
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
@@ -273,48 +277,47 @@ def garble_level(garbler: LevelGarbler, first: int) -> Plan[Winners]:
 
 def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     """All of a level but the active party's claim, unless it comes with labels of doubts."""
+    course = _Course(garbler)
+    del garbler  # each step leaves another half behind
     parcel = yield Exchange()
-    if garbler.sets is not None:
-        garbler, _ = yield from computed(LevelGarbler.take_set_labels, garbler, parcel)
-        found = yield from garbled(garbler, first)
-        garbler, made = yield from computed(LevelGarbler.close_sets, garbler, (), found)
-        parcel = yield Exchange(pieces_of(*made))
-    garbler, made = yield from computed(LevelGarbler.begin, garbler, parcel)
-    if garbler.filter is not None:
-        garbler, found = yield from _garble_quotients(garbler, made, first)
-        garbler, made = yield from computed(LevelGarbler.close_filter, garbler, (), found)
+    if course.half.sets is not None:
+        yield from course.go(LevelGarbler.take_set_labels, parcel)
+        found = yield from garbled(course.half, first)
+        yield from course.go(LevelGarbler.close_sets, (), found)
+        parcel = yield Exchange(course.parcel())
+    yield from course.go(LevelGarbler.begin, parcel)
+    del parcel
+    if course.half.filter is not None:
+        found = yield from _garble_quotients(course, first)
+        yield from course.go(LevelGarbler.close_filter, (), found)
         for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
-            parcel = yield Exchange(pieces_of(*made))
-            garbler, made = yield from computed(step, garbler, parcel)
-    if garbler.rankings:
-        garbler, found = yield from _garble_quotients(garbler, made, first)
-        garbler, made = yield from computed(LevelGarbler.close_ranking, garbler, (), found)
-        parcel = yield Exchange(pieces_of(*made))
-        if garbler.takes_claim(Unpacked(parcel)):
-            return garbler
-        garbler, made = yield from computed(LevelGarbler.begin_gains, garbler, parcel)
-    if garbler.asks_for_squares:
-        parcel = yield Exchange(pieces_of(*made))
-        garbler, made = yield from computed(LevelGarbler.take_labels, garbler, parcel)
-    found = yield from garbled(garbler, first)
-    garbler, made = yield from computed(LevelGarbler.close, garbler, (), found)
-    place = garbler.level.place
+            yield from course.go(step, (yield Exchange(course.parcel())))
+    if course.half.rankings:
+        found = yield from _garble_quotients(course, first)
+        yield from course.go(LevelGarbler.close_ranking, (), found)
+        parcel = yield Exchange(course.parcel())
+        if course.half.takes_claim(Unpacked(parcel)):
+            return course.half
+        yield from course.go(LevelGarbler.begin_gains, parcel)
+        del parcel
+    if course.half.asks_for_squares:
+        yield from course.go(LevelGarbler.take_labels, (yield Exchange(course.parcel())))
+    found = yield from garbled(course.half, first)
+    yield from course.go(LevelGarbler.close, (), found)
+    place = course.half.level.place
     if not place.is_first:
-        parcel = yield Exchange(pieces_of(*made))
+        parcel = yield Exchange(course.parcel())
         handed = Unpacked((yield Handed()))
-        garbler, made = yield from computed(LevelGarbler.follow, garbler, parcel, handed)
-    yield Reply(first, pieces_of(*made))
+        yield from course.go(LevelGarbler.follow, parcel, handed)
+    yield Reply(first, course.parcel())
     if not place.is_last:
-        yield HandOn(first, pieces_of(packed_bits(garbler.handed())))
-    return garbler
+        yield HandOn(first, pieces_of(packed_bits(course.half.handed())))
+    return course.half
 
 
-def _garble_quotients(
-    garbler: LevelGarbler, made: Made, first: int
-) -> Plan[tuple[LevelGarbler, list[Outputs]]]:
-    """Quotients of the filter, or of ranks, once their numbers are ``made``."""
-    parcel = yield Exchange(pieces_of(*made))
-    step = LevelGarbler.take_quotient_labels
-    garbler, made = yield from computed(step, garbler, parcel)
-    found = yield from garbled(garbler, first)
-    return garbler, found
+def _garble_quotients(course: _Course[LevelGarbler], first: int) -> Plan[list[Outputs]]:
+    """Quotients of the filter, or of ranks, once their numbers are made."""
+    parcel = yield Exchange(course.parcel())
+    yield from course.go(LevelGarbler.take_quotient_labels, parcel)
+    del parcel
+    return (yield from garbled(course.half, first))

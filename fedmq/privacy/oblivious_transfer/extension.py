@@ -251,7 +251,8 @@ class LinearHash:
     def __init__(self, sent: NDArray[np.uint8], purpose: str) -> None:
         digest = hashlib.sha256(f"fedmq consistency {purpose} {sent.shape}\0".encode())
         digest.update(np.ascontiguousarray(sent).data)
-        self._gcm = AESGCM(digest.digest()[:HASH_BYTES])
+        self._key = digest.digest()[:HASH_BYTES]
+        self._gcm = AESGCM(self._key)
         # A tag is linear in the data except for a constant: the tag of zeros.
         self._constant = self._tag(np.zeros(sent.shape[1], np.uint8))
 
@@ -259,8 +260,34 @@ class LinearHash:
         """Hashes of contiguous ``columns`` (n, width): uint8 (n, 16)."""
         return np.stack([self._tag(column) for column in columns]) ^ self._constant
 
+    def begun(self, columns: int) -> _BegunHash:
+        """The hash of so many columns that come in parts."""
+        return _BegunHash(self._key, columns, self._constant)
+
     def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return np.frombuffer(self._gcm.encrypt(_NONCE, b"", column.data), np.uint8)
+
+
+class _BegunHash:
+    """`LinearHash` of columns of which some parts were added."""
+
+    def __init__(self, key: bytes, columns: int, constant: NDArray[np.uint8]) -> None:
+        self._tags = [
+            Cipher(algorithms.AES(key), modes.GCM(_NONCE)).encryptor() for _ in range(columns)
+        ]
+        self._constant = constant
+
+    def add(self, part: NDArray[np.uint8]) -> None:
+        """Add the next bytes of each column: uint8 (columns, bytes)."""
+        for tag, column in zip(self._tags, part, strict=True):
+            tag.authenticate_additional_data(column.data)
+
+    def found(self) -> NDArray[np.uint8]:
+        """The hashes: uint8 (columns, 16)."""
+        for tag in self._tags:
+            tag.finalize()
+        tags = np.frombuffer(b"".join(tag.tag for tag in self._tags), np.uint8)
+        return tags.reshape(-1, HASH_BYTES) ^ self._constant
 
 
 _COLOUR = 7  # the column whose bits are the rows' lowest ones
@@ -377,14 +404,20 @@ class ExtensionSender:
         sent.check(count)
         purpose = _purpose(tweaks, count)
         seeds = _punctured(*(part.tobytes() for part in (self._seeds, ~self._choices, *sent.tree)))
-        columns, _ = _columns(seeds, sent.sums, purpose, sent.columns.shape[1])
-        for column in np.flatnonzero(self._choices).tolist():
-            columns[column] ^= sent.columns[column // GROUP_BITS]
+        hashing = LinearHash(sent.columns, purpose).begun(TRANSFERS)
+        rows = np.empty((count, BLOCK_BYTES), np.uint8)
+        # A part is a row for good before the next one: all columns would take as much once more.
+        expanding, width = _expanding(sent.sums, purpose), sent.columns.shape[1]
+        for part, columns, _ in expanded(seeds, expanding, width):
+            for column in np.flatnonzero(self._choices).tolist():
+                columns[column] ^= sent.columns[column // GROUP_BITS, part]
+            hashing.add(columns)
+            _put_rows(rows, columns, part.start)
         wanted = sent.column_hashes.copy()
         wanted[self._choices] ^= sent.choice_hash
-        if not np.array_equal(LinearHash(sent.columns, purpose)(columns), wanted):
+        if not np.array_equal(hashing.found(), wanted):
             raise MessageError("an extension of transfers with other choices in other columns")
-        return _rows(columns, count)
+        return rows.view("<u8")
 
 
 @lru_cache(maxsize=16)
@@ -414,17 +447,21 @@ def _purpose(tweaks: Tweaks, count: int) -> str:
 def _columns(
     seeds: NDArray[np.uint8], sums: NDArray[np.uint8], purpose: str, width: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """``width`` bytes of each column and of each group's total: uint8 (128, width), (32, width).
-
-    The public key is made of the ``sums`` that the receiver sends, which no other session has.
-    """
+    """``width`` bytes of each column and of each group's total: uint8 (128, width), (32, width)."""
     columns = np.empty((TRANSFERS, width), np.uint8)
     totals = np.empty((GROUPS, width), np.uint8)
-    expanding = OneWay(f"fedmq extension {purpose}\0".encode() + sums.tobytes())
-    for part, of_bits, of_group in expanded(seeds, expanding, width):
+    for part, of_bits, of_group in expanded(seeds, _expanding(sums, purpose), width):
         columns[:, part] = of_bits
         totals[:, part] = of_group
     return columns, totals
+
+
+def _expanding(sums: NDArray[np.uint8], purpose: str) -> OneWay:
+    """What expands seeds: its public key is made of the ``sums`` that the receiver sends.
+
+    No other session has these.
+    """
+    return OneWay(f"fedmq extension {purpose}\0".encode() + sums.tobytes())
 
 
 _TURNED_AT_ONCE = 2**13  # bytes of a column: a megabyte of all
@@ -433,10 +470,14 @@ _TURNED_AT_ONCE = 2**13  # bytes of a column: a megabyte of all
 def _rows(columns: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
     rows = np.empty((count, BLOCK_BYTES), np.uint8)
     for start in range(0, -(-count // 8), _TURNED_AT_ONCE):
-        stop = min(start + _TURNED_AT_ONCE, -(-count // 8))
-        part = transposed(np.ascontiguousarray(columns[:, start:stop]))
-        rows[8 * start : 8 * stop] = part[: count - 8 * start]
+        _put_rows(rows, columns[:, start : start + _TURNED_AT_ONCE], start)
     return rows.view("<u8")
+
+
+def _put_rows(rows: NDArray[np.uint8], columns: NDArray[np.uint8], start: int) -> None:
+    """Write the rows of ``columns`` of bytes, from byte ``start`` on, those of padding left out."""
+    here = rows[8 * start : 8 * (start + columns.shape[1])]
+    here[:] = transposed(np.ascontiguousarray(columns))[: len(here)]
 
 
 # How are transfers made ahead of what is chosen? With random choices, of which some are turned.
@@ -494,6 +535,10 @@ class PoolSender:
             raise MessageError(f"{count} transfers of a pool of {len(self._rows)}")
         rows, self._rows = self._rows[:count], self._rows[count:]
         return rows
+
+    def drop_used(self) -> None:
+        """Free the memory of the rows that were drawn."""
+        self._rows = self._rows.copy()
 
 
 def turned_bytes(count: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 from fedmq.privacy.hidden_sums.sides import ReceiverSide, SenderSide, Unpacked, pieces_of
 from fedmq.privacy.oblivious_transfer.correlated import add
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.oblivious_transfer.base import extension
 
 PERMUTATION = Permutation(b"public")
@@ -67,3 +68,29 @@ def test_what_is_turned_shows_no_choice() -> None:
     received = np.zeros((COUNT, 1), np.uint64)
     turned, _ = chooses.turn_narrow(received, drawn, np.ones(COUNT, np.bool_), 8)
     assert abs(np.unpackbits(turned).mean() - 0.5) < 0.13
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (),
+        (0,),
+        (5, 0, 7),
+        (LARGEST_PIECE_BYTES,),
+        (LARGEST_PIECE_BYTES - 1, 1, 1),
+        (3 * LARGEST_PIECE_BYTES + 5, LARGEST_PIECE_BYTES, 9),
+    ],
+)
+def test_arrays_travel_in_pieces_of_any_of_them(sizes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(1)
+    arrays = [random.integers(0, 256, size, np.uint8) for size in sizes]
+    pieces = pieces_of(*arrays)
+    cut = [piece["bytes"] for piece in pieces]
+    assert len(cut) == len(pieces) >= 1
+    assert all(len(part) == LARGEST_PIECE_BYTES for part in cut[:-1])
+    assert b"".join(part.tobytes() for part in cut) == b"".join(of.tobytes() for of in arrays)
+    assert [piece["bytes"].tobytes() for piece in pieces[1:]] == [of.tobytes() for of in cut[1:]]
+    arrived = Unpacked(pieces)
+    for array in arrays:
+        np.testing.assert_array_equal(arrived.take(np.uint8, array.shape), array)
+    arrived.end()

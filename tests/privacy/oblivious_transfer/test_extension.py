@@ -175,3 +175,13 @@ def test_the_hash_is_linear_and_its_key_is_made_of_what_was_sent() -> None:
     turned[3, 999] ^= 1
     for other in (LinearHash(turned, "one"), LinearHash(columns, "two")):
         assert not np.array_equal(compressed(columns[:1]), other(columns[:1]))
+
+
+@pytest.mark.parametrize("cuts", [[], [16], [16, 48, 64]])
+def test_columns_that_come_in_parts_have_the_same_hash(cuts: list[int]) -> None:
+    columns = np.random.default_rng(3).integers(0, 256, (TRANSFERS, 100), np.uint8)
+    whole = LinearHash(columns, "parts")
+    hashing = whole.begun(TRANSFERS)
+    for part in np.split(columns, cuts, axis=1):
+        hashing.add(np.ascontiguousarray(part))
+    np.testing.assert_array_equal(hashing.found(), whole(columns))
