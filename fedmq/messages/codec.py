@@ -120,22 +120,22 @@ def packed_pieces(body: Body) -> list[bytes]:
     """The bytes of `pack_body` in pieces: the long bytes of ``body`` are pieces, not copied."""
     packer = msgpack.Packer(autoreset=False)
     pieces: list[bytes] = []
-
-    def add(fields: dict[str, Any]) -> None:
-        packer.pack_map_header(len(fields))
-        for key, value in fields.items():
-            packer.pack(key)
-            if isinstance(value, dict):
-                add(value)
-            elif isinstance(value, bytes) and len(value) >= _LONG:
-                pieces.extend((packer.bytes(), _head_of_bytes(len(value)), value))
-                packer.reset()
-            else:
-                packer.pack(value)
-
-    add(body.model_dump(exclude_defaults=True))
+    _pack_fields(body.model_dump(exclude_defaults=True), packer, pieces)
     pieces.append(packer.bytes())
     return pieces
+
+
+def _pack_fields(fields: dict[str, Any], packer: msgpack.Packer, pieces: list[bytes]) -> None:
+    packer.pack_map_header(len(fields))
+    for key, value in fields.items():
+        packer.pack(key)
+        if isinstance(value, dict):
+            _pack_fields(value, packer, pieces)
+        elif isinstance(value, bytes) and len(value) >= _LONG:
+            pieces += (packer.bytes(), _head_of_bytes(len(value)), value)
+            packer.reset()
+        else:
+            packer.pack(value)
 
 
 def _head_of_bytes(size: int) -> bytes:

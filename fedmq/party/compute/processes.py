@@ -109,7 +109,7 @@ class ProcessPool(ComputePool):
         if self._priority_gate is not None:
             # Small computations end in quick succession, and each end costs this process time.
             await self._priority_gate.wait()
-        work = await asyncio.to_thread(self._packed, computation)
+        work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
             return await self._submitted(work, gives_way)
@@ -124,16 +124,16 @@ class ProcessPool(ComputePool):
                 f"{computation.label}: compute workers die again and again; is there enough memory?"
             ) from None
 
-    def _packed(self, computation: Computation) -> bytes:
-        return_freed_memory()  # what the last messages and results have left
-        return self._arrays.pickled(computation)
-
     async def _submitted(self, work: bytes, gives_way: bool) -> tuple[Any, Span]:
         file = ResultFile()
         try:
             submitted = self._executor.submit(_run_work, work, gives_way, file.address)
             packed, span = await asyncio.wrap_future(submitted)
-            return file.read(packed, self._arrays), span
+            result = file.read(packed, self._arrays)
+            if file.is_taken_over:
+                # It replaces others, and messages, of which as much memory is left.
+                await asyncio.to_thread(return_freed_memory)
+            return result, span
         finally:
             file.close()
 
@@ -358,6 +358,7 @@ class ResultFile:
 
     def __init__(self) -> None:
         self._file: int | None = None
+        self._taken_over = False
         if hasattr(os, "memfd_create"):
             try:
                 self._file = os.memfd_create("fedmq-result")
@@ -368,6 +369,11 @@ class ResultFile:
     def address(self) -> Address:
         """The address under which a worker finds the file."""
         return None if self._file is None else (os.getpid(), self._file)
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether long arrays of the result lie here, and the file ends with them."""
+        return self._taken_over
 
     def read(self, packed: bytes, shared: SharedArrays | None = None) -> Any:
         """Unpack a result of `packed_result`, with its arrays in place.
@@ -380,7 +386,7 @@ class ResultFile:
         unpickler = _ResultUnpickler(io.BytesIO(packed), mmap.mmap(self._file, 0))
         result = unpickler.load()
         if shared is not None and shared.adopt(self._file, size, unpickler.arrays):
-            self._file = None
+            self._file, self._taken_over = None, True
         return result
 
     def close(self) -> None:
