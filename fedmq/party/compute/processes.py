@@ -358,7 +358,8 @@ class ResultFile:
 
     def __init__(self) -> None:
         self._file: int | None = None
-        self._taken_over = False
+        self.is_taken_over = False
+        """Whether long arrays of the result lie here, and the file ends with them."""
         if hasattr(os, "memfd_create"):
             try:
                 self._file = os.memfd_create("fedmq-result")
@@ -369,11 +370,6 @@ class ResultFile:
     def address(self) -> Address:
         """The address under which a worker finds the file."""
         return None if self._file is None else (os.getpid(), self._file)
-
-    @property
-    def is_taken_over(self) -> bool:
-        """Whether long arrays of the result lie here, and the file ends with them."""
-        return self._taken_over
 
     def read(self, packed: bytes, shared: SharedArrays | None = None) -> Any:
         """Unpack a result of `packed_result`, with its arrays in place.
@@ -386,7 +382,7 @@ class ResultFile:
         unpickler = _ResultUnpickler(io.BytesIO(packed), mmap.mmap(self._file, 0))
         result = unpickler.load()
         if shared is not None and shared.adopt(self._file, size, unpickler.arrays):
-            self._file, self._taken_over = None, True
+            self._file, self.is_taken_over = None, True
         return result
 
     def close(self) -> None:

@@ -132,26 +132,22 @@ def offered_factors(sums: Wide, c: Precision) -> Iterator[Offered]:
     """Numbers for x, and then for d: (bits * nodes, C). ``sums``: as `lifted` gives them."""
     of_g, of_h = sums
     candidates = of_g.shape[1]
-    x = _shifted(of_h, c.x_shift - c.x_guard, c.x_factor, _x_bits(c))
+    x = np.empty((c.x_factor, *of_h.shape[:-1]), np.uint64)
+    _shift_into(x, of_h, c.x_shift - c.x_guard, _x_bits(c))
     yield Offered(x.reshape(-1, candidates), _x_bits(c))
     del x
     d = np.empty((c.g_factor + c.h_factor, *of_g.shape[:-1]), np.uint64)
     by_g, by_h = d[: c.g_factor], d[c.g_factor :]
-    _shifted(of_g, c.d_shift - c.d_guard, c.g_factor, _d_bits(c), by_g)
-    _shifted(of_h, c.d_shift - c.d_guard, c.h_factor, _d_bits(c), by_h)
+    _shift_into(by_g, of_g, c.d_shift - c.d_guard, _d_bits(c))
+    _shift_into(by_h, of_h, c.d_shift - c.d_guard, _d_bits(c))
     by_h[-1] = np.uint64(0) - by_h[-1] & _modulus(_d_bits(c))  # the bit of the sign
     yield Offered(d.reshape(-1, candidates), _d_bits(c))
 
 
-def _shifted(
-    sums: Wide, shift: int, factor_bits: int, bits: int, found: Numbers | None = None
-) -> Numbers:
-    """Sums times each bit of a factor times 2^-shift: (factor bits, nodes, C), in ``found``."""
-    if found is None:
-        found = np.empty((factor_bits, *sums.shape[:-1]), np.uint64)
+def _shift_into(found: Numbers, sums: Wide, shift: int, bits: int) -> None:
+    """Write sums times each bit of a factor times 2^-shift: ``found`` (factor bits, nodes, C)."""
     for bit, at_bit in enumerate(found):
         at_bit[:] = bits_at(sums, shift - bit, bits)
-    return found
 
 
 def own_scaled(sums: Wide, factors: Sequence[NodeFactors], c: Precision) -> Scaled:
