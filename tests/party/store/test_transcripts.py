@@ -78,13 +78,19 @@ async def test_a_tree_that_never_ends_stays_within_the_bytes_that_are_allowed(
     await conversation.writer.close()
 
 
+def required_writer(folder: Path) -> tuple[TranscriptWriter, asyncio.Queue[str]]:
+    """A writer that waits for room, and the troubles that it tells."""
+    troubles: asyncio.Queue[str] = asyncio.Queue()
+    writer = TranscriptWriter(
+        folder, SESSION, 1, 10**9, required=True, on_trouble=troubles.put_nowait
+    )
+    return writer, troubles
+
+
 async def test_a_required_transcript_waits_for_a_full_disk_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    troubles: asyncio.Queue[str] = asyncio.Queue()
-    writer = TranscriptWriter(
-        tmp_path, SESSION, 1, 10**9, required=True, on_trouble=troubles.put_nowait
-    )
+    writer, troubles = required_writer(tmp_path)
     conversation = Conversation(tmp_path, 10**9)
     conversation.writer = writer
     await conversation.grow(0, lot=5)
@@ -142,10 +148,7 @@ async def test_a_table_is_kept_as_it_is(tmp_path: Path) -> None:
 async def test_a_table_that_fills_the_disk_is_written_whole_once_there_is_room(
     tmp_path: Path,
 ) -> None:
-    troubles: asyncio.Queue[str] = asyncio.Queue()
-    writer = TranscriptWriter(
-        tmp_path, SESSION, 1, 10**9, required=True, on_trouble=troubles.put_nowait
-    )
+    writer, troubles = required_writer(tmp_path)
     with room_for(1000):
         writing = asyncio.create_task(writer.commit(commitment(300)))
         assert "the transcript cannot be written" in await troubles.get()
