@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks.hidden_sums ACTIVE.csv PASSIVE.csv [--trees 5] [--depth 3] [--max-bin 32]
-        [--arithmetic 3.4] [--covert 2] [--json]
+        [--own 12 13] [--arithmetic 3.4] [--covert 2] [--json]
 
 Trees are boosted over both tables, as the two parties would; the first column is an id, and the
 active party's second one the label. Of each level both halves run in this process, on shares as the
@@ -19,7 +19,7 @@ import csv
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +61,9 @@ from fedmq.privacy.oblivious_transfer.extension import (
 from fedmq.privacy.plan import Plan
 from fedmq.privacy.random_stream import fresh_seed
 from tests.privacy.hidden_sums.driven import Running, run_all, size
+
+COUNTED = ("nodes", "wrong", "crowded", "unfit", "doubtful", "overfull", "far")
+"""Of nodes; ``far``: those whose quotients reached far."""
 
 SIGNER = Ed25519PrivateKey.generate()
 
@@ -106,6 +109,7 @@ class Level:
     pairs: list[np.ndarray]
     to_beat: np.ndarray
     scale: FixedPoint
+    foreseen: np.ndarray
     winners: tuple[list[bool], list[int]]
 
 
@@ -121,13 +125,14 @@ def levels(
     label, own = active[:, 0], Table.of(active[:, 1:], max_bin)
     other = Table.of(passive, max_bin)
     margin = np.zeros(len(label), np.float32)
+    of_root = 0.0
     for tree in range(trees):
         chance = 1 / (1 + np.exp(-margin))
         floats = np.stack([chance - label, np.maximum(chance * (1 - chance), 1e-16)], 1)
         scale = FixedPoint.of(floats.astype(np.float32))
         pairs = scale.encode(floats.astype(np.float32))
-        nodes = [np.arange(len(label))]
-        for _ in range(depth):
+        nodes, foreseen = [np.arange(len(label))], [of_root]
+        for level in range(depth):
             totals = np.stack([pairs[rows].sum(axis=0) for rows in nodes])
             scored = []
             for party in (own, other):
@@ -150,8 +155,9 @@ def levels(
             ]
             index = [int(at[0]) if wins else 0 for (_, at), wins in zip(of_other, won, strict=True)]
             rows_of = [pairs[rows] for rows in nodes]
-            yield Level(tree, left, totals, rows_of, to_beat, scale, (won, index))
-            following = []
+            expected = np.array(foreseen, np.float32)
+            yield Level(tree, left, totals, rows_of, to_beat, scale, expected, (won, index))
+            following, foreseen = [], []
             for number, rows in enumerate(nodes):
                 party, (gain, at) = (
                     (other, of_other[number]) if won[number] else (own, of_own[number])
@@ -161,6 +167,8 @@ def levels(
                     continue
                 goes = party.goes_left(int(at[0]), rows)
                 following += [rows[goes], rows[~goes]]
+                foreseen += [float(gain)] * 2
+                of_root = of_root if level else float(gain)
             nodes = following
             if not nodes:
                 break
@@ -192,8 +200,9 @@ class Session:
         params: TrainParams,
         factors: list[NodeFactors | None],
         copies: int,
+        far: bool,
     ) -> tuple[Plan[Learned], Plan[Winners]]:
-        """Those of both parties; of ``copies`` if there are several."""
+        """Those of both parties; of ``copies`` if there are several. ``far``: quotients reach."""
         sums = field_of(level, rows)
         drawn = np.random.default_rng().integers(0, 2**64, level.left.shape, np.uint64) & sums.mask
         joint = sums.joined(level.left.view(np.uint64))
@@ -201,6 +210,7 @@ class Session:
         (receiver, sender), (back_receiver, back_sender) = self.ends
         public, back = self.permutations
         circuit = circuit_of(params, level.scale, sums, UNCONSTRAINED).ranked_at(ALONE)
+        circuit = replace(circuit, far=far)
         inputs = NodeInputs.of(level.totals, level.to_beat, level.scale, params, circuit)
         if copies > 1:
             hidden = HiddenLevel(circuit, *level.left.shape[:2])
@@ -245,7 +255,7 @@ def field_of(level: Level, rows: int) -> Field:
 
 @dataclass
 class Measured:
-    """What all levels took, and how many nodes were wrong, crowded or unfit."""
+    """What all levels took, and how many nodes were wrong, crowded, unfit and so on."""
 
     up: int = 0
     down: int = 0
@@ -255,6 +265,8 @@ class Measured:
     crowded: int = 0
     unfit: int = 0
     doubtful: int = 0
+    overfull: int = 0
+    far: int = 0
     parcels: list[int] = field(default_factory=list)
 
 
@@ -265,25 +277,27 @@ def run(
     params: TrainParams,
     *,
     filtering: bool,
+    far: bool = False,
     copies: int = 1,
 ) -> Measured:
     """One level."""
     start = time.process_time()
     factors: list[NodeFactors | None] = [None] * len(level.totals)
     if filtering:
-        known = (level.pairs, level.totals, level.to_beat)
+        known = (level.pairs, level.totals, level.to_beat, level.foreseen)
         factors = choose_factors(*known, level.scale, params, field_of(level, rows))
-    evaluating, garbling = session.plans(level, rows, params, factors, copies)
+    evaluating, garbling = session.plans(level, rows, params, factors, copies, far)
     active = Running(evaluating)
     passive = Running(garbling, active.hear, opened=False)
     active.send = passive.hear
-    learned, (won, index) = run_all([active, passive])
+    learned, winners = run_all([active, passive])
+    won = [winner is not None for winner in winners]
     crowded = learned.crowded
     seconds = time.process_time() - start
     wrong = sum(
         found != wanted
         for found, wanted in zip(
-            zip(won.tolist(), index.tolist(), strict=True),
+            zip(won, [winner or 0 for winner in winners], strict=True),
             zip(*level.winners, strict=True),
             strict=True,
         )
@@ -297,6 +311,8 @@ def run(
         int(crowded.sum()),
         factors.count(None) if filtering else 0,
         int(learned.doubtful.sum()),
+        int(learned.overfull.sum()),
+        len(won) if far else 0,
     )
 
 
@@ -309,30 +325,41 @@ def main() -> None:
     parser.add_argument("--max-bin", type=int, default=32)
     parser.add_argument("--whole-trees", type=int, default=1, help="trees without the filter")
     parser.add_argument("--arithmetic", choices=(OLDEST, NEWEST), default=OLDEST)
+    parser.add_argument("--own", type=int, nargs="+", help="the active party's columns, from 1 on")
     parser.add_argument("--covert", type=int, default=1, help="copies of circuits")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     params = TrainParams(xgboost_arithmetic=options.arithmetic)
     active, passive = table(options.active), table(options.passive)
+    active = active[:, [0, *options.own]] if options.own else active
     session, totals = Session(), {"filter": Measured(), "all": Measured()}
     if options.covert > 1:
         totals["copies"] = Measured()
     # The first level makes schedules, which a session needs once.
     shape = (options.depth, options.max_bin, params)
     first = next(levels(active, passive, 1, *shape))
-    for filtering in (True, False):
-        run(session, first, len(active), params, filtering=filtering)
+    for filtering, far in ((True, False), (True, True), (False, False)):
+        run(session, first, len(active), params, filtering=filtering, far=far)
     state = Filtering()
     for level in levels(active, passive, options.trees, *shape):
         for name, measured in totals.items():
             if name == "all" and level.tree >= options.whole_trees:
                 continue
             goes_on = name != "all" and state.goes_on
+            far = goes_on and state.far
             copies = options.covert if name == "copies" else 1
-            found = run(session, level, len(active), params, filtering=goes_on, copies=copies)
+            found = run(
+                session,
+                level,
+                len(active),
+                params,
+                filtering=goes_on,
+                far=far,
+                copies=copies,
+            )
             if name == "filter":
-                state.count(found.nodes, found.crowded, found.doubtful)
-            for key in ("up", "down", "seconds", "nodes", "wrong", "crowded", "unfit", "doubtful"):
+                state.count(found.nodes, found.crowded, found.overfull, found.doubtful)
+            for key in ("up", "down", "seconds", *COUNTED):
                 setattr(measured, key, getattr(measured, key) + getattr(found, key))
     figures = {}
     for name, measured in totals.items():
@@ -343,11 +370,7 @@ def main() -> None:
             "MB a tree": (measured.up + measured.down) / trees / 1e6,
             "MB up": measured.up / trees / 1e6,
             "core s a tree": measured.seconds / trees,
-            "nodes": measured.nodes,
-            "wrong": measured.wrong,
-            "crowded": measured.crowded,
-            "unfit": measured.unfit,
-            "doubtful": measured.doubtful,
+            **{key: getattr(measured, key) for key in COUNTED},
         }
     if options.json:
         print(json.dumps(figures))

@@ -89,14 +89,16 @@ class Comparison:
 
     Every node has been asked about. ``totals`` int64 (nodes, 2): each node's sums of g and h.
     ``best`` float32 (nodes,): the gain of the active party's best candidate, -inf without one.
-    ``rows``: the rows of each node that carry a gradient. ``place``: the peer's place in the chain.
-    ``constraints``: what they say of the nodes. ``categories``: the peer's candidates of each
-    column that is split by sets, ascending.
+    ``foreseen`` float32 (nodes,): the gain of the split above each node, of a root that of the root
+    of the tree before; 0 if there is none. ``rows``: the rows of each node that carry a gradient.
+    ``place``: the peer's place in the chain. ``constraints``: what they say of the nodes.
+    ``categories``: the peer's candidates of each column that is split by sets, ascending.
     """
 
     nodes: tuple[int, ...]
     totals: NDArray[np.int64]
     best: NDArray[np.float32]
+    foreseen: NDArray[np.float32]
     rows: tuple[NDArray[np.int32], ...]
     place: Place = ALONE
     constraints: NodeConstraints = UNCONSTRAINED

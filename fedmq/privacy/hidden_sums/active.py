@@ -159,6 +159,7 @@ class HiddenActive(HidesSums):
     def comparison_bytes(self, comparison: Comparison, candidates: int) -> int:
         circuit, nodes = self._circuit(comparison), len(comparison.nodes)
         circuit, sets = circuit.ranked_at(comparison.place), self._sets(comparison, candidates)
+        circuit = replace(circuit, far=circuit.filters)
         level = HiddenLevel.of(circuit, nodes, candidates, comparison.place, sets)
         return copied_bytes(level, self._copies)[0] if self._copies > 1 else garbler_bytes(level)
 
@@ -178,8 +179,9 @@ class HiddenActive(HidesSums):
         circuit, constraints = self._circuit(comparison), comparison.constraints
         filtering = self._filtering[peer]
         filters = circuit.filters and filtering.goes_on
-        if filters and filtering.ranks:
-            circuit = circuit.ranked_at(comparison.place)
+        if filters:
+            circuit = replace(circuit, far=filtering.far)
+            circuit = circuit.ranked_at(comparison.place) if filtering.ranks else circuit
         inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         shares = np.stack([self._source.shares(peer, node) for node in comparison.nodes])
         choosing = self._choosing(comparison, filters=filters)
@@ -216,7 +218,8 @@ class HiddenActive(HidesSums):
                 sets=self._sets(comparison, shares.shape[1]),
             )
             learned = yield from evaluate_level(evaluator, first)
-        filtering.count(nodes, int(learned.crowded.sum()), int(learned.doubtful.sum()))
+        told = (learned.crowded, learned.overfull, learned.doubtful)
+        filtering.count(nodes, *(int(found.sum()) for found in told))
         return learned.won
 
     def _choosing(self, comparison: Comparison, *, filters: bool) -> Computation:
@@ -228,6 +231,7 @@ class HiddenActive(HidesSums):
             comparison.rows,
             comparison.totals,
             comparison.best,
+            comparison.foreseen,
             self._scale,
             self._params,
             self._field,
@@ -247,22 +251,34 @@ class Filtering:
     """How many nodes of a passive party told more than a winner, and what goes on.
 
     A passive party that garbles to cheat may learn two bits of its choice by each crowded node, and
-    one by each doubtful node. So the filter ends for the session once the crowded ones are more
-    than 3 % and three; gains are then computed of all candidates. Once as many were doubtful,
+    one by each doubtful node. So once the crowded ones are more than 3 % and three, quotients reach
+    ``far`` for the rest of the session: they are longer, and tell candidates apart that gain much
+    more than what is to beat. Once as many of the nodes behind were crowded even so, the filter
+    ends, and gains are computed of all candidates. Once as many of all nodes were doubtful,
     candidates in slots are no longer ranked.
+
+    An overfull node counts as four crowded ones towards longer quotients: it takes far more.
     """
 
     nodes: int = 0
-    crowded: int = 0
     doubtful: int = 0
+    of_filter: int = 0
+    crowded: int = 0
+    far: bool = False
     goes_on: bool = True
     ranks: bool = True
 
-    def count(self, nodes: int, crowded: int, doubtful: int = 0) -> None:
+    def count(self, nodes: int, crowded: int, overfull: int = 0, doubtful: int = 0) -> None:
         """Count the nodes of a level."""
         self.nodes += nodes
-        self.crowded += crowded
         self.doubtful += doubtful
-        most = 3 + 0.03 * self.nodes
-        self.goes_on = self.goes_on and self.crowded <= most
-        self.ranks = self.ranks and self.doubtful <= most
+        self.ranks = self.ranks and self.doubtful <= _most_of(self.nodes)
+        self.of_filter += nodes
+        self.crowded += crowded if self.far else crowded + 3 * overfull
+        if self.crowded > _most_of(self.of_filter):
+            self.goes_on, self.far = self.goes_on and not self.far, True
+            self.of_filter = self.crowded = 0
+
+
+def _most_of(nodes: int) -> float:
+    return 3 + 0.03 * nodes

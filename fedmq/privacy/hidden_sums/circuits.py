@@ -91,7 +91,8 @@ class GainCircuit:
     the number of interaction constraints. The first release's quotients take squares from outside,
     which transfers make at a fortieth of the bytes; all other rules take the sums alone.
     ``ranked``: the few candidates that the filter finds are ranked first, so that this circuit
-    takes fewer. ``sets``: sets of fewer categories are scanned, ``max_cat_threshold``; 0: none.
+    takes fewer. ``far``: quotients of the filter and of ranks are those of `Precision.far`.
+    ``sets``: sets of fewer categories are scanned, ``max_cat_threshold``; 0: none.
     """
 
     field: Field
@@ -100,6 +101,7 @@ class GainCircuit:
     interactions: int = 0
     ranked: bool = False
     sets: int = 0
+    far: bool = False
 
     @property
     def takes_squares(self) -> bool:
@@ -189,6 +191,7 @@ class GainCircuit:
             "real": not self.whole,
             f"interactions={self.interactions}": self.interactions > 0,
             "ranked": self.ranked,
+            "far": self.far,
             f"sets={self.sets}": self.sets > 0,
         }
         words = " ".join(word for word, is_told in parts.items() if is_told)
@@ -205,10 +208,11 @@ class GainCircuit:
             bounds="bounds" in words,
         )
         interactions = _told_number(words, "interactions", 2)
-        whole, ranked = "real" not in words, "ranked" in words
+        whole, ranked, far = "real" not in words, "ranked" in words, "far" in words
         sets = _told_number(words, "sets", 10)
-        circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked, sets)
-        if not np.array_equal(circuit.told(), told) or (ranked and not circuit.filters):
+        circuit = cls(field, rule, whole, min(interactions, MOST_CONSTRAINTS), ranked, sets, far)
+        filtered = ranked or far
+        if not np.array_equal(circuit.told(), told) or (filtered and not circuit.filters):
             raise MessageError("circuits of gains by rules that this party does not know")
         return circuit
 
@@ -236,7 +240,7 @@ class GainCircuit:
 
         A float of 32 bits: 0 where a side is too light, or nothing is gained.
         """
-        return _gain_schedule(replace(self, ranked=False, sets=0))
+        return _gain_schedule(replace(self, ranked=False, sets=0, far=False))
 
     def floats(self, numbers: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
         """Bits of numbers of float32 as the input ``name`` of nodes: bool (bits, nodes).

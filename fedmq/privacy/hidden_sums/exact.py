@@ -74,17 +74,18 @@ class Ranking:
     """The candidates in ``slots`` of each of ``nodes`` nodes; ``alone``: no chain follows."""
 
     field: Field
+    precision: Precision
     nodes: int
     slots: int
     alone: bool
 
     @property
     def level(self) -> FilterLevel:
-        return FilterLevel(Precision.fine(self.field), self.nodes, self.slots)
+        return FilterLevel(self.precision, self.nodes, self.slots)
 
     @property
     def stage(self) -> Stage:
-        precision = self.level.precision
+        precision = self.precision
         return Stage(
             partial(fine_schedule, precision, self.field),
             self.nodes,
@@ -96,7 +97,7 @@ class Ranking:
     @property
     def known(self) -> Mapping[str, int]:
         """The active party's bits of each node."""
-        return ranked_inputs(self.level.precision, self.field)
+        return ranked_inputs(self.precision, self.field)
 
     @property
     def transfers(self) -> int:

@@ -19,7 +19,8 @@ active party chooses for a node, and the proof that the node keeps to the bounds
 *   |x - c_x a| <= 2.6 and |d - c_d D| <= 3 (checked for each node);
 *   the circuit's V^ is V or at most 2 ``weight_error`` more, in units of 2^-19; its S^ is below S
     by ``lowered`` and at most ``square_error`` more or less. V^ is shifted, and cut off, ten times;
-*   so the quotient q is at most 2^9 rho, and 2^9 rho at most q + ``slack`` (V);
+*   so the quotient q is at most 2^9 rho, and 2^9 rho at most q + ``slack`` (V), where quotients are
+    short; longer ones have other powers of 2, with the same proof;
 *   XGBoost's own roundings move r by less than half a unit of q. In 3.2 they are float32's, each
     relative to a side's gain or the node's: of a square, of H + lambda and of their quotient, then
     of a sum and a difference. 3.4 takes a float32 weight w = -(1 + e) G / (H + lambda), and
@@ -120,6 +121,20 @@ class Precision:
             dropped=min(4, max(0, field.bits - 45)),
             g_factor=52,
             h_factor=57,
+        )
+
+    @classmethod
+    def far(cls, field: Field) -> Precision:
+        """Of all candidates, where short quotients tell too few apart, and of those in slots."""
+        return replace(
+            cls.fine(field),
+            x_bits=28,
+            d_bits=24,
+            headroom=5,
+            places=30,
+            quotient_bits=18,
+            g_factor=54,
+            h_factor=59,
         )
 
     @property
@@ -253,7 +268,8 @@ class KnownNode:
 
     ``g``, ``h``: its sums; ``to_beat``: the gain of the best so far. ``spread``: an upper bound of
     sum of g² / h over its rows, inf if unknown. ``deviation``: half of sum of |g - mu h|.
-    ``lightest``: the least positive h of a row. All but ``to_beat`` in fixed point.
+    ``lightest``: the least positive h of a row. ``foreseen``: a gain that the best may be near, 0
+    if none is known. All but gains in fixed point.
     """
 
     g: int
@@ -262,10 +278,16 @@ class KnownNode:
     spread: float
     deviation: float
     lightest: int
+    foreseen: float = 0.0
 
     @classmethod
     def of(
-        cls, pairs: NDArray[np.int64], total: NDArray[np.int64], to_beat: float, reg_lambda: int
+        cls,
+        pairs: NDArray[np.int64],
+        total: NDArray[np.int64],
+        to_beat: float,
+        foreseen: float,
+        reg_lambda: int,
     ) -> KnownNode:
         """``pairs`` int64 (rows, 2): g and h of the node's rows, whose sums are ``total``."""
         g, h = pairs.T.astype(np.float64)
@@ -282,6 +304,7 @@ class KnownNode:
             spread,
             float(np.abs(g - middle * h).sum()) / 2,
             int(pairs[positive, 1].min(initial=np.iinfo(np.int64).max)),
+            foreseen,
         )
 
 
@@ -297,7 +320,8 @@ class NodeFactors:
     (``g`` G - ``h`` H) 2^-d_shift; ``total`` is X; ``x_offset`` and ``d_offset`` are added to x and
     d, guard bits included. ``least_weight``: V^ of the least heavy side. ``to_beat``: a quotient.
     ``beaten``: a quotient, 1 less than one that surely gains more. ``unit``: r of rho = 1, in
-    integers of fixed point. ``fine``: the same for `Precision.fine`; None if that does not fit.
+    integers of fixed point. ``fine`` and ``far``: the same for these precisions; None where one
+    does not fit.
     """
 
     x: int
@@ -311,6 +335,7 @@ class NodeFactors:
     beaten: int
     unit: float
     fine: NodeFactors | None = None
+    far: NodeFactors | None = None
 
     @classmethod
     def of(
@@ -319,8 +344,13 @@ class NodeFactors:
         precision: Precision,
         scale: FixedPoint,
         params: TrainParams,
+        *,
+        far: bool = False,
     ) -> NodeFactors:
         """The factors of a node.
+
+        A quotient of 2 is six times what is to beat, or ``far`` more than that and 16 times what is
+        foreseen.
 
         Raises:
             Unfit: the node does not keep to the bounds of ``precision``.
@@ -358,7 +388,12 @@ class NodeFactors:
         # Any unit is right; a good one is some times what the best candidate is worth. Where that
         # is unknown, a unit below what is to beat would tell no candidate that wins from others.
         expected = 3 * worth
-        if known.to_beat <= SMALLEST_GAIN:
+        if far and known.foreseen:
+            foreseen = math.ldexp(known.foreseen, shift) + constant
+            expected = 8 * max(worth, foreseen / whole)
+        elif far:
+            expected = max(48 * worth, most / 4)
+        elif known.to_beat <= SMALLEST_GAIN:
             expected = max(2 * worth, most / _EXPECTED)
         unit = max(min(expected, most), most * 2.0 ** (-2 * c.headroom), _SMALLEST)
         if not math.isfinite(unit):
@@ -425,19 +460,21 @@ def choose_factors_of_rows(
     rows: Sequence[NDArray[np.int32]],
     totals: NDArray[np.int64],
     best: NDArray[np.float32],
+    foreseen: NDArray[np.float32],
     scale: FixedPoint,
     params: TrainParams,
     field: Field,
 ) -> list[NodeFactors | None]:
     """`choose_factors` for nodes of these ``rows`` of all ``gradients``, int64 (all rows, 2)."""
     pairs = [gradients[of_node] for of_node in rows]
-    return choose_factors(pairs, totals, best, scale, params, field)
+    return choose_factors(pairs, totals, best, foreseen, scale, params, field)
 
 
 def choose_factors(
     pairs: Sequence[NDArray[np.int64]],
     totals: NDArray[np.int64],
     best: NDArray[np.float32],
+    foreseen: NDArray[np.float32],
     scale: FixedPoint,
     params: TrainParams,
     field: Field,
@@ -445,25 +482,35 @@ def choose_factors(
     """The factors of nodes, None where the filter does not fit one.
 
     ``pairs``: of each node g and h of its rows, int64 (rows, 2). ``totals`` int64 (nodes, 2),
-    ``best`` float32 (nodes,): the gains of the active party's best candidates.
+    ``best`` float32 (nodes,): the gains of the active party's best candidates; ``foreseen`` those
+    that the best of all may be near, 0 where none is known.
     """
-    precision, fine = Precision.of(field), Precision.fine(field)
+    precision, fine, far = Precision.of(field), Precision.fine(field), Precision.far(field)
     reg_lambda = round(math.ldexp(float(np.float32(params.reg_lambda)), scale.h_bits))
     found: list[NodeFactors | None] = []
-    for of_rows, total, gain in zip(pairs, totals, best, strict=True):
-        known = KnownNode.of(of_rows, total, float(gain), reg_lambda)
+    for of_rows, total, gain, near in zip(pairs, totals, best, foreseen, strict=True):
+        known = KnownNode.of(of_rows, total, float(gain), float(near), reg_lambda)
         coarse = _fitting(known, precision, scale, params)
         if coarse is not None:
-            coarse = replace(coarse, fine=_fitting(known, fine, scale, params))
+            coarse = replace(
+                coarse,
+                fine=_fitting(known, fine, scale, params),
+                far=_fitting(known, far, scale, params, far=True),
+            )
         found.append(coarse)
     return found
 
 
 def _fitting(
-    known: KnownNode, precision: Precision, scale: FixedPoint, params: TrainParams
+    known: KnownNode,
+    precision: Precision,
+    scale: FixedPoint,
+    params: TrainParams,
+    *,
+    far: bool = False,
 ) -> NodeFactors | None:
     try:
-        return NodeFactors.of(known, precision, scale, params)
+        return NodeFactors.of(known, precision, scale, params, far=far)
     except Unfit:
         return None
 

@@ -29,6 +29,7 @@ from fedmq.privacy.hidden_sums.filtering import (
     Groups,
 )
 from fedmq.privacy.hidden_sums.quotient import (
+    FAR_FILTER_ANDS,
     FILTER_ANDS,
     RANKED_ANDS,
     candidate_in_slot,
@@ -114,11 +115,13 @@ class HiddenLevel:
 
     def filter(self, nodes: int) -> FilterLevel:
         """The filter over some of the nodes."""
-        return FilterLevel(Precision.of(self.field), nodes, self.candidates)
+        precision = (Precision.far if self.circuit.far else Precision.of)(self.field)
+        return FilterLevel(precision, nodes, self.candidates)
 
     def ranking(self, nodes: int, slots: int) -> Ranking:
         """The ranks of the slots' candidates in some of the nodes."""
-        return Ranking(self.field, nodes, slots, self.is_alone)
+        precision = (Precision.far if self.circuit.far else Precision.fine)(self.field)
+        return Ranking(self.field, precision, nodes, slots, self.is_alone)
 
     @property
     def is_alone(self) -> bool:
@@ -288,7 +291,8 @@ def garbler_bytes(level: HiddenLevel) -> int:
         most += _gain_bytes(level.gains(level.nodes, MOST_SLOTS))
         most += filtering.number_bytes + filtering.table_bytes
         most += extended_bytes(filtering.index_transfers) + turned_bytes(2 * level.nodes)
-        ands += FILTER_ANDS * filtering.instances
+        of_one = FAR_FILTER_ANDS if level.circuit.far else FILTER_ANDS
+        ands += of_one * filtering.instances
         ands += pick_schedule(MOST_SLOTS, filtering.index_bits).ands * level.nodes
         if level.circuit.ranked:
             ranking = level.ranking(level.nodes, MOST_SLOTS)

@@ -33,6 +33,7 @@ from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Pre
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
+    "FAR_FILTER_ANDS",
     "FILTER_ANDS",
     "RANKED_ANDS",
     "candidate_in_slot",
@@ -63,8 +64,8 @@ def threshold_bits(precision: Precision) -> dict[str, int]:
 def quotient_schedule(precision: Precision) -> Schedule:
     """``low`` and ``high``, between which S / V lies, and whether a candidate ``may`` be taken.
 
-    In units of 2^-9, of eleven bits, of which the highest stands for all that is 2 or more. ``low``
-    is 0 unless both sides are certainly heavy enough.
+    In units of a quotient's last bit, 2^-9 where it is short. They have one bit more, which stands
+    for all that is 2 or more. ``low`` is 0 unless both sides are certainly heavy enough.
     """
     c = Circuit()
     _quotient(c, precision)
@@ -342,8 +343,11 @@ def pick_schedule(slots: int, bits: int) -> Schedule:
 FILTER_ANDS = 400
 """At least as many as the filter takes of a candidate: circuits that tell it take time to make."""
 
+FAR_FILTER_ANDS = 800
+"""The same of quotients that reach far."""
 
-# Which of the few candidates in slots gains most? That with the largest quotient of 16 bits, unless
+
+# Which of the few candidates in slots gains most? That with the largest of longer quotients, unless
 # another one is too near.
 #
 # The bounds are those of the filter: what XGBoost's roundings move is less than half a unit, so a

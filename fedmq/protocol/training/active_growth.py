@@ -102,6 +102,7 @@ class ActiveGrowth(Part):
             residuals,
             constrained=constrained,
             interacting=interactions > 0,
+            gain_before=model.gain_before(),
         )
         self._records = RecordNumbers(following)
         self._signed = signed

@@ -269,7 +269,8 @@ class LevelComparisons:
         rows = tuple(self._builder.carrying(node) for node in nodes)
         constraints = self._builder.constraints(nodes, self._owners[peer])
         gains = np.array(best, np.float32)
-        return Comparison(nodes, totals, gains, rows, place, constraints, categories)
+        foreseen = np.array([self._builder.foreseen(node) for node in nodes], np.float32)
+        return Comparison(nodes, totals, gains, foreseen, rows, place, constraints, categories)
 
     def gain(self, peer: str, node: int, left: NDArray[np.bool_], column: ColumnMark) -> float:
         """What ``node`` gained by a split of ``peer``, by which rows went left.

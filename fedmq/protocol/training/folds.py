@@ -174,6 +174,10 @@ class FoldModels:
         """The residuals of the model whose turn it is."""
         return self._model.residuals()
 
+    def gain_before(self) -> float:
+        """What the root of the tree before gained, of the model whose turn it is."""
+        return self._model.gain_before()
+
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
         """The number of splits in the finished trees of all models, by party."""
         owned: Counter[str] = Counter(dict.fromkeys(parties, 0))

@@ -342,6 +342,11 @@ class ModelBuilder:
         served = slice(first, first + self._params.vector_outputs)
         return Residuals(off[:, served], self._table.weight, self._leaf_quantiles[served])
 
+    def gain_before(self) -> float:
+        """What the root of the tree before gained, of the same class; 0 without one."""
+        before = len(self.trees) - self._trees_per_round
+        return 0.0 if before < 0 else max(0.0, float(self.trees[before].gain[0]))
+
     def next_records(self, parties: Sequence[str]) -> dict[str, int]:
         """The number of splits of the finished trees, by party: the number of its next record."""
         return {party: self._owned[owner] for owner, party in enumerate(parties)}

@@ -76,7 +76,8 @@ class NodeRows:
     """The instance space of each node (rows, int32, ascending), and the resulting tree.
 
     Nodes have heap numbers, as in messages. ``constrained``: some column of some party is under a
-    monotone constraint. ``interacting``: there are interaction constraints.
+    monotone constraint. ``interacting``: there are interaction constraints. ``gain_before``: what
+    the root of the tree before gained, 0 without one.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class NodeRows:
         *,
         constrained: bool = False,
         interacting: bool = False,
+        gain_before: float = 0.0,
     ) -> None:
         self.gradients = gradients
         self.level: tuple[int, ...] = (ROOT,)
         """The nodes of the current level that may still be split."""
         self._params = params
         self._residuals = residuals
+        self._gain_before = gain_before
         self.rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
         """All rows by node: training, left out by subsampling, and evaluation rows."""
         self.bounds = {ROOT: gradients.bounds(self.rows[ROOT])}
@@ -135,6 +138,10 @@ class NodeRows:
         sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
         monotone = self.monotone(node, np.array([sign], np.int8))
         return float(split_gains(sums[:1], sums[1:2], sums[2], self._params, monotone)[0])
+
+    def foreseen(self, node: int) -> float:
+        """A gain that ``node``'s may be near: that of the split above it, or of the root before."""
+        return self._gain_before if node == ROOT else self._splits[parent(node)].gain
 
     def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
         """The monotone bounds of ``node`` for candidates of ``signs``; None without constraints."""

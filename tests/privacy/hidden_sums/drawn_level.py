@@ -38,7 +38,7 @@ LARGEST = np.finfo(np.float32).max
 class DrawnLevel:
     """``left`` int64 (nodes, candidates, 2) and ``totals`` int64 (nodes, 2) on one scale.
 
-    ``pairs``: g and h of each node's rows, int64 (rows, 2).
+    ``pairs``: g and h of each node's rows, int64 (rows, 2). ``far``: quotients reach far.
     """
 
     left: np.ndarray
@@ -49,6 +49,7 @@ class DrawnLevel:
     pairs: tuple[np.ndarray, ...]
     constraints: NodeConstraints = UNCONSTRAINED
     columns: ComparedColumns | None = None
+    far: bool = False
 
     @classmethod
     def of(
@@ -125,7 +126,8 @@ class DrawnLevel:
     @property
     def circuit(self) -> GainCircuit:
         """That of a candidate's gain."""
-        return circuit_of(self.params, self.scale, self.field, self.constraints)
+        circuit = circuit_of(self.params, self.scale, self.field, self.constraints)
+        return replace(circuit, far=self.far)
 
     def inputs(self, to_beat: np.ndarray) -> NodeInputs:
         """The active party's, if its own best candidates gain ``to_beat``."""

@@ -114,8 +114,9 @@ def quotients(
 
 
 def factors_of(level: DrawnLevel, to_beat: np.ndarray) -> list[NodeFactors | None]:
-    """Of each node, None where it does not fit."""
-    known = (level.pairs, level.totals, to_beat)
+    """Of each node, None where it does not fit; every other one has a gain that is foreseen."""
+    foreseen = level.gains.max(axis=1).clip(0) * np.resize(np.float32([3, 0]), len(to_beat))
+    known = (level.pairs, level.totals, to_beat, foreseen)
     return choose_factors(*known, level.scale, level.params, level.field)
 
 
@@ -136,13 +137,13 @@ class Compared:
 
 
 def compared(
-    level: DrawnLevel, to_beat: np.ndarray, random: np.random.Generator, *, fine: bool = False
+    level: DrawnLevel, to_beat: np.ndarray, random: np.random.Generator, kind: str = ""
 ) -> Compared:
-    """The filter of ``level`` beside its gains, or the ``fine`` quotients of all its candidates."""
-    c = Precision.fine(level.field) if fine else Precision.of(level.field)
+    """The filter of ``level`` beside its gains, of quotients of a ``kind``: "fine", "far" or ""."""
+    c = getattr(Precision, kind or "of")(level.field)
     every = factors_of(level, to_beat)
-    if fine:
-        every = [None if node is None else node.fine for node in every]
+    if kind:
+        every = [None if node is None else getattr(node, kind) for node in every]
     fit = np.array([node is not None for node in every])
     result = Compared(nodes=len(every), unfit=int((~fit).sum()))
     if not fit.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +71,7 @@ def test_copies_find_the_winners_of_one_circuit(
 ) -> None:
     nodes, candidates, count = shape
     level = drawn(nodes, candidates, xgboost_arithmetic=arithmetic)
+    level = replace(level, far=nodes == 4)
     to_beat = own_gains(level, 0.5, 0, 2)
     told, single = CopiedLevels(count).run(level, to_beat), LevelPair().run(level, to_beat)
     check(level, to_beat, told)

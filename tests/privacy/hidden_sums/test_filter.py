@@ -24,6 +24,7 @@ from fedmq.privacy.hidden_sums.filter import (
     Unfit,
 )
 from fedmq.privacy.hidden_sums.quotient import (
+    FAR_FILTER_ANDS,
     FILTER_ANDS,
     chosen_slots,
     pick_schedule,
@@ -43,8 +44,8 @@ FIELDS = (6, 17, 30, 45, 46, 50, 57, 60, 62, 64)
 
 def right(level: DrawnLevel, to_beat: np.ndarray, seed: int = 0) -> int:
     """Check that no winner is missed, and no bound broken; the number of nodes that fit."""
-    for fine in (True, False):
-        found = compared(level, to_beat, np.random.default_rng(seed), fine=fine)
+    for kind in ("", "fine", "far"):
+        found = compared(level, to_beat, np.random.default_rng(seed), kind)
         assert (found.missed, found.broken) == (0, 0)
     return found.nodes - found.unfit
 
@@ -63,6 +64,7 @@ def test_no_winner_is_missed_and_no_bound_broken(kind: str, arithmetic: str) -> 
 def test_the_circuit_adds_more_than_the_bounds_ask_for(bits: int) -> None:
     Precision.of(Field(bits)).check()
     Precision.fine(Field(bits)).check()
+    Precision.far(Field(bits)).check()
     with pytest.raises(ValueError, match="is needed"):
         replace(Precision.of(Field(bits)), d_bits=12).check()
 
@@ -246,14 +248,24 @@ def test_the_index_of_a_slot_is_picked() -> None:
     assert (found.T @ (1 << np.arange(3))).tolist() == [5, 2, 7, 1]
 
 
+@pytest.mark.parametrize(
+    ("precision", "of_quotient", "of_78", "most"),
+    [
+        (Precision.of(Field(57)), 298, 4152, FILTER_ANDS),
+        (Precision.far(Field(57)), 614, 6024, FAR_FILTER_ANDS),
+    ],
+    ids=["short", "far"],
+)
 @pytest.mark.parametrize("candidates", [8, 17, 78])
-def test_how_many_ands_a_candidate_takes(candidates: int) -> None:
-    level = FilterLevel(Precision.of(Field(57)), 1, candidates)
-    quotient = quotient_schedule(level.precision).ands
-    assert quotient == 298
+def test_how_many_ands_a_candidate_takes(
+    candidates: int, precision: Precision, of_quotient: int, of_78: int, most: int
+) -> None:
+    level = FilterLevel(precision, 1, candidates)
+    quotient = quotient_schedule(precision).ands
+    assert quotient == of_quotient
     ands = ands_of_slots(level)
-    assert candidates != 78 or ands == 4152
-    assert quotient * candidates + ands <= FILTER_ANDS * candidates
+    assert candidates != 78 or ands == of_78
+    assert quotient * candidates + ands <= most * candidates
 
 
 def ands_of_slots(level: FilterLevel) -> int:
@@ -270,9 +282,10 @@ def ands_of_slots(level: FilterLevel) -> int:
         return {name: none(len(slots.place), instances) for name, slots in outputs}
         yield
 
-    found = {name: none(bits, level.instances) for name, bits in (("low", 11), ("high", 11))}
+    bits = level.precision.quotient_bits + 1
+    found = {name: none(bits, level.instances) for name in ("low", "high")}
     found["may"] = none(1, level.instances)
-    finished(chosen_slots(level, found, none(11, level.nodes), run))
+    finished(chosen_slots(level, found, none(bits, level.nodes), run))
     return ands
 
 
@@ -280,9 +293,27 @@ def none(bits: int, instances: int) -> Labels:
     return np.zeros((bits, instances, 2), np.uint64)
 
 
-def test_a_session_whose_nodes_are_often_crowded_goes_on_without_the_filter() -> None:
+def test_a_session_whose_nodes_are_often_crowded_goes_on_with_longer_quotients() -> None:
     filtering = Filtering()
     filtering.count(100, 6)
+    assert not filtering.far
+    filtering.count(0, 1)
+    assert (filtering.far, filtering.goes_on) == (True, True)
+
+
+def test_an_overfull_node_counts_as_four_crowded_ones() -> None:
+    filtering = Filtering()
+    filtering.count(1, 1, overfull=1)
+    assert filtering.far
+    often = Filtering()
+    often.count(100, 1, overfull=1)
+    assert not often.far
+
+
+def test_it_goes_on_without_the_filter_if_nodes_are_crowded_even_so() -> None:
+    filtering = Filtering()
+    filtering.count(100, 7)
+    filtering.count(100, 6, overfull=6)
     assert filtering.goes_on
     filtering.count(0, 1)
     assert not filtering.goes_on

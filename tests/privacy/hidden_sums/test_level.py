@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
+from fedmq.privacy.engine import ALONE
 from fedmq.privacy.hidden_sums.garbler import LevelGarbler
+from fedmq.privacy.hidden_sums.level import HiddenLevel, evaluator_bytes, garbler_bytes
 from fedmq.privacy.hidden_sums.sides import Unpacked, pieces_of
 from tests.how_often import seldom
 from tests.privacy.hidden_sums.drawn_level import SQUARED, DrawnLevel
 from tests.privacy.hidden_sums.driven import size
+from tests.privacy.hidden_sums.filtered import factors_of
 from tests.privacy.hidden_sums.level_chain import claimed, linked
 from tests.privacy.hidden_sums.level_pair import LevelPair, Told
 
@@ -80,13 +83,40 @@ def test_more_candidates_than_slots_are_near_the_best_of_some_nodes() -> None:
 
 
 @pytest.mark.parametrize("arithmetic", ["3.2", *seldom("3.4")])
-def test_a_crowded_node_has_sixteen_slots(arithmetic: str) -> None:
+def test_long_quotients_tell_candidates_of_a_crowded_node_apart(arithmetic: str) -> None:
+    random, kind = np.random.default_rng(2), {"xgboost_arithmetic": arithmetic}
+    level = DrawnLevel.of(random, 6, 78, rows=20_000, **kind)
+    to_beat = own_gains(level, 0.5, 0)
+    pair = LevelPair()
+    assert any(pair.run(level, to_beat).crowded)
+    level = replace(level, far=True)
+    told = pair.run(level, to_beat)
+    assert sum(check(level, to_beat, told)) >= 5
+    assert not any(told.crowded)
+    assert told.bytes < 30_000 * 6 * 78
+    hidden = HiddenLevel(level.circuit.ranked_at(ALONE), 6, 78)
+    assert sum(map(size, told.received)) <= garbler_bytes(hidden)
+    assert sum(map(size, told.sent)) <= evaluator_bytes(hidden)
+
+
+def test_a_node_that_only_short_quotients_fit_goes_the_long_way() -> None:
+    level = replace(drawn(3, 20), far=True)
+    to_beat = own_gains(level, 0.5, 0, 2)
+    first, *others = factors_of(level, to_beat)
+    assert first is not None
+    told = LevelPair().run(level, to_beat, factors=[replace(first, far=None), *others])
+    check(level, to_beat, told)
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["short", "far"])
+@pytest.mark.parametrize("arithmetic", ["3.2", *seldom("3.4")])
+def test_a_crowded_node_has_sixteen_slots(arithmetic: str, far: bool) -> None:
     """Of six candidates that gain nearly the same, and of thirty, which do not fit."""
-    level = drawn(3, 60, 3, xgboost_arithmetic=arithmetic)
+    level = replace(drawn(3, 60, 3, xgboost_arithmetic=arithmetic), far=far)
     left, best = level.left.copy(), level.gains.argmax(axis=1)
     for node, count in enumerate((1, 6, 30)):
         left[node, :count] = left[node, best[node]]
-        left[node, :count, 0] += np.arange(count) << 25
+        left[node, :count, 0] += np.arange(count) << (8 if far else 25)
         g, h = map(int, level.totals[node])
         left[node, count:] = [g // 2, h // 2]
     level = replace(level, left=left)

@@ -181,7 +181,7 @@ def test_a_level_is_ranked_and_a_doubt_is_decided_by_gains() -> None:
 
 @pytest.mark.long
 def test_a_chain_computes_gains_of_the_best_alone() -> None:
-    level = drawn(5, 60, 6, xgboost_arithmetic="3.4")
+    level = replace(drawn(5, 60, 6, xgboost_arithmetic="3.4"), far=True)
     levels = divided(level, [24, 26, 10])
     to_beat = own_gains(level, 0, 0.5, 0.999, 1, 2)
     told = run_chain(levels, to_beat)
@@ -195,15 +195,17 @@ def test_the_rule_tells_that_candidates_are_ranked() -> None:
         circuit = level.circuit.ranked_at(ALONE)
         assert circuit.ranked
         assert GainCircuit.read(level.field, circuit.told()) == circuit
+        far = replace(circuit, far=True)
+        assert GainCircuit.read(level.field, far.told()) == far
         assert level.circuit.ranked_at(Place(1, 2)).ranked == (arithmetic != OLDEST)
-    shrinks = np.frombuffer(b"ahead alpha ranked", np.uint8)
-    with pytest.raises(MessageError, match="rules that this party does not know"):
-        GainCircuit.read(level.field, shrinks)
+    for filtered in (b"ahead alpha ranked", b"ahead alpha far"):
+        with pytest.raises(MessageError, match="rules that this party does not know"):
+            GainCircuit.read(level.field, np.frombuffer(filtered, np.uint8))
 
 
 def test_candidates_are_no_longer_ranked_once_many_nodes_were_doubtful() -> None:
     filtering = Filtering()
-    filtering.count(100, 0, 6)
+    filtering.count(100, 0, doubtful=6)
     assert filtering.ranks
-    filtering.count(0, 0, 1)
+    filtering.count(0, 0, doubtful=1)
     assert (filtering.ranks, filtering.goes_on) == (False, True)
