@@ -1,7 +1,7 @@
 """The filter's circuit in the clear, beside XGBoost's gains.
 
 ``python -m tests.privacy.hidden_sums.filtered [NODES]`` compares so many nodes of each kind of
-training, and ends with 1 if a winner is missed or a bound is broken.
+training, with quotients of each length, and ends with 1 if a winner is missed or a bound is broken.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ def main(nodes: int) -> int:
             level = DrawnLevel.of(random, 20, 150, **kind)
             best = np.maximum(level.gains.max(axis=1), 0)
             parts = random.choice([0, 0.5, 0.99, 1, 2], len(best)).astype(np.float32)
-            result += compared(level, np.where(parts > 0, best * parts, -np.inf), random)
+            to_beat = np.where(parts > 0, best * parts, -np.inf)
+            for quotients_of in ("", "fine", "far"):
+                result += compared(level, to_beat, random, quotients_of)
         print(f"{name}: {result}", flush=True)
         wrong += result.missed + result.broken
     return wrong
