@@ -204,16 +204,18 @@ def test_who_won_is_told() -> None:
         assert level.told.seen_won == level.level.winners(to_beat(level.rows))[0]
 
 
-@pytest.mark.parametrize("arithmetic", [OLDEST, "3.4"])
+@pytest.mark.parametrize(
+    ("arithmetic", "far"), [(OLDEST, False), (OLDEST, True), ("3.4", False)], ids=str
+)
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(
-    depth: int, arithmetic: str
+    depth: int, arithmetic: str, far: bool
 ) -> None:
     level = seen()[depth]
     drawn, told = level.level, level.told
-    if arithmetic != OLDEST:  # whose few candidates are ranked
+    if arithmetic != OLDEST or far:
         params = PARAMS.model_copy(update={"xgboost_arithmetic": arithmetic})
-        drawn = replace(drawn, params=params)
+        drawn = replace(drawn, params=params, far=far)
         told = LevelPair().run(drawn, to_beat(level.rows))
     sizes = list(map(size, told.received))
     session = LevelPair()
@@ -224,8 +226,8 @@ def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(
     found, received = made_up(evaluator, learned, sizes, chooser, depth)
     for name in ("won", "crowded", "overfull", "doubtful"):
         assert (getattr(found, name) == getattr(learned, name)).all()
-    _numbers, *tables = zip(told.received, received, strict=True)
-    for real, simulated in tables:  # numbers of transfers end within a byte
+    pairs = list(zip(told.received, received, strict=True))
+    for real, simulated in [*pairs[1:4], *pairs[5:]]:  # numbers of transfers end within a byte
         for parcel in (joined(real), joined(simulated)):
             if len(parcel) > 100_000:
                 words = parcel[: len(parcel) // 8 * 8].view(np.uint64)[:10_000]

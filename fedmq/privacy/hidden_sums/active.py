@@ -253,9 +253,9 @@ class Filtering:
     A passive party that garbles to cheat may learn two bits of its choice by each crowded node, and
     one by each doubtful node. So once the crowded ones are more than 3 % and three, quotients reach
     ``far`` for the rest of the session: they are longer, and tell candidates apart that gain much
-    more than what is to beat. Once as many of the nodes behind were crowded even so, the filter
-    ends, and gains are computed of all candidates. Once as many of all nodes were doubtful,
-    candidates in slots are no longer ranked.
+    more than what is to beat. Nodes have 16 slots each then, and only overfull ones are crowded.
+    Once these were as many of the nodes behind, the filter ends, and gains are computed of all
+    candidates. Once as many of all nodes were doubtful, candidates in slots are no longer ranked.
 
     An overfull node counts as four crowded ones towards longer quotients: it takes far more.
     """

@@ -71,7 +71,7 @@ SLOTS = 4
 """Candidates of a node that are compared exactly, of most nodes."""
 
 MOST_SLOTS = 16
-"""The same of a crowded node, which has more that may be the best."""
+"""The same of a crowded node, where more may be the best, and where quotients reach far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,11 +540,15 @@ def _fixed(min_child_weight: float, scale: FixedPoint) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FilterLevel:
-    """The filter over ``nodes`` nodes with ``candidates`` candidates each."""
+    """The filter over ``nodes`` nodes with ``candidates`` candidates each.
+
+    A node has as few of the ``slots``, which are ascending, as hold what may be the best.
+    """
 
     precision: Precision
     nodes: int
     candidates: int
+    slots: tuple[int, ...] = (SLOTS, MOST_SLOTS)
 
     @property
     def instances(self) -> int:

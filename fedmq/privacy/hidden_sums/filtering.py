@@ -18,7 +18,8 @@ numbers for V and S leave at once, for choices at random. What A chooses of them
 own shares, turns these choices (`correlated`).
 
 A crowded node, of which more than four candidates may be the best, has 16 slots; of more than 16 it
-goes another way. These bits both parties learn; the active party proves them by labels.
+goes another way. These bits both parties learn; the active party proves them by labels. Where
+quotients reach far, every node has 16 slots, and nobody learns which one would do with four.
 
 Shares are read at a place that neither party knows, by a choice of one table by each. Both know a
 share of the place: place = i_A ⊕ i_P. Each permutes its table of shares by its own share of the
@@ -37,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Labels, colours
-from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, NodeFactors
+from fedmq.privacy.hidden_sums.filter import FilterLevel, NodeFactors
 from fedmq.privacy.hidden_sums.products import (
     Scaled,
     carry_choices,
@@ -387,8 +388,9 @@ class _Half:
         return np.ascontiguousarray(self._index[: slots * self.level.index_bits, nodes])
 
     def _groups(self, more: NDArray[np.bool_]) -> Groups:
-        """Which nodes have all that is near in slots: ``more`` (2, nodes)."""
-        return [(~more[0], SLOTS), (more[0] & ~more[1], MOST_SLOTS)]
+        """Which nodes have all that is near in how many slots; ``more``: bool (counts, nodes)."""
+        fewer = np.concatenate([np.ones_like(more[:1]), more[:-1]])
+        return list(zip(fewer & ~more, self.level.slots, strict=True))
 
     def _places(self, groups: Groups) -> Places:
         """This party's shares of all slots' indices, colours: (slots of all nodes, 1)."""
@@ -495,7 +497,7 @@ class FilterEvaluator(_Half):
         run = side.evaluate(parcel)
         chosen = finished(chosen_slots(self.level, found, self.quotients.known["to beat"], run))
         self._index = chosen["index"]
-        unset = take_bits(parcel, (2, self.level.nodes))
+        unset = take_bits(parcel, (len(self.level.slots), self.level.nodes))
         more, bits = side.tell(chosen["more"], unset)
         groups = self._groups(bits)
         choices = index_choices(self._places(groups), self.level.index_bits)

@@ -115,8 +115,9 @@ class HiddenLevel:
 
     def filter(self, nodes: int) -> FilterLevel:
         """The filter over some of the nodes."""
-        precision = (Precision.far if self.circuit.far else Precision.of)(self.field)
-        return FilterLevel(precision, nodes, self.candidates)
+        if self.circuit.far:
+            return FilterLevel(Precision.far(self.field), nodes, self.candidates, (MOST_SLOTS,))
+        return FilterLevel(Precision.of(self.field), nodes, self.candidates)
 
     def ranking(self, nodes: int, slots: int) -> Ranking:
         """The ranks of the slots' candidates in some of the nodes."""

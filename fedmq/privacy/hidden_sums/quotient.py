@@ -29,7 +29,7 @@ from fedmq.privacy.garbling.circuit import (
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.hidden_sums.circuits import Run
-from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, SLOTS, FilterLevel, Precision
+from fedmq.privacy.hidden_sums.filter import MOST_SLOTS, FilterLevel, Precision
 from fedmq.privacy.hidden_sums.shares import Field
 
 __all__ = [
@@ -222,24 +222,21 @@ def block_schedule() -> Schedule:
 
 
 @cache
-def more_schedule() -> Schedule:
-    """Whether the ``count`` of a node's candidates that are near is ``more`` than its slots.
-
-    Than a few slots, and than the most.
-    """
+def more_schedule(slots: tuple[int, ...]) -> Schedule:
+    """Whether the ``count`` of candidates that are near is ``more`` than each of ``slots``."""
     c = Circuit()
     count = c.input("count", _COUNT_BITS)
-    c.output(
-        "more", [at_least(c, count, constant(n + 1, _COUNT_BITS)) for n in (SLOTS, MOST_SLOTS)]
-    )
+    c.output("more", [at_least(c, count, constant(held + 1, _COUNT_BITS)) for held in slots])
     return Schedule.of(c)
 
 
-def slots_in_order(near: Labels, bits: int, run: Run) -> Generator[Any, Any, dict[str, Labels]]:
+def slots_in_order(
+    near: Labels, bits: int, slots: tuple[int, ...], run: Run
+) -> Generator[Any, Any, dict[str, Labels]]:
     """Labels of the ``index`` of each of the first candidates that are ``near``, and of ``more``.
 
-    ``near`` (nodes, candidates, 2); ``index`` (slots * ``bits``, nodes, 2), 0 for unused slots;
-    ``more`` (2, nodes, 2), as `more_schedule` has it.
+    ``near`` (nodes, candidates, 2); ``index`` (most slots * ``bits``, nodes, 2), 0 for unused ones;
+    ``more`` (counts of ``slots``, nodes, 2), as `more_schedule` has it.
     """
     nodes, candidates, words = near.shape
     blocks = -(-candidates // _BLOCK)
@@ -259,7 +256,7 @@ def slots_in_order(near: Labels, bits: int, run: Run) -> Generator[Any, Any, dic
         np.bitwise_xor.reduce(held[:, :, number >> bit & 1 > 0], axis=2)[:, np.newaxis]
         for bit in range(bits - _BLOCK_BITS)
     ]
-    more = yield from run(more_schedule(), {"count": count})
+    more = yield from run(more_schedule(slots), {"count": count})
     joined = np.concatenate(index, axis=1)
     return {"index": joined.reshape(-1, nodes, words), "more": more["more"]}
 
@@ -291,7 +288,7 @@ def _joined_counts(left: Labels, right: Labels, run: Run) -> Generator[Any, Any,
 def chosen_slots(
     level: FilterLevel, found: Mapping[str, Labels], to_beat: Labels, run: Run
 ) -> Generator[Any, Any, dict[str, Labels]]:
-    """Labels of each node's ``index`` (slots * bits, nodes, 2) and ``more`` (2, nodes, 2).
+    """Labels of each node's ``index`` (most slots * bits, nodes, 2) and ``more`` (.., nodes, 2).
 
     ``found``: those of `quotient_schedule`, of all candidates; ``to_beat`` (11, nodes, 2).
     """
@@ -313,7 +310,7 @@ def chosen_slots(
         "best": np.repeat(best["best"], candidates, axis=1),
     }
     near = (yield from run(near_schedule(bits), inputs))["near"].reshape(nodes, candidates, 2)
-    return (yield from slots_in_order(near, level.index_bits, run))
+    return (yield from slots_in_order(near, level.index_bits, level.slots, run))
 
 
 def candidate_in_slot(

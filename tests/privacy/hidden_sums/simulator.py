@@ -61,9 +61,9 @@ def _colour(step: LevelStep[LevelEvaluator], parcel: Parcel, learned: Learned) -
     data = parcel[0]["bytes"] if parcel else np.empty(0, np.uint8)
     if step.step is LevelEvaluator.close_filter:
         half = _tried(step)
-        (few, _), (many, _) = half._groups
-        wanted = np.stack([learned.crowded, learned.overfull])[:, half.fit]
-        colours = np.packbits(np.stack([~few, ~few & ~many]) ^ wanted)
+        more = ~np.logical_or.accumulate([nodes for nodes, _ in half._groups])
+        wanted = np.stack([learned.crowded, learned.overfull])[-len(more) :, half.fit]
+        colours = np.packbits(more ^ wanted)
         data[len(data) - len(colours) :] ^= colours
     elif step.step is LevelEvaluator.begin_gains:
         half = _tried(step)

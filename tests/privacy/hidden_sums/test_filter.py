@@ -230,7 +230,7 @@ def test_slots_hold_the_first_candidates_in_their_order(candidates: int) -> None
     random, bits = np.random.default_rng(candidates), (candidates - 1).bit_length()
     near = random.random((200, candidates)) < random.choice([0, 2, 8, 40], (200, 1)) / candidates
     labels = np.stack([near.astype(np.uint64)] * 2, axis=-1)
-    found = finished(slots_in_order(labels, bits, clear_run))
+    found = finished(slots_in_order(labels, bits, (SLOTS, MOST_SLOTS), clear_run))
     index = found["index"][..., 0].reshape(MOST_SLOTS, bits, -1).astype(np.int64)
     for node in range(200):
         wanted = np.flatnonzero(near[node])

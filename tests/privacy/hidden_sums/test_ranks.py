@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, product
 
 import numpy as np
 import pytest
@@ -152,8 +152,9 @@ def test_how_many_ands_a_ranking_takes() -> None:
     c = Precision.fine(Field(57))
     assert fine_schedule(c, Field(57)).ands == 1258
     assert ranked_schedule(c, Field(57), SLOTS, True).ands == 1981
-    for bits in (6, 64):
-        c = Precision.fine(Field(bits))
+    lengths = (Precision.fine, Precision.far)
+    for bits, length in product((6, 64), lengths):
+        c = length(Field(bits))
         quotient = fine_schedule(c, Field(bits)).ands
         for slots in (SLOTS, MOST_SLOTS):
             ranks = ranked_schedule(c, Field(bits), slots, True).ands
