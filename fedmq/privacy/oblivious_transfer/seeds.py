@@ -184,19 +184,18 @@ class OneWay:
         key = hashlib.sha256(purpose).digest()
         self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
 
-    def __call__(
-        self, blocks: NDArray[Any], memory: NDArray[np.uint64] | None = None
-    ) -> NDArray[np.uint64]:
-        """Permute contiguous blocks of 16 bytes: uint64 (words,), in ``memory`` if given.
-
-        ``memory`` must be longer by a block.
-        """
+    def __call__(self, blocks: NDArray[Any]) -> NDArray[np.uint64]:
+        """Of contiguous blocks of 16 bytes: uint64 (words,)."""
         words = blocks.reshape(-1).view(np.uint64)
-        memory = np.empty(len(words) + BLOCK_WORDS, np.uint64) if memory is None else memory
+        hashed = self.permuted(words, np.empty(len(words) + BLOCK_WORDS, np.uint64))
+        hashed ^= words
+        return hashed
+
+    def permuted(self, blocks: NDArray[Any], memory: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """AES(x) alone: uint64 (words,) in ``memory``, which is longer by a block."""
+        words = blocks.reshape(-1).view(np.uint64)
         self._cipher.update_into(words.data.cast("B"), memory.data.cast("B"))
-        permuted = memory[: len(words)]
-        permuted ^= words
-        return permuted
+        return memory[: len(words)]
 
 
 def expanded(
@@ -206,20 +205,27 @@ def expanded(
 
     uint8 (128, bytes) and (32, bytes). The first seed of a group enters only the total.
     """
-    at_once = is_worth(width)
+    summed = sum_streams if is_worth(width) else _summed
     lanes = seeds.view("<u8")
     blocks_of_each = -(-width // BLOCK_BYTES)
     # Reused memory is still in a cache, and needs no new pages.
     blocks = np.empty((*seeds.shape[:2], min(_BLOCKS_AT_ONCE, blocks_of_each), 2), "<u8")
+    blocks[..., 0] = lanes[..., :1] ^ np.arange(blocks.shape[2], dtype=np.uint64)
+    blocks[..., 1] = lanes[..., 1:]
     memory = np.empty(blocks.size + BLOCK_WORDS, np.uint64)
+    # Of x ⊕ AES(x), x is added to the sums: numbers of blocks cancel out there, for all sums are of
+    # 8 or 16 places, and seeds are the same in each block.
+    known, known_total = _summed(np.tile(lanes, blocks.shape[2]))
     for start in range(0, blocks_of_each, _BLOCKS_AT_ONCE):
         stop = min(start + _BLOCKS_AT_ONCE, blocks_of_each)
+        if start:
+            blocks[..., 0] ^= np.uint64(start ^ (start - _BLOCKS_AT_ONCE))
         if stop - start < blocks.shape[2]:
-            blocks = np.empty((*seeds.shape[:2], stop - start, 2), "<u8")
-        blocks[..., 0] = lanes[..., :1] ^ np.arange(start, stop, dtype=np.uint64)
-        blocks[..., 1] = lanes[..., 1:]
-        streams = expanding(blocks, memory).reshape(*seeds.shape[:2], -1)
-        sums, total = sum_streams(streams) if at_once else _summed(streams)
+            blocks = np.ascontiguousarray(blocks[:, :, : stop - start])
+        streams = expanding.permuted(blocks, memory).reshape(*seeds.shape[:2], -1)
+        sums, total = summed(streams)
+        sums ^= known[..., : sums.shape[-1]]
+        total ^= known_total[..., : total.shape[-1]]
         part = slice(start * BLOCK_BYTES, min(stop * BLOCK_BYTES, width))
         held = part.stop - part.start
         yield (
