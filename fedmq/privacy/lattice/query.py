@@ -126,7 +126,9 @@ class EncryptNode:
         for node, rows in enumerate(self.rows):
             of_node = pairs[2 * node : 2 * node + 2]
             if self.people is None:
-                held = rows[slice(*np.searchsorted(rows, (within.start, within.stop)))]
+                # For numbers of another dtype NumPy would convert all rows.
+                ends = np.array([within.start, within.stop], rows.dtype)
+                held = rows[slice(*np.searchsorted(rows, ends))]
                 held = held - rows.dtype.type(within.start)
                 if at_once:
                     spread_pairs(of_node, self.pairs[within], held, layout)
