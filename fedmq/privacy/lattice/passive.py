@@ -238,7 +238,7 @@ class LatticePassive(PassiveHalf):
     def _sum_pieces(self, pieces: Sequence[Values], first: int) -> SumPieces:
         if self._joint is None:
             self._joint = JointBins.of(self._bins, self._features)
-        return SumPieces(pieces, first, self._joint, self._masks, self._layout)
+        return SumPieces(pieces, first, self._joint, self._masks, self._layout, self._seed)
 
     def _answering(self, query: Query, places: NDArray[np.intp]) -> AnswerQuery:
         begun = self._begun.pop((query.tree, query.node, query.round), _BegunQuery())

@@ -93,9 +93,9 @@ class Computed:
         """Of a query whose pieces were summed before in parts that end at ``begun``."""
         every = np.arange(len(self.candidates))
         ends = [0, *begun]
-        parts = [self.summed(query[start:stop], start) for start, stop in pairwise(ends)]
+        parts = [self.summed(query[start:stop], start, seed) for start, stop in pairwise(ends)]
         return AnswerQuery(
-            self.summed(query[ends[-1] :], ends[-1]),
+            self.summed(query[ends[-1] :], ends[-1], seed),
             [part.run() for part in parts],
             self.candidates,
             every,
@@ -105,8 +105,10 @@ class Computed:
             seed,
         )
 
-    def summed(self, pieces: list[dict[str, Any]], first: int) -> SumPieces:
-        return SumPieces(pieces, first, self.joint, self.masks, self.layout)
+    def summed(
+        self, pieces: list[dict[str, Any]], first: int, seed: bytes = b"a" * 32
+    ) -> SumPieces:
+        return SumPieces(pieces, first, self.joint, self.masks, self.layout, seed)
 
     def decrypt(self, answer: np.ndarray) -> np.ndarray:
         pieces = [{"numbers": np.arange(len(answer), dtype=np.uint32), "sums": answer}]
