@@ -144,6 +144,8 @@ class LatticeActive(ActiveHalf):
         self._person: NDArray[np.int32] | None = None
         self._all_rows: int
         self._training: NDArray[np.int64]
+        self._is_whole: bool
+        """Whether all rows are training rows."""
         self._places: NDArray[np.int32]
         self._people: NDArray[np.int32] | None = None
         self._layout: Layout
@@ -160,6 +162,7 @@ class LatticeActive(ActiveHalf):
         outputs: int = 1,
     ) -> None:
         self._training = np.flatnonzero(training)
+        self._is_whole = bool(training.all())
         self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
         if self._person is None:
             self._all_rows, asked = len(training), len(self._training)
@@ -216,7 +219,8 @@ class LatticeActive(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         params = gradients.params
         self._subtracts = params.colsample_bylevel == params.colsample_bynode == 1
-        self._pairs = gradients.pairs[self._training]
+        # Arrays of a million rows that are the same need not be copied, nor shared with workers.
+        self._pairs = gradients.pairs if self._is_whole else gradients.pairs[self._training]
         self._known.clear()
         return ()
 
@@ -257,7 +261,7 @@ class LatticeActive(ActiveHalf):
 
         Each piece leaves while the next ones are made.
         """
-        rows = [self._places[node.rows] for node in asked]
+        rows = [node.rows if self._is_whole else self._places[node.rows] for node in asked]
         return [
             single(
                 EncryptNode(
