@@ -41,8 +41,8 @@ T = TypeVar("T")
 Values = dict[str, Any]
 """Named arrays and scalars that one half sends to the other; at most ``PIECE_BYTES`` together.
 
-Gradients of ``plain``, parcels of circuits and queries of a lattice may have
-``LARGEST_PIECE_BYTES``.
+Gradients of ``plain``, parcels of circuits and queries of a lattice, about sums and directions, may
+have ``LARGEST_PIECE_BYTES``.
 """
 
 

@@ -54,6 +54,10 @@ __all__ = ["LatticeActive", "LatticeActiveShares"]
 
 T = TypeVar("T")
 
+_PIECES_AT_ONCE = 5
+"""Pieces of a query that a computation makes: each computation costs the event loop some work, and
+the other party waits for the first piece."""
+
 _QUESTION_BYTES = 8_000_000
 """Bytes of the queries that are answered together: more of them need fewer messages and
 computations, but delay scoring."""
@@ -259,16 +263,23 @@ class LatticeActive(ActiveHalf):
     def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> list[Plan[Sequence[Values]]]:
         """The pieces of the query about nodes, under the secrets of ``seed``.
 
-        Each piece leaves while the next ones are made.
+        Some pieces leave while the next ones are made.
         """
+        count = self.pieces_of_query
         rows = [node.rows if self._is_whole else self._places[node.rows] for node in asked]
         return [
             single(
                 EncryptNode(
-                    self._pairs, rows, self._public, self._layout, seed, piece, self._people
+                    self._pairs,
+                    rows,
+                    self._public,
+                    self._layout,
+                    seed,
+                    range(first, min(first + _PIECES_AT_ONCE, count)),
+                    self._people,
                 )
             )
-            for piece in range(self.pieces_of_query)
+            for first in range(0, count, _PIECES_AT_ONCE)
         ]
 
     def decrypt(

@@ -31,7 +31,7 @@ from fedmq.privacy.oblivious_transfer.seeds import (
     OneWay,
     expanded,
 )
-from fedmq.privacy.plan import PIECE_BYTES, Values
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 
 __all__ = [
     "ChooseRows",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-_PIECE_WIDTH = PIECE_BYTES // GROUPS
+_PIECE_WIDTH = LARGEST_PIECE_BYTES // GROUPS
 
 
 @dataclass(frozen=True, eq=False)

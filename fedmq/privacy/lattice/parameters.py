@@ -42,7 +42,7 @@ VERSION = 9
 """The version of both halves' messages: 1 had transfers of 128 bits a row, 2 had some at the root
 as well, 3 had shorter pieces of queries, 4 hid sums without a filter, 5 had four slots alone, 6 had
 hidden sums under noise that left half of its room empty, 7 had more rounds of hidden sums, 8 had a
-filter of short quotients alone, and noise from digests without a key."""
+filter of short quotients alone, noise from digests without a key, and shorter choices of rows."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""

@@ -61,7 +61,7 @@ _WORD = 64
 class EncryptNode:
     """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
-    Makes all pieces, or piece number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no
+    Makes all ``pieces``, or those of these numbers. Nodes are ``layout.nodes`` at most, and no
     row stands in two. Rows are ascending. ``pairs`` int64 (all rows, 2). ``seed`` must never
     encrypt anything else: two queries under one secret disclose their difference. ``people`` int32
     (all rows,): where several rows are of one person, the number of each one's; a query then holds
@@ -74,14 +74,14 @@ class EncryptNode:
     public: PublicElements
     layout: Layout
     seed: bytes = field(repr=False)
-    piece: int | None = None
+    pieces: range | None = None
     people: NDArray[np.int32] | None = None
 
     def run(self) -> list[Values]:
         layout = self.layout
         secret = transformed(draw_secret(self.seed, layout.degree, layout.largest_secret))
-        pieces = _elements(layout)
-        asked = pieces if self.piece is None else [pieces[self.piece]]
+        every = _elements(layout)
+        asked = every if self.pieces is None else [every[piece] for piece in self.pieces]
         return [self._encrypted(elements, secret) for elements in asked]
 
     def _encrypted(self, elements: range, secret: Transform) -> Values:

@@ -12,7 +12,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.lattice.directions import ChooseRows, HideDirections
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
 from fedmq.privacy.oblivious_transfer.seeds import GROUPS, GrowSeeds, PunctureSeeds
-from fedmq.privacy.plan import PIECE_BYTES
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.oblivious_transfer.base import CHOICES, SENDER, base
 
 
@@ -76,9 +76,9 @@ def test_directions_of_chosen_rows_arrive_and_no_others(count: int) -> None:
 
 
 def test_each_piece_fits_a_message() -> None:
-    pieces, _ = choice(np.arange(5), 200_000).run()
+    pieces, _ = choice(np.arange(5), 300_000).run()
     assert len(pieces) > 1
-    assert max(piece["choice"].nbytes for piece in pieces) <= PIECE_BYTES
+    assert max(piece["choice"].nbytes for piece in pieces) <= LARGEST_PIECE_BYTES
 
 
 def test_choices_of_all_rows_and_of_none_look_alike() -> None:
