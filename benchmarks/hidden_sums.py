@@ -285,7 +285,7 @@ def run(
     factors: list[NodeFactors | None] = [None] * len(level.totals)
     if filtering:
         known = (level.pairs, level.totals, level.to_beat, level.foreseen)
-        factors = choose_factors(*known, level.scale, params, field_of(level, rows))
+        factors = choose_factors(*known, level.scale, params, field_of(level, rows), far=far)
     evaluating, garbling = session.plans(level, rows, params, factors, copies, far)
     active = Running(evaluating)
     passive = Running(garbling, active.hear, opened=False)

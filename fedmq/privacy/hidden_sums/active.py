@@ -184,7 +184,7 @@ class HiddenActive(HidesSums):
             circuit = circuit.ranked_at(comparison.place) if filtering.ranks else circuit
         inputs = NodeInputs.of(totals, best, self._scale, self._params, circuit, constraints)
         shares = np.stack([self._source.shares(peer, node) for node in comparison.nodes])
-        choosing = self._choosing(comparison, filters=filters)
+        choosing = self._choosing(comparison, filters=filters, far=circuit.far)
         receiver, back = self._receivers[peer], self._back[peer]
         nodes, first = len(comparison.nodes), comparison.nodes[0]
         if self._copies > 1:
@@ -222,7 +222,7 @@ class HiddenActive(HidesSums):
         filtering.count(nodes, *(int(found.sum()) for found in told))
         return learned.won
 
-    def _choosing(self, comparison: Comparison, *, filters: bool) -> Computation:
+    def _choosing(self, comparison: Comparison, *, filters: bool, far: bool) -> Computation:
         """Finds what the active party chooses for each node: None where the filter does not fit."""
         if not filters:
             return Given([None] * len(comparison.nodes))
@@ -235,6 +235,7 @@ class HiddenActive(HidesSums):
             self._scale,
             self._params,
             self._field,
+            far,
         )
 
 

@@ -142,11 +142,8 @@ class LevelEvaluator:
         """The first parcel."""
         assert self._choosing is not None
         self._factors, self._choosing = self._choosing.run(), None  # gradients travel once
-        of_filter = self._factors
-        if self.level.circuit.far:
-            of_filter = [None if node is None else node.far for node in self._factors]
-        found = [node for node in of_filter if node is not None]
-        self.fit = np.array([node is not None for node in of_filter]) & self.level.filters
+        found = [node for node in self._factors if node is not None]
+        self.fit = np.array([node is not None for node in self._factors]) & self.level.filters
         fit = packed_bits(self.fit)
         if not self.fit.any():
             return [fit, *self._begin_gains()]
@@ -184,7 +181,7 @@ class LevelEvaluator:
                 self.level.ranking(*of_slots.shape[:2]),
                 of_slots,
                 self._inputs.totals[nodes],
-                [self._of_ranks(node) for node in compress(self._factors, nodes)],
+                [node.fine for node in compress(self._factors, nodes) if node is not None],
             )
             for nodes, of_slots in self._slots
         ]
@@ -192,12 +189,6 @@ class LevelEvaluator:
         self._quotients = [half.quotients for half in self.rankings]
         made += [array for of in self._quotients for array in of.choose(self._side)]
         return self._ended(parcel, made)
-
-    def _of_ranks(self, node: NodeFactors | None) -> NodeFactors | None:
-        """Factors of the ranks of a ``node`` that fits the filter."""
-        if node is None:
-            return None
-        return node.far if self.level.circuit.far else node.fine
 
     def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of ranks: labels of doubts, and choices of gains'."""

@@ -82,7 +82,8 @@ class Precision:
     ``places``: binary places of S and V in the circuit. ``quotient_bits``: of a quotient in [0, 2).
     ``dropped``: bits dropped from shared sums. ``x_guard``, ``d_guard`` and ``product_guard``:
     bits below a number until it is complete. Of the multipliers of x, of g and, signed, of h:
-    ``x_factor``, ``g_factor`` and ``h_factor`` bits.
+    ``x_factor``, ``g_factor`` and ``h_factor`` bits. ``reaches``: quotients reach far, so that more
+    than what is to beat decides what a quotient of 1 is.
     """
 
     field_bits: int
@@ -98,6 +99,7 @@ class Precision:
     x_factor: int = 21
     g_factor: int = 43
     h_factor: int = 48
+    reaches: bool = False
 
     x_error: ClassVar[float] = 2.6
     """The most that x differs from c_x a, checked for each node."""
@@ -135,7 +137,18 @@ class Precision:
             quotient_bits=18,
             g_factor=54,
             h_factor=59,
+            reaches=True,
         )
+
+    @classmethod
+    def of_filter(cls, field: Field, *, far: bool) -> Precision:
+        """Of all candidates."""
+        return cls.far(field) if far else cls.of(field)
+
+    @classmethod
+    def of_ranks(cls, field: Field, *, far: bool) -> Precision:
+        """Of those in slots."""
+        return cls.far(field) if far else cls.fine(field)
 
     @property
     def lost(self) -> int:
@@ -320,8 +333,7 @@ class NodeFactors:
     (``g`` G - ``h`` H) 2^-d_shift; ``total`` is X; ``x_offset`` and ``d_offset`` are added to x and
     d, guard bits included. ``least_weight``: V^ of the least heavy side. ``to_beat``: a quotient.
     ``beaten``: a quotient, 1 less than one that surely gains more. ``unit``: r of rho = 1, in
-    integers of fixed point. ``fine`` and ``far``: the same for these precisions; None where one
-    does not fit.
+    integers of fixed point. ``fine``: the same for ranks; None if that does not fit.
     """
 
     x: int
@@ -335,7 +347,6 @@ class NodeFactors:
     beaten: int
     unit: float
     fine: NodeFactors | None = None
-    far: NodeFactors | None = None
 
     @classmethod
     def of(
@@ -344,13 +355,11 @@ class NodeFactors:
         precision: Precision,
         scale: FixedPoint,
         params: TrainParams,
-        *,
-        far: bool = False,
     ) -> NodeFactors:
         """The factors of a node.
 
-        A quotient of 2 is six times what is to beat, or ``far`` more than that and 16 times what is
-        foreseen.
+        A quotient of 2 is six times what is to beat, or, if it ``reaches`` far, more than that and
+        16 times what is foreseen.
 
         Raises:
             Unfit: the node does not keep to the bounds of ``precision``.
@@ -388,10 +397,10 @@ class NodeFactors:
         # Any unit is right; a good one is some times what the best candidate is worth. Where that
         # is unknown, a unit below what is to beat would tell no candidate that wins from others.
         expected = 3 * worth
-        if far and known.foreseen:
+        if c.reaches and known.foreseen:
             foreseen = math.ldexp(known.foreseen, shift) + constant
             expected = 8 * max(worth, foreseen / whole)
-        elif far:
+        elif c.reaches:
             expected = max(48 * worth, most / 4)
         elif known.to_beat <= SMALLEST_GAIN:
             expected = max(2 * worth, most / _EXPECTED)
@@ -464,10 +473,11 @@ def choose_factors_of_rows(
     scale: FixedPoint,
     params: TrainParams,
     field: Field,
+    far: bool,
 ) -> list[NodeFactors | None]:
     """`choose_factors` for nodes of these ``rows`` of all ``gradients``, int64 (all rows, 2)."""
     pairs = [gradients[of_node] for of_node in rows]
-    return choose_factors(pairs, totals, best, foreseen, scale, params, field)
+    return choose_factors(pairs, totals, best, foreseen, scale, params, field, far=far)
 
 
 def choose_factors(
@@ -478,39 +488,30 @@ def choose_factors(
     scale: FixedPoint,
     params: TrainParams,
     field: Field,
+    *,
+    far: bool,
 ) -> list[NodeFactors | None]:
     """The factors of nodes, None where the filter does not fit one.
 
     ``pairs``: of each node g and h of its rows, int64 (rows, 2). ``totals`` int64 (nodes, 2),
     ``best`` float32 (nodes,): the gains of the active party's best candidates; ``foreseen`` those
-    that the best of all may be near, 0 where none is known.
+    that the best of all may be near, 0 where none is known. ``far``: quotients reach far.
     """
-    precision, fine, far = Precision.of(field), Precision.fine(field), Precision.far(field)
+    precisions = Precision.of_filter(field, far=far), Precision.of_ranks(field, far=far)
     reg_lambda = round(math.ldexp(float(np.float32(params.reg_lambda)), scale.h_bits))
     found: list[NodeFactors | None] = []
     for of_rows, total, gain, near in zip(pairs, totals, best, foreseen, strict=True):
         known = KnownNode.of(of_rows, total, float(gain), float(near), reg_lambda)
-        coarse = _fitting(known, precision, scale, params)
-        if coarse is not None:
-            coarse = replace(
-                coarse,
-                fine=_fitting(known, fine, scale, params),
-                far=_fitting(known, far, scale, params, far=True),
-            )
-        found.append(coarse)
+        chosen, fine = (_fitting(known, precision, scale, params) for precision in precisions)
+        found.append(chosen and replace(chosen, fine=fine))
     return found
 
 
 def _fitting(
-    known: KnownNode,
-    precision: Precision,
-    scale: FixedPoint,
-    params: TrainParams,
-    *,
-    far: bool = False,
+    known: KnownNode, precision: Precision, scale: FixedPoint, params: TrainParams
 ) -> NodeFactors | None:
     try:
-        return NodeFactors.of(known, precision, scale, params, far=far)
+        return NodeFactors.of(known, precision, scale, params)
     except Unfit:
         return None
 
@@ -540,15 +541,16 @@ def _fixed(min_child_weight: float, scale: FixedPoint) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FilterLevel:
-    """The filter over ``nodes`` nodes with ``candidates`` candidates each.
-
-    A node has as few of the ``slots``, which are ascending, as hold what may be the best.
-    """
+    """The filter over ``nodes`` nodes with ``candidates`` candidates each."""
 
     precision: Precision
     nodes: int
     candidates: int
-    slots: tuple[int, ...] = (SLOTS, MOST_SLOTS)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """A node has as few of these, which are ascending, as hold what may be the best."""
+        return (MOST_SLOTS,) if self.precision.reaches else (SLOTS, MOST_SLOTS)
 
     @property
     def instances(self) -> int:

@@ -115,13 +115,12 @@ class HiddenLevel:
 
     def filter(self, nodes: int) -> FilterLevel:
         """The filter over some of the nodes."""
-        if self.circuit.far:
-            return FilterLevel(Precision.far(self.field), nodes, self.candidates, (MOST_SLOTS,))
-        return FilterLevel(Precision.of(self.field), nodes, self.candidates)
+        precision = Precision.of_filter(self.field, far=self.circuit.far)
+        return FilterLevel(precision, nodes, self.candidates)
 
     def ranking(self, nodes: int, slots: int) -> Ranking:
         """The ranks of the slots' candidates in some of the nodes."""
-        precision = (Precision.far if self.circuit.far else Precision.fine)(self.field)
+        precision = Precision.of_ranks(self.field, far=self.circuit.far)
         return Ranking(self.field, precision, nodes, slots, self.is_alone)
 
     @property

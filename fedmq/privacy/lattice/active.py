@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.node_rows import masked
 from fedmq.boosting.splits import ROOT, parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
@@ -147,10 +148,9 @@ class LatticeActive(ActiveHalf):
         self._transfer_seed = fresh_seed()
         self._person: NDArray[np.int32] | None = None
         self._all_rows: int
-        self._training: NDArray[np.int64]
-        self._is_whole: bool
-        """Whether all rows are training rows."""
-        self._places: NDArray[np.int32]
+        self._training: NDArray[np.bool_]
+        self._places: NDArray[np.int32] | None
+        """Of rows among training rows; None where all are."""
         self._people: NDArray[np.int32] | None = None
         self._layout: Layout
         self._public: PublicElements
@@ -165,14 +165,15 @@ class LatticeActive(ActiveHalf):
         value_bits: int = RESOLUTION_BITS,
         outputs: int = 1,
     ) -> None:
-        self._training = np.flatnonzero(training)
-        self._is_whole = bool(training.all())
-        self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
+        self._training = training
+        self._places = None
+        if not training.all():
+            self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
         if self._person is None:
-            self._all_rows, asked = len(training), len(self._training)
+            self._all_rows, asked = len(training), int(np.count_nonzero(training))
         else:
             self._all_rows = int(self._person.max()) + 1
-            learning, people = np.unique(self._person[self._training], return_inverse=True)
+            learning, people = np.unique(self._person[training], return_inverse=True)
             self._people, asked = people.astype(np.int32), len(learning)
         self._layout = Layout(asked, value_bits=value_bits, hidden=self.hidden)
 
@@ -223,8 +224,7 @@ class LatticeActive(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         params = gradients.params
         self._subtracts = params.colsample_bylevel == params.colsample_bynode == 1
-        # Arrays of a million rows that are the same need not be copied, nor shared with workers.
-        self._pairs = gradients.pairs if self._is_whole else gradients.pairs[self._training]
+        self._pairs = masked(gradients.pairs, self._training)
         self._known.clear()
         return ()
 
@@ -265,8 +265,9 @@ class LatticeActive(ActiveHalf):
 
         Some pieces leave while the next ones are made.
         """
-        count = self.pieces_of_query
-        rows = [node.rows if self._is_whole else self._places[node.rows] for node in asked]
+        # Arrays of a million rows that are the same need not be copied, nor shared with workers.
+        places, pieces = self._places, range(self.pieces_of_query)
+        rows = [node.rows if places is None else places[node.rows] for node in asked]
         return [
             single(
                 EncryptNode(
@@ -275,11 +276,11 @@ class LatticeActive(ActiveHalf):
                     self._public,
                     self._layout,
                     seed,
-                    range(first, min(first + _PIECES_AT_ONCE, count)),
+                    pieces[first : first + _PIECES_AT_ONCE],
                     self._people,
                 )
             )
-            for first in range(0, count, _PIECES_AT_ONCE)
+            for first in pieces[::_PIECES_AT_ONCE]
         ]
 
     def decrypt(

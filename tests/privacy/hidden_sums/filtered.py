@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def factors_of(level: DrawnLevel, to_beat: np.ndarray) -> list[NodeFactors | Non
     """Of each node, None where it does not fit; every other one has a gain that is foreseen."""
     foreseen = level.gains.max(axis=1).clip(0) * np.resize(np.float32([3, 0]), len(to_beat))
     known = (level.pairs, level.totals, to_beat, foreseen)
-    return choose_factors(*known, level.scale, level.params, level.field)
+    return choose_factors(*known, level.scale, level.params, level.field, far=level.far)
 
 
 @dataclass
@@ -141,9 +141,9 @@ def compared(
 ) -> Compared:
     """The filter of ``level`` beside its gains, of quotients of a ``kind``: "fine", "far" or ""."""
     c = getattr(Precision, kind or "of")(level.field)
-    every = factors_of(level, to_beat)
-    if kind:
-        every = [None if node is None else getattr(node, kind) for node in every]
+    every = factors_of(replace(level, far=kind == "far"), to_beat)
+    if kind == "fine":
+        every = [None if node is None else node.fine for node in every]
     fit = np.array([node is not None for node in every])
     result = Compared(nodes=len(every), unfit=int((~fit).sum()))
     if not fit.any():

@@ -252,7 +252,7 @@ def test_the_index_of_a_slot_is_picked() -> None:
     ("precision", "of_quotient", "of_78", "most"),
     [
         (Precision.of(Field(57)), 298, 4152, FILTER_ANDS),
-        (Precision.far(Field(57)), 614, 6024, FAR_FILTER_ANDS),
+        (Precision.far(Field(57)), 614, 6020, FAR_FILTER_ANDS),
     ],
     ids=["short", "far"],
 )
