@@ -32,8 +32,8 @@ from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.set_intersection import IdList, blind, blind_ids
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
-from fedmq.simulation.calibration import MemoryWatch
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.memory_watch import MemoryWatch
 
 PARTIES = ("bank", "telco")
 TICK = 0.002

@@ -35,21 +35,25 @@ import numpy as np
 
 from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
-from benchmarks.made_up_table import link_tables, write_table
+from benchmarks.made_up_table import link_tables, write_parquet, write_table
 from benchmarks.page import write_page
 from fedmq.boosting.params import OLDEST
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.operations.control import request_daemon
-from fedmq.simulation.calibration import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 
 WIDE = "wide"
 WIDE_ROWS, WIDE_COLUMNS = 10_000, (13, 500)
+TALL, BROAD = "tall", "broad"
+TALL_ROWS, TALL_COLUMNS = 1_000_000, (10, 10)
+BROAD_ROWS, BROAD_COLUMNS = 100_000, (300, 300)
 HEAD = (
     "Ratios of what `fedmq estimate` says to what two daemons then take: the aim is 0.7 to 1.3. "
     "*s per tree* is what was measured. Traffic is both ways; the estimate knows the passive "
-    "party's bins. *Wide* is a made-up table of "
-    f"{WIDE_ROWS:,} rows, {WIDE_COLUMNS[0]} columns at the active party and {WIDE_COLUMNS[1]} at "
-    "the other party."
+    "party's bins. *Wide*, *tall* and *broad* are made-up tables: rows, and columns of the active "
+    f"and of the other party, are {WIDE_ROWS:,} x ({WIDE_COLUMNS[0]} + {WIDE_COLUMNS[1]}), "
+    f"{TALL_ROWS:,} x ({TALL_COLUMNS[0]} + {TALL_COLUMNS[1]}) and "
+    f"{BROAD_ROWS:,} x ({BROAD_COLUMNS[0]} + {BROAD_COLUMNS[1]})."
 )
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
 BANK, TELCO = "bank", "telco"
@@ -58,13 +62,17 @@ FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
 
 @dataclass(frozen=True)
 class Job:
-    """A training of the benchmarks; ``options`` of its engine as TOML, ``bins`` of each column."""
+    """A training of the benchmarks; ``options`` of its engine as TOML, ``bins`` of each column.
+
+    ``ending``: of the tables' files, and so their type.
+    """
 
     data: str
     engine: str
     depth: int = 3
     options: str = ""
     bins: int = 32
+    ending: str = "csv"
 
     @property
     def name(self) -> str:
@@ -81,6 +89,9 @@ JOBS = [
     Job("credit2", "lattice", options='sums = "hidden"'),
     *(Job("credit1", engine) for engine in ("plain", "ou", "paillier")),
     Job(WIDE, "ou"),
+    *(Job(TALL, engine, ending="parquet") for engine in ("plain", "lattice")),
+    Job(TALL, "lattice", options='sums = "hidden"', ending="parquet"),
+    Job(BROAD, "ou", ending="parquet"),
 ]
 
 
@@ -114,20 +125,17 @@ class Parties:
         apart: bool = False,
         ports: Mapping[str, int] | None = None,
         compute: Mapping[str, str] | None = None,
-        ending: str = "csv",
     ) -> None:
         """``apart``: each has a core of its own, as if on a machine of its own.
 
         ``ports``: where parties reach the broker that do not at its own port. ``compute``:
-        what parties compute with, as TOML, for those that say so. ``ending``: of the tables' files,
-        and so their type.
+        what parties compute with, as TOML, for those that say so.
         """
         self._folder, self._data = folder, data
         self._apart = apart
         self._broker = urlsplit(broker)
         self._ports = ports or {}
         self._compute = {party: f"compute = {toml}\n" for party, toml in (compute or {}).items()}
-        self._ending = ending
         (folder / "federation.toml").write_text(FEDERATION)
         for party in (BANK, TELCO):
             (folder / party / "traces").mkdir(parents=True)
@@ -141,8 +149,8 @@ class Parties:
             self.file(party).write_text(
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
                 f'broker = "{broker.geturl()}"\nstate = "state"\n{self._compute.get(party, "")}'
-                f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.{self._ending}"\n'
-                f'type = "{self._ending}"\nid = "id"\n'
+                f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.{job.ending}"\n'
+                f'type = "{job.ending}"\nid = "id"\n'
                 f'{label}[policy]\nengines = ["{job.engine}"]\nallow_unsealed = true\n'
             )
         path = self._folder / BANK / "train.toml"
@@ -293,6 +301,8 @@ def main() -> None:
         tables.mkdir()
         link_tables(tables, options.data)
         write_table(tables, WIDE, WIDE_ROWS, WIDE_COLUMNS)
+        write_parquet(tables, TALL, TALL_ROWS, TALL_COLUMNS)
+        write_parquet(tables, BROAD, BROAD_ROWS, BROAD_COLUMNS, apart=50)
         parties = Parties(Path(name), tables, broker)
         for job in jobs:
             file = parties.prepare(job, options.trees)

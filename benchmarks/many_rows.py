@@ -31,25 +31,22 @@ from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from benchmarks.broker import private_node
 from benchmarks.centralised import xgboost_seconds
 from benchmarks.estimate import BANK, TELCO, Job, Parties
+from benchmarks.made_up_table import joined_table, write_parquet
 from benchmarks.page import write_page
 from fedmq import TrainParams
 from fedmq.privacy.lattice.parameters import MOST_ROWS
-from fedmq.simulation.calibration import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 
-COLUMNS, TREES = 20, 5
+COLUMNS, TREES = (10, 10), 5
 TABLE = "many"
-PARTIES = ("active", "passive")
 DASK = str(Path(sys.executable).with_name("dask"))
 POOL, CLUSTER = "pool", "dask"
-ENGINES = {engine: Job(TABLE, engine) for engine in ("plain", "lattice", "ou", "paillier")} | {
-    "hidden": Job(TABLE, "lattice", options='sums = "hidden"')
+ENGINES = {
+    **{name: Job(TABLE, name, ending="parquet") for name in ("plain", "lattice", "ou", "paillier")},
+    "hidden": Job(TABLE, "lattice", options='sums = "hidden"', ending="parquet"),
 }
 TRAININGS: list[tuple[int, str, str, int]] = [
     *((1_000_000, "plain", *how) for how in ((POOL, 1), (CLUSTER, 1), (CLUSTER, 2), (CLUSTER, 4))),
@@ -82,34 +79,6 @@ class Row:
     seconds: float
     megabytes: float
     memory: Mapping[str, float]
-
-
-def write_tables(folder: Path, rows: int) -> None:
-    """The made-up table of both parties, as Parquet, a million rows at a time."""
-    random = np.random.default_rng(0)
-    half = COLUMNS // 2
-    with ExitStack() as stack:
-        files: dict[str, pq.ParquetWriter] = {}
-        for first in range(0, rows, 1_000_000):
-            ids = np.arange(first, min(first + 1_000_000, rows))
-            values = random.normal(size=(len(ids), COLUMNS)).astype(np.float32)
-            label = values[:, ::5].sum(axis=1) + random.normal(size=len(ids)) * 2 > 0
-            known = ({"id": ids, "label": label.astype(np.int8)}, {"id": ids})
-            for number, (party, columns) in enumerate(zip(PARTIES, known, strict=True)):
-                own = values[:, number * half : (number + 1) * half]
-                batch = pa.table(columns | {f"{party}{i}": own[:, i] for i in range(half)})
-                if party not in files:
-                    path = folder / f"{TABLE}_{party}.parquet"
-                    files[party] = stack.enter_context(pq.ParquetWriter(path, batch.schema))
-                files[party].write_table(batch)
-
-
-def alone(folder: Path) -> float:
-    """Seconds a tree of XGBoost on the joined table."""
-    active, passive = (pq.read_table(folder / f"{TABLE}_{of}.parquet") for of in PARTIES)
-    columns = [*active.drop_columns(["id", "label"]), *passive.drop_columns(["id"])]
-    label = active["label"].to_numpy().astype(np.float32)
-    return xgboost_seconds(np.column_stack(columns), label, TrainParams(max_depth=3, max_bin=32))
 
 
 @contextmanager
@@ -147,7 +116,7 @@ def measured(
         if compute == POOL:
             where = dict.fromkeys((BANK, TELCO), f"{{ workers = {workers} }}")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        parties = Parties(folder, tables, broker, compute=where, ending="parquet")
+        parties = Parties(folder, tables, broker, compute=where)
         taken = parties.train(parties.prepare(ENGINES[engine], TREES))
         memory = {party: size / 1e6 for party, size in taken.memory.items()}
         for party, (_, watches) in clusters.items():
@@ -195,8 +164,9 @@ def main() -> None:
     found = []
     for rows, of_rows in groupby(trainings, key=itemgetter(0)):
         with tempfile.TemporaryDirectory() as name:
-            write_tables(Path(name), rows)
-            xgboost = alone(Path(name))
+            write_parquet(Path(name), TABLE, rows, COLUMNS)
+            params = TrainParams(max_depth=3, max_bin=32)
+            xgboost = xgboost_seconds(*joined_table(Path(name), TABLE), params)
             for _, engine, compute, workers in of_rows:
                 with private_node((BANK, TELCO)) as broker:
                     found.append(

@@ -33,7 +33,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.table import read_table
 from fedmq.party.online.rows import ServedRows, ServingSource
-from fedmq.simulation.calibration import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 from tests.postgres_server import PostgresServer
 
 COLUMNS = 10

@@ -260,12 +260,12 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 def over_link(tables: Path, engine: str) -> float | None:
     """Seconds per tree of two daemons on the wide table; None where they fail, and why is said."""
-    job = Job(TABLE, engine, WIDE_DEPTH, bins=WIDE_BINS)
+    job = Job(TABLE, engine, WIDE_DEPTH, bins=WIDE_BINS, ending="parquet")
     with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as folder:
         port = urlsplit(broker).port
         assert port is not None
         with linked(port, LINK) as far:
-            parties = Parties(Path(folder), tables, broker, ports={TELCO: far}, ending="parquet")
+            parties = Parties(Path(folder), tables, broker, ports={TELCO: far})
             try:
                 taken = parties.train(parties.prepare(job, WIDE_TREES))
             except FedmqError as error:

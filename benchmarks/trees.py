@@ -32,7 +32,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import OLDEST
 from fedmq.boosting.xgboost_comparison.parity import compare, installed_arithmetic, train_reference
 from fedmq.party.telemetry.timeline import Timeline, write_trace
-from fedmq.simulation.calibration import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 
 # Where a computation's time is counted.
 PARTS = {

@@ -22,13 +22,10 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from benchmarks.broker import private_node
 from benchmarks.centralised import xgboost_seconds
 from benchmarks.estimate import BANK, TELCO, Job, Parties
+from benchmarks.made_up_table import joined_table, write_parquet
 from benchmarks.page import write_page
 from fedmq import TrainParams
 from fedmq.boosting.params import OLDEST
@@ -92,24 +89,14 @@ class Row:
 
 def write_tables(folder: Path, shape: Shape, params: TrainParams) -> float:
     """Both parties' tables as Parquet; returns XGBoost's seconds a tree on all columns."""
-    random = np.random.default_rng(0)
-    values = random.normal(size=(shape.rows, shape.own + shape.other)).astype(np.float32)
-    label = values[:, ::50].sum(axis=1) + random.normal(size=shape.rows) * 2 > 0
-    ids = np.arange(shape.rows)
-    parts = {
-        "active": ({"id": ids, "label": label.astype(np.int8)}, values[:, : shape.own]),
-        "passive": ({"id": ids}, values[:, shape.own :]),
-    }
-    for party, (first, own) in parts.items():
-        columns = {f"{party}{number}": own[:, number] for number in range(own.shape[1])}
-        pq.write_table(pa.table(first | columns), folder / f"{TABLE}_{party}.parquet")
-    return xgboost_seconds(values, label.astype(np.float32), params)
+    write_parquet(folder, TABLE, shape.rows, (shape.own, shape.other), apart=50)
+    return xgboost_seconds(*joined_table(folder, TABLE), params)
 
 
 def measured(folder: Path, shape: Shape, engine: str, xgboost: float, job: Job, trees: int) -> Row:
     """One training by two daemons."""
     with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
-        parties = Parties(Path(name), folder, broker, ending="parquet")
+        parties = Parties(Path(name), folder, broker)
         try:
             taken = parties.train(parties.prepare(job, trees))
         except FedmqError as error:
@@ -162,7 +149,7 @@ def main() -> None:
             xgboost = write_tables(Path(name), shape, params)
             for engine in options.engines:
                 name_of, engine_options = ENGINES[engine]
-                job = Job(TABLE, name_of, shape.depth, engine_options)
+                job = Job(TABLE, name_of, shape.depth, engine_options, ending="parquet")
                 found.append(
                     measured(Path(name), shape, engine, xgboost, job, max(3, options.trees))
                 )

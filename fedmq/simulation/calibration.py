@@ -8,14 +8,13 @@ many distinct values as bins, and every column helps the model.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,8 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.params import TrainParams
-from fedmq.computation import Computation, Given
-from fedmq.messages.training import EngineSetup
-from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
+from fedmq.computation import Given
+from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.store.database import Database
 from fedmq.party.store.journal import Journal, SessionStore, StoredSession, StoreJournal
@@ -39,17 +37,17 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.terms import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, run_machines
+from fedmq.simulation.memory_watch import MemoryWatch
 from fedmq.simulation.simulate import chained
 from fedmq.simulation.tables import ACTIVE
 
-__all__ = ["Calibration", "Measurement", "MemoryWatch"]
+__all__ = ["Calibration", "Measurement"]
 
-_SHORT_TREE = 0.1  # seconds; if a tree takes less, several trees are measured
+_SHORT_TREE = 2.0  # seconds; if a tree takes less, several trees are measured
 _SEVERAL_TREES = 5
 # The share of synthetic values that the label shifts by half of their range. These columns then win
 # splits, but nodes do not become pure too soon.
 _SIGNAL = 0.2
-_WATCH_SECONDS = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +57,19 @@ class Measurement:
     The first tree also makes keys and tables; the last one prepares no next tree.
     ``seconds`` on the clock, ``first`` more for the first tree; ``work``: seconds of cores by party
     and computation; ``sent`` and ``received``: bytes, by party, and ``sent_once`` and
-    ``received_once`` those of the engines' setup, before the first tree; ``memory``: bytes of this
-    process and its workers;
-    ``messages`` of the active party with the one that it exchanges most with, and ``rounds`` of
-    their talk, there and back; ``splits`` of a tree; ``files``: the most that a process had open
-    at once.
+    ``received_once`` those that came on top for once; ``grown``: by how many bytes this process
+    grew, ``code``: bytes of the libraries that processes share, and ``in_workers``: those that a
+    party's workers have for themselves; ``messages`` of the active party with the one that it
+    exchanges most with, and ``rounds`` of their talk, there and back; ``splits`` of a tree;
+    ``files``: the most that a process had open at once.
     """
 
     rows: int
     seconds: float
     first: float
-    memory: float
+    grown: int
+    code: int
+    in_workers: Mapping[str, int]
     work: Mapping[tuple[str, str], float]
     sent: Mapping[str, float]
     received: Mapping[str, float]
@@ -85,32 +85,20 @@ class Measurement:
         return sum(spent for (by, _), spent in self.work.items() if by == party)
 
 
-class _SharedPool(ComputePool):
-    """A pool that stays open after its session."""
-
-    def __init__(self, pool: ComputePool) -> None:
-        self._pool = pool
-        self.parallelism = pool.parallelism
-
-    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        return await self._pool.run(computation, on_done)
-
-    async def close(self) -> None:
-        return
-
-
 class _Trees:
-    """Records the time and the core seconds spent so far at the end of each tree."""
+    """Records the time, core seconds and bytes so far at the end of each tree."""
 
-    def __init__(self, trace: Timeline) -> None:
-        self._trace = trace
+    def __init__(self, trace: Timeline, traffic: Traffic) -> None:
+        self._trace, self._traffic = trace, traffic
         self._ends = [time.time()]
         self._busy = [dict(trace.busy)]
+        self._sent = [self.all_sent()]
 
     def ended(self, _: Report) -> None:
         """Record the end of a tree."""
         self._ends.append(time.time())
         self._busy.append(dict(self._trace.busy))
+        self._sent.append(self.all_sent())
 
     def seconds(self) -> list[float]:
         """Seconds that each tree took on the clock."""
@@ -127,13 +115,29 @@ class _Trees:
             key: float(median(np.diff([busy.get(key, 0.0) for busy in inner]))) for key in inner[-1]
         }
 
+    def all_sent(self) -> dict[tuple[str, str], int]:
+        """Bytes so far, by sender and recipient."""
+        return {
+            pair: sum(volume.bytes for volume in kinds.values())
+            for pair, kinds in self._traffic.volumes.items()
+        }
+
+    def sent(self) -> dict[tuple[str, str], float]:
+        """Bytes of a tree, by sender and recipient; the median of the same trees."""
+        inner = self._sent[1:-1]
+        return {
+            pair: float(median(np.diff([sent.get(pair, 0) for sent in inner])))
+            for pair in inner[-1]
+        }
+
 
 class Calibration:
     """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
 
-    ``passive``: how many bins each column of each other party fills. ``folder``: where
-    stores are made, and removed afterwards. ``decoys``: see `TrainingJob`. ``stands_for``: of how
-    many rows the table is a sample; its own number when left out.
+    ``passive``: how many bins each column of each other party fills. ``pools``: of each party;
+    parties that compute the same may share one. ``folder``: where stores are made, and removed
+    afterwards. ``decoys``: see `TrainingJob`. ``stands_for``: of how many rows the table is a
+    sample; its own number when left out.
     """
 
     def __init__(
@@ -143,7 +147,7 @@ class Calibration:
         passive: Mapping[str, Sequence[int]],
         params: TrainParams,
         engine: Engine,
-        pool: ProcessPool,
+        pools: Mapping[str, ProcessPool],
         folder: Path | None = None,
         *,
         decoys: bool = False,
@@ -153,7 +157,7 @@ class Calibration:
         self._all_rows = stands_for or len(label)
         self._passive = passive
         self._params, self._engine = params, engine
-        self._pool = pool
+        self._pools = pools
         self._folder = folder
         self._decoys = decoys
         self._random = np.random.default_rng(0)
@@ -165,13 +169,13 @@ class Calibration:
         """
         several = expected is not None and expected < _SHORT_TREE
         trace, traffic = Timeline(), Traffic()
-        trees = _Trees(trace)
+        trees = _Trees(trace, traffic)
         params = self._scaled(rows, 2 + (_SEVERAL_TREES if several else 1))
-        with MemoryWatch() as watch:
+        with MemoryWatch(workers={by: pool.workers for by, pool in self._pools.items()}) as watch:
             async with self._journals() as journals:
                 share, *_ = await run_machines(
                     self._machines(rows, params, self._engine),
-                    _SharedPool(self._pool),
+                    self._pools,
                     MEMORY,
                     "training",
                     traffic,
@@ -181,13 +185,10 @@ class Calibration:
                 )
         first, *later, _ = trees.seconds()
         seconds = median(later)
+        volumes = trees.sent()
         once = {
-            pair: sum(volume.bytes for kind, volume in kinds.items() if kind == EngineSetup.kind)
-            for pair, kinds in traffic.volumes.items()
-        }
-        volumes = {
-            pair: (sum(volume.bytes for volume in kinds.values()) - once[pair]) / params.total_trees
-            for pair, kinds in traffic.volumes.items()
+            pair: max(0.0, size - params.total_trees * volumes.get(pair, 0.0))
+            for pair, size in trees.all_sent().items()
         }
         parties = (ACTIVE, *self._passive)
         messages = {
@@ -202,7 +203,9 @@ class Calibration:
             rows,
             seconds,
             max(0.0, first - seconds),
-            watch.peak,
+            watch.grown,
+            watch.code,
+            watch.of_workers,
             trees.work(),
             {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
@@ -280,7 +283,7 @@ class Calibration:
         own = self._active[chosen]
         names = tuple(f"f{column}" for column in range(own.shape[1]))
         table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))
-        width = self._pool.parallelism
+        width = self._pools[ACTIVE].parallelism
         machines: dict[str, Machine] = {
             ACTIVE: ActiveTraining(
                 "calibration",
@@ -325,65 +328,3 @@ def _nodes_above(tree: Tree, max_depth: int) -> int:
     for node in np.flatnonzero(~tree.is_leaf):  # the root first
         depths[[tree.left[node], tree.right[node]]] = depths[node] + 1
     return int(np.sum(depths < max_depth)) if max_depth else len(depths)
-
-
-class MemoryWatch:
-    """Samples memory until the ``with`` block ends: private memory per process, shared memory once.
-
-    ``process``: its number; this one by default. ``peak`` is in bytes, ``files`` the most that one
-    of them has open; 0 where the system has no /proc, which is Linux's.
-    """
-
-    def __init__(self, process: int | None = None) -> None:
-        self.peak = 0
-        self.files = 0
-        self._process = "self" if process is None else str(process)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        over = False
-        while not over:
-            over = self._stop.wait(_WATCH_SECONDS)
-            family = _family(self._process)
-            self.files = max(self.files, *map(_open_files, family))
-            sizes = [_sizes(process) for process in family]
-            private = sum(size.get("RssAnon", 0) for size in sizes)
-            shared = max(size.get("RssShmem", 0) + size.get("RssFile", 0) for size in sizes)
-            self.peak = max(self.peak, private + shared)
-
-
-def _family(process: str) -> list[str]:
-    """A process and its descendants, by number."""
-    found = [process]
-    for member in found:
-        for children in Path(f"/proc/{member}/task").glob("*/children"):
-            try:
-                found += children.read_text().split()
-            except OSError:  # it has just ended
-                continue
-    return found
-
-
-def _open_files(process: str) -> int:
-    try:
-        return len(list(Path(f"/proc/{process}/fd").iterdir()))
-    except OSError:
-        return 0
-
-
-def _sizes(process: str) -> dict[str, int]:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return {}
-    fields = (line.split() for line in lines if line.startswith("Rss"))
-    return {name.rstrip(":"): 1024 * int(size) for name, size, *_ in fields}

@@ -7,6 +7,7 @@ slopes. The splits of trees on all rows are measured without encryption.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,14 +42,19 @@ __all__ = [
 _FEWEST_ROWS = 1000
 _MOST_ROWS = 200_000  # trees on more rows have no more splits
 _BUDGET = 8.0  # seconds of trainings
+_FAR = 20  # times as many rows as were trained on: worth one more training
+_MORE = 4.0  # seconds that it may take longer than the one before
 _STAGES = (
     5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, confirmed
 )
-_NOISE = 0.15  # of a computation's time, either way
+_NOISE = 0.2  # of a computation's time, either way
+_LONGER = 3  # times as much: hidden sums of many rows, whose quotients are longer
 _FREE = BrokerLatency(0.0, 0.0)
 _MOST_CHECKED = 1 << 22  # rows; no engine has a limit beyond
 _SHARE_OF_ONES = 0.3  # of made-up labels
 _TIMES_KEPT = 2  # a party's received messages during a tree: packed and unpacked
+_DAEMON = 65 << 20  # bytes that a daemon has for itself, without data
+_ROW_READ, _CELL_READ = 250, 12  # bytes of a table while it is read: an id's and a number's
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +140,35 @@ def estimate(
         check_decoys(spec)
 
     async def calibrate() -> tuple[list[Measurement], float, int]:
-        pool = ProcessPool(workers)
+        # Workers keep what their computations load, and the two roles compute different things.
+        of_active, of_others = ProcessPool(workers), ProcessPool(workers)
         try:
-            await pool.run(Given(None))  # workers take a while to start
+            # Workers take a while to start.
+            await asyncio.gather(of_active.run(Given(None)), of_others.run(Given(None)))
             calibration = Calibration(
                 active,
                 label,
                 passive,
                 params,
                 spec,
-                pool,
+                {ACTIVE: of_active, **dict.fromkeys(passive, of_others)},
                 folder,
                 decoys=decoys,
                 stands_for=all_rows,
             )
             # A sample is repeated up to as many rows as are trained on.
             most = max(len(label), min(all_rows, _MOST_ROWS))
-            seen = await _measure(calibration, most, all_rows)
+            seen = await _measure(calibration, most, all_rows, spec.hides_sums)
             splits = seen[-1].splits
             if seen[-1].rows < all_rows:
                 splits = await calibration.splits(min(_MOST_ROWS, len(label)))
-            return seen, splits, pool.parallelism
+            return seen, splits, of_active.parallelism
         finally:
-            await pool.close()
+            await asyncio.gather(of_active.close(), of_others.close())
 
     seen, splits, width = in_own_loop(calibrate())
-    whole = _extrapolated(seen[0], seen[-1], all_rows, splits, width)
+    longer = _LONGER if spec.hides_sums else 1.0
+    whole = _extrapolated(seen[0], seen[-1], all_rows, splits, width, longer)
     # Cores that wait for messages and for other work wait as long if parties are apart.
     waiting = _waiting(whole, width)
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
@@ -178,9 +187,9 @@ def estimate(
         return max(computing, on_the_way) if spec.hides_sums else computing + on_the_way
 
     per_tree = taken(sum(whole.work.values()))
-    kept = 0 if spec.hides_sums else _TIMES_KEPT  # tables are read and forgotten
     others = max((whole.busy(party) for party in passive), default=0.0)
     apart = taken(whole.busy(ACTIVE) + others)
+    of_others = {party: len(bins) for party, bins in passive.items()}
     shared = params.total_trees - params.trees_alone
     return Estimate(
         trees=params.total_trees,
@@ -190,11 +199,11 @@ def estimate(
         parties={
             party: PartyEstimate(
                 whole.busy(party) * shared,
-                whole.sent[party] * shared + whole.sent_once[party],
-                whole.received[party] * shared + whole.received_once[party],
-                seen[0].memory + kept * whole.received[party],
+                whole.sent[party] * shared + whole.sent_once[party] * bool(shared),
+                whole.received[party] * shared + whole.received_once[party] * bool(shared),
+                _memory(party, columns, whole, seen, spec),
             )
-            for party in (ACTIVE, *passive)
+            for party, columns in {ACTIVE: active.shape[1], **of_others}.items()
         },
         open_files=max(measured.files for measured in seen),
     )
@@ -225,7 +234,9 @@ def _check_rows(spec: Engine, rows: int) -> None:
         ) from None
 
 
-async def _measure(calibration: Calibration, rows: int, all_rows: int) -> list[Measurement]:
+async def _measure(
+    calibration: Calibration, rows: int, all_rows: int, hidden: bool
+) -> list[Measurement]:
     """Measurements on more and more rows, up to ``rows`` or the end of the budget.
 
     Of two sizes at least, where these are fewer than ``all_rows``.
@@ -235,22 +246,56 @@ async def _measure(calibration: Calibration, rows: int, all_rows: int) -> list[M
     seen = [await calibration.train(min(_FEWEST_ROWS, fewest))]
     while seen[-1].rows < rows:
         left = _BUDGET - (time.monotonic() - begun)
-        more = min(rows, _affordable(seen, left))
+        if len(seen) > 1 and all_rows > _FAR * seen[-1].rows:
+            left = max(left, _MORE + seen[-1].first + 3 * seen[-1].seconds)
+        more = min(rows, _affordable(seen, left, hidden))
         if len(seen) > 1 and more < 2 * seen[-1].rows:
             break
-        seen.append(await calibration.train(more, seen[-1].seconds * more / seen[-1].rows))
+        seen.append(await calibration.train(more, _expected(seen, more, hidden)))
     return seen
 
 
-def _affordable(seen: Sequence[Measurement], left: float) -> int:
-    """The most rows of a training of three trees within ``left`` seconds."""
+def _affordable(seen: Sequence[Measurement], left: float, hidden: bool = False) -> int:
+    """The most rows of a training of three trees within ``left`` seconds.
+
+    Where sums are ``hidden``, hardly any of the time grows with the rows.
+    """
     last = seen[-1]
     per_tree = max(0.0, left - last.first) / 3
-    if len(seen) == 1:  # an upper bound: all of the time may grow with the rows
-        at_least = (8 if left > _BUDGET / 2 else 4) * last.rows
+    if len(seen) == 1:
+        at_least = (200 if hidden else 8 if left > _BUDGET / 2 else 4) * last.rows
         return max(at_least, int(per_tree / max(last.seconds, 1e-4) * last.rows))
-    slope = (last.seconds - seen[0].seconds) / (last.rows - seen[0].rows)
-    return last.rows + int((per_tree - last.seconds) / max(slope, 1e-7))
+    return last.rows + int((per_tree - last.seconds) / _seconds_per_row(seen))
+
+
+def _expected(seen: Sequence[Measurement], rows: int, hidden: bool) -> float:
+    """The seconds of a tree on ``rows`` rows."""
+    if hidden:
+        return seen[-1].seconds
+    return seen[-1].seconds + _seconds_per_row(seen) * (rows - seen[-1].rows)
+
+
+def _seconds_per_row(seen: Sequence[Measurement]) -> float:
+    """By which a tree takes longer; of one training, all of its time may grow with the rows."""
+    first, last = seen[0], seen[-1]
+    if first is last:
+        return last.seconds / last.rows
+    return max(1e-7, (last.seconds - first.seconds) / (last.rows - first.rows))
+
+
+def _memory(
+    party: str, columns: int, whole: Measurement, seen: Sequence[Measurement], spec: Engine
+) -> float:
+    """The most bytes that a party of so many ``columns`` has at once.
+
+    This process grows by the data of all parties, which are least where the rows are fewest; what
+    workers and kernels for many rows load is there where they are most. What a party reads before
+    the first tree is gone when messages come.
+    """
+    alike = _DAEMON + seen[0].grown + seen[-1].code + seen[-1].in_workers[party]
+    read = whole.rows * (_ROW_READ + columns * _CELL_READ)
+    kept = 0 if spec.hides_sums else _TIMES_KEPT  # tables are read and forgotten
+    return alike + max(read, kept * whole.received[party])
 
 
 def _waiting(seen: Measurement, width: int) -> float:
@@ -259,26 +304,33 @@ def _waiting(seen: Measurement, width: int) -> float:
 
 
 def _extrapolated(
-    small: Measurement, large: Measurement, rows: int, splits: float, width: int
+    small: Measurement,
+    large: Measurement,
+    rows: int,
+    splits: float,
+    width: int,
+    longer: float = 1.0,
 ) -> Measurement:
     """The cost of ``rows`` rows and trees of ``splits`` splits, from two measurements.
 
-    They were made on ``width`` cores.
+    They were made on ``width`` cores. What the larger one takes up to ``longer`` times as much of
+    as the smaller one does not grow with rows any more.
     """
     if large.rows == rows:
         return large
     known = np.array([[measured.rows, measured.splits] for measured in (small, large)])
     asked = np.array([rows, splits])
 
-    def drawn(before: float, after: float) -> float:
-        return float(_slopes(known, np.array([before, after])) @ asked)
+    def drawn(before: float, after: float, noise: float = 0.0) -> float:
+        if before < after < longer * before:
+            return after / large.splits * splits
+        return float(_slopes(known, np.array([before, after]), noise) @ asked)
 
     def all_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
         return {party: drawn(before[party], after[party]) for party in after}
 
     work = {
-        key: float(_slopes(known, np.array([small.work.get(key, 0.0), spent]), _NOISE) @ asked)
-        for key, spent in large.work.items()
+        key: drawn(small.work.get(key, 0.0), spent, _NOISE) for key, spent in large.work.items()
     }
     waiting = drawn(_waiting(small, width), _waiting(large, width))
     return replace(

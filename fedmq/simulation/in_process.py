@@ -60,7 +60,7 @@ class _Told(Observer):
 
 async def run_machines(
     machines: Mapping[str, Machine],
-    pool: ComputePool,
+    pool: ComputePool | Mapping[str, ComputePool],
     broker: str,
     lane: Lane,
     traffic: Traffic,
@@ -72,6 +72,7 @@ async def run_machines(
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
+    ``pool``: one for all, which is closed at the end, or each party's own, which stay open.
     Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
     a recording of each party. ``journals`` save each party's progress; without them nothing is
     saved.
@@ -80,7 +81,11 @@ async def run_machines(
     first = next(iter(machines))
     runners: list[SessionRunner] = []
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(pool.close)
+        if isinstance(pool, ComputePool):
+            stack.push_async_callback(pool.close)
+            pools: Mapping[str, ComputePool] = dict.fromkeys(machines, pool)
+        else:
+            pools = pool
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
             if sealers:
@@ -100,7 +105,7 @@ async def run_machines(
             runner = SessionRunner(
                 Session(machine, mailbox),
                 publish=SessionLane(links[party], lane).publish,
-                pool=pool,
+                pool=pools[party],
                 sealer=sealers[party] if sealers else None,
                 journal=(journals or {}).get(party, NULL_JOURNAL),
                 observers=observers,

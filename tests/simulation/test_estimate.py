@@ -8,6 +8,7 @@ import pytest
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.operations.broker import BrokerLatency
+from fedmq.privacy.registry import engine_named
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate, PartyEstimate, Prices, made_up_table
@@ -40,6 +41,21 @@ def estimated(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: obj
         patch.setattr(estimation, "_FEWEST_ROWS", 400)
         patch.setattr(estimation, "_BUDGET", 0.0)
         return estimation.estimate(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def measured(rows: int, seconds: float = 1.0, **changes: object) -> Measurement:
+    given = {
+        "first": 1.0,
+        "grown": 100,
+        "code": 0,
+        "in_workers": {},
+        "work": {},
+        **{key: {} for key in ("sent", "received", "sent_once", "received_once")},
+        "messages": 0.0,
+        "rounds": 4.0,
+        "splits": 7.0,
+    }
+    return Measurement(rows, seconds, **{**given, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +204,15 @@ def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path
 def test_rows_and_splits_are_separated() -> None:
     def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
-        return Measurement(
-            rows, seconds, 1, 100, {("active", "Sum"): 0.5 * splits}, sent, sent, {},
-            {}, 3 * splits, 4.0, splits,
-        )  # fmt: skip
+        return measured(
+            rows,
+            seconds,
+            work={("active", "Sum"): 0.5 * splits},
+            sent=sent,
+            received=sent,
+            messages=3 * splits,
+            splits=splits,
+        )
 
     whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0, 2)
     truth = of(10_000, 7.0)
@@ -205,29 +226,49 @@ def test_rows_and_splits_are_separated() -> None:
 def test_noise_of_long_computations_is_no_growth_with_rows() -> None:
     def of(rows: int, comparing: float) -> Measurement:
         work = {("active", "Compare"): comparing, ("active", "Encrypt"): 1e-4 * rows}
-        return Measurement(rows, 1.0, 1, 100, work, {}, {}, {}, {}, 0, 0, 7.0)
+        return measured(rows, work=work)
 
     whole = estimation._extrapolated(of(1000, 30.0), of(8000, 36.0), 10**8, 14.0, 2)
     assert whole.busy("active") == pytest.approx(1e4 + 2 * 33.0, rel=1e-3)
 
 
+def test_longer_quotients_of_many_rows_do_not_grow_with_them() -> None:
+    def of(rows: int, comparing: float) -> Measurement:
+        work = {("active", "Compare"): comparing, ("active", "Encrypt"): 1e-4 * rows}
+        return measured(rows, work=work)
+
+    whole = estimation._extrapolated(of(1000, 0.3), of(200_000, 0.8), 10**6, 14.0, 2, 3.0)
+    assert whole.busy("active") == pytest.approx(100 + 2 * 0.8)
+
+
 def test_a_kernel_for_many_rows_grows_with_them() -> None:
     def of(rows: int, work: float) -> Measurement:
-        return Measurement(
-            rows, 1.0, 1, 100, {("active", "Sum"): work}, {}, {}, {}, {}, 0, 0, 7.0
-        )  # fmt: skip
+        return measured(rows, work={("active", "Sum"): work})
 
     whole = estimation._extrapolated(of(1000, 0.0), of(8000, 2.0), 16_000, 7.0, 2)
     assert whole.busy("active") == pytest.approx(4.0)
 
 
-def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
-    def of(rows: int, seconds: float) -> Measurement:
-        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, {}, {}, 0, 0, 7)
+def test_a_party_has_memory_for_its_own_workers_and_for_the_larger_of_table_and_messages() -> None:
+    few = measured(1000, grown=50, code=1, in_workers={"active": 2, "telco": 3})
+    many = measured(8000, grown=90, code=7, in_workers={"active": 20, "telco": 30})
+    whole = measured(10_000, received={"active": 0.0, "telco": 1e9})
+    plain = engine_named("plain", {}, "estimate")
 
-    assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
-    assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000
-    third = estimation._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
+    def of(party: str, columns: int) -> float:
+        return estimation._memory(party, columns, whole, [few, many], plain)
+
+    alike = estimation._DAEMON + 50 + 7
+    assert of("telco", 2) == alike + 30 + 2e9
+    table = of("active", 2) - (alike + 20)
+    assert 10_000 * 8 < table < of("active", 20) - (alike + 20)
+
+
+def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
+    first, second = measured(1000, 1.0, first=0.5), measured(8000, 1.7, first=0.5)
+    assert estimation._affordable([first], 6.0) == 8000
+    assert estimation._affordable([first], 1.0) == 4000
+    third = estimation._affordable([first, second], 8.5)
     assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)
 
 

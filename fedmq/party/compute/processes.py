@@ -79,6 +79,10 @@ class ProcessPool(ComputePool):
         self._executor = self._started()
         self._own = ThreadPool()
 
+    def workers(self) -> list[int]:
+        """The numbers of the worker processes."""
+        return list(self._executor._processes)
+
     def _started(self) -> loky.ProcessPoolExecutor:
         # Idle workers stay: their tables of powers are worth more than their memory.
         # The context is given as an object: for its name, joblib's copy of loky would answer.

@@ -21,8 +21,8 @@ from fedmq.privacy.lattice.ring import Transform, check_distance, untwist
 
 __all__ = ["FEWEST_BLOCKS", "Encrypting", "can_encrypt", "room", "spread_pairs", "untwisted"]
 
-FEWEST_BLOCKS = 32
-"""Translating the code takes 0.2 s, which ten queries about so many blocks save."""
+FEWEST_BLOCKS = 16
+"""Translating the code takes 0.2 s, which twenty queries about so many blocks save."""
 
 _WORD = 64
 _MASK = (1 << LIMB_BITS) - 1

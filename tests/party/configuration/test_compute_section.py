@@ -9,7 +9,7 @@ import pytest
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.party import ComputeSection, PartyFile
-from fedmq.simulation.calibration import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 
 
 def party(tmp_path: Path, compute: str) -> ComputeSection:
