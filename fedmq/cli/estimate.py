@@ -105,10 +105,10 @@ def estimate(
 ) -> None:
     """Estimate time, traffic and memory of the training described in JOB, for each party.
 
-    Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
-    run, and no party is asked; with --rows no table is read, either. Of a job that refreshes a
-    model, some rows walk down its trees. With --model, what scores of a trained model take, in each
-    mode.
+    Trains on some rows of this party's table, here and alone: about ten seconds, of large
+    tables and of hidden sums up to a minute. No daemon need run, and no party is asked; with --rows
+    no table is read, either. Of a job that refreshes a model, some rows walk down its trees. With
+    --model, what scores of a trained model take, in each mode.
     """
     if model is not None:
         _estimate_scores(job, model, link, as_json)

@@ -1,6 +1,6 @@
 """An estimate of a training's cost, from small trainings of the same kind.
 
-The same machines, engine and parameters train on a few rows, and then on more, within ten seconds.
+The same machines, engine and parameters train on a few rows, and then on more, for about ten seconds.
 An engine's work grows with the rows and with the splits of a tree; two measurements give both
 slopes. The splits of trees on all rows are measured without encryption.
 """
@@ -121,7 +121,7 @@ def estimate(
     decoys: bool = False,
     rows: int | None = None,
 ) -> Estimate:
-    """Estimate a training on ``active`` (rows, features) and ``label`` (rows,), in ten seconds.
+    """Estimate a training on ``active`` (rows, features) and ``label`` (rows,), from small ones.
 
     ``passive``: how many bins each column of each other party fills. ``folder``: on the disk that
     the parties' states will be on; ``broker``: the latency of the broker between them. ``decoys``:
