@@ -1,6 +1,6 @@
 """An estimate of a training's cost, from small trainings of the same kind.
 
-The same machines, engine and parameters train on a few rows, and then on more, for about ten seconds.
+The same machines, engine and parameters train on a few rows and then on more: about ten seconds.
 An engine's work grows with the rows and with the splits of a tree; two measurements give both
 slopes. The splits of trees on all rows are measured without encryption.
 """
@@ -189,7 +189,7 @@ def estimate(
     per_tree = taken(sum(whole.work.values()))
     others = max((whole.busy(party) for party in passive), default=0.0)
     apart = taken(whole.busy(ACTIVE) + others)
-    of_others = {party: len(bins) for party, bins in passive.items()}
+    columns_of = {ACTIVE: active.shape[1]} | {by: len(bins) for by, bins in passive.items()}
     shared = params.total_trees - params.trees_alone
     return Estimate(
         trees=params.total_trees,
@@ -203,7 +203,7 @@ def estimate(
                 whole.received[party] * shared + whole.received_once[party] * bool(shared),
                 _memory(party, columns, whole, seen, spec),
             )
-            for party, columns in {ACTIVE: active.shape[1], **of_others}.items()
+            for party, columns in columns_of.items()
         },
         open_files=max(measured.files for measured in seen),
     )

@@ -122,7 +122,7 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
     ]
 
 
-@pytest.mark.parametrize("depth", [1, *seldom(3)])
+@pytest.mark.parametrize("depth", seldom(1, 3))
 def test_the_demo_hides_sums_and_has_the_nodes_of_xgboost(
     monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:

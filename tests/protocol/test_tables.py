@@ -449,7 +449,7 @@ def test_what_a_table_lacks_is_refused_and_leaves_the_machine_as_it_was() -> Non
             if (machine.state, event_type(event)) not in machine.TABLE:
                 with pytest.raises(ProtocolError, match=f"in state {machine.state.name} cannot"):
                     type(machine).handle(machine, event)
-                assert snapshot(machine) == before
+        assert snapshot(machine) == before
 
     live = {(machine, state) for machine in MACHINES for state in states(machine)} - {
         (machine, state) for machine in MACHINES for state in over(machine)

@@ -9,6 +9,7 @@ from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.operations.broker import BrokerLatency
 from fedmq.privacy.registry import engine_named
+from fedmq.simulation import calibration
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate, PartyEstimate, Prices, made_up_table
@@ -40,6 +41,7 @@ def estimated(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: obj
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimation, "_FEWEST_ROWS", 400)
         patch.setattr(estimation, "_BUDGET", 0.0)
+        patch.setattr(calibration, "_SHORT_TREE", 0.0)
         return estimation.estimate(**{**given, **changes})  # type: ignore[arg-type]
 
 

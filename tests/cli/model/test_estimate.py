@@ -15,6 +15,12 @@ from fedmq.cli.estimate import _with_fallbacks
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
 from fedmq.party.store.documents import ModelStore
+from fedmq.simulation import calibration
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_SHORT_TREE", 0.0)
 
 
 @pytest.fixture(scope="module")
