@@ -142,10 +142,11 @@ async def test_the_refusal_names_the_earlier_session_and_nothing_refused_is_kept
     await store.keep("one", answered(people(0, 500)), SMALLEST)
     await store.keep("two", answered(people(0, 500)), SMALLEST)
     await store.keep("three", answered(people(100, 600)), SMALLEST)
-    words = r"telco answers about people who differ by 50 or nobody .* about 20 from those of "
-    with pytest.raises(Refused, match=f"{words}session one$"):
+    # Two of 20 people cancel each other in both halves of one sketch in a hundred.
+    words = r"telco answers about people who differ by 50 or nobody .* about (20|18|16) from those "
+    with pytest.raises(Refused, match=f"{words}of session one$"):
         await store.keep("four", answered(people(20, 500)), SMALLEST)
-    with pytest.raises(Refused, match=f"{words}session three$"):
+    with pytest.raises(Refused, match=f"{words}of session three$"):
         await store.keep("four", answered(people(100, 580), "tree 3"), SMALLEST)
     await store.keep("five", answered(people(50, 500)), SMALLEST)
     await store.keep("four", answered(people(1000, 1480)), SMALLEST)
