@@ -55,6 +55,9 @@ SECRET_BYTES = 16 * _HALVES
 _MISSED = 0.9
 """Two people may cancel each other: of about fifty, two or four are missed at times."""
 
+_FEW = 100.0
+"""Of more people many cancel each other."""
+
 
 def sketch_of(people: NDArray[np.uint64], secret: bytes) -> NDArray[np.int32]:
     """The sketch of ``people``, hashes of their ids: int32 (2 * 1024,)."""
@@ -82,9 +85,11 @@ def people_in(sketch: NDArray[np.float64]) -> float:
     It misses people who cancel each other, and never counts too many of a few. Of many it takes the
     squared length (Alon, Matias and Szegedy, STOC 1996), less four standard deviations.
     """
-    halves = np.abs(sketch).reshape(_HALVES, _NUMBERS).sum(axis=1)
+    counted = float(np.abs(sketch).reshape(_HALVES, _NUMBERS).sum(axis=1).max())
+    if counted <= _FEW:
+        return counted
     spread = 4 * math.sqrt(2 / (_HALVES * _NUMBERS))
-    return max(float(halves.max()), float(sketch @ sketch) / _HALVES * (1 - spread))
+    return max(counted, float(sketch @ sketch) / _HALVES * (1 - spread))
 
 
 # Combinations. The new set is approximated by the earlier ones, in the sense of least squares.

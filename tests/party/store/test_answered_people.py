@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,6 +51,12 @@ def test_a_sketch_says_how_many_people_differ_and_never_too_many_of_a_few() -> N
         assert 0.8 * number < differ(people(0, 9000), people(number, 9000)) <= number
     assert differ(people(0, 5000), people(0, 5000)) == 0
     assert differ(people(0, 30, 60, 90), people(30, 60, 100, 130)) > 100
+
+
+def test_people_who_share_a_place_do_not_count_as_more() -> None:
+    """Squares would say 20.1 of this sketch."""
+    secret = hashlib.sha256(b"2062").digest()
+    assert people_in(sketch_of(people(0, 20), secret).astype(np.float64)) <= 20
 
 
 def test_a_swap_is_a_difference_of_two() -> None:
