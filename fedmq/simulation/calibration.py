@@ -110,25 +110,24 @@ class _Trees:
         The median of the trees but the first and the last: a worker that translates a kernel does
         so once, not once a tree.
         """
-        inner = self._busy[1:-1]
-        return {
-            key: float(median(np.diff([busy.get(key, 0.0) for busy in inner]))) for key in inner[-1]
-        }
+        return _of_a_tree(self._busy)
 
     def all_sent(self) -> dict[tuple[str, str], int]:
         """Bytes so far, by sender and recipient."""
-        return {
-            pair: sum(volume.bytes for volume in kinds.values())
-            for pair, kinds in self._traffic.volumes.items()
-        }
+        traffic = self._traffic
+        return {pair: traffic.between(*pair).bytes for pair in traffic.volumes}
 
     def sent(self) -> dict[tuple[str, str], float]:
         """Bytes of a tree, by sender and recipient; the median of the same trees."""
-        inner = self._sent[1:-1]
-        return {
-            pair: float(median(np.diff([sent.get(pair, 0) for sent in inner])))
-            for pair in inner[-1]
-        }
+        return _of_a_tree(self._sent)
+
+
+def _of_a_tree(so_far: Sequence[Mapping[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+    """By what the entries grew from one inner tree to the next: the median."""
+    inner = so_far[1:-1]
+    return {
+        key: float(median(np.diff([seen.get(key, 0.0) for seen in inner]))) for key in inner[-1]
+    }
 
 
 class Calibration:
@@ -192,11 +191,7 @@ class Calibration:
         }
         parties = (ACTIVE, *self._passive)
         messages = {
-            party: sum(
-                sum(volume.messages for volume in kinds.values())
-                for pair, kinds in traffic.volumes.items()
-                if party in pair
-            )
+            party: sum(traffic.between(*pair).messages for pair in traffic.volumes if party in pair)
             for party in self._passive
         }
         return Measurement(

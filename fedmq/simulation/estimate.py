@@ -262,10 +262,10 @@ def _affordable(seen: Sequence[Measurement], left: float, hidden: bool = False) 
     """
     last = seen[-1]
     per_tree = max(0.0, left - last.first) / 3
+    rows = last.rows + int((per_tree - last.seconds) / _seconds_per_row(seen))
     if len(seen) == 1:
-        at_least = (200 if hidden else 8 if left > _BUDGET / 2 else 4) * last.rows
-        return max(at_least, int(per_tree / max(last.seconds, 1e-4) * last.rows))
-    return last.rows + int((per_tree - last.seconds) / _seconds_per_row(seen))
+        rows = max(rows, (200 if hidden else 8 if left > _BUDGET / 2 else 4) * last.rows)
+    return rows
 
 
 def _expected(seen: Sequence[Measurement], rows: int, hidden: bool) -> float:
@@ -279,7 +279,7 @@ def _seconds_per_row(seen: Sequence[Measurement]) -> float:
     """By which a tree takes longer; of one training, all of its time may grow with the rows."""
     first, last = seen[0], seen[-1]
     if first is last:
-        return last.seconds / last.rows
+        return max(1e-7, last.seconds / last.rows)
     return max(1e-7, (last.seconds - first.seconds) / (last.rows - first.rows))
 
 

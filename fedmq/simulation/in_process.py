@@ -49,9 +49,7 @@ class _Told(Observer):
         self._on_report = on_report
 
     def leaving(self, header: Header, size: int) -> None:
-        volume = self._traffic.volumes[header.sender, header.recipient][header.kind]
-        volume.messages += 1
-        volume.bytes += size
+        self._traffic.count(header, size)
 
     def reported(self, report: Report) -> None:
         if self._on_report is not None:

@@ -142,8 +142,8 @@ def _volumes(traffic: Traffic) -> tuple[Counter[str], Counter[str], int]:
     """Bytes that each party sent and received, and all messages."""
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
-    for (sender, recipient), kinds in traffic.volumes.items():
-        together = sum(volume.bytes for volume in kinds.values())
+    for sender, recipient in traffic.volumes:
+        together = traffic.between(sender, recipient).bytes
         sent[sender] += together
         received[recipient] += together
     return sent, received, traffic.total.messages
