@@ -46,7 +46,9 @@ class _Run:
 
     schedule: Schedule
     gates: Gates | None
-    """What garbles and evaluates ANDs, if the processor can; else arrays do."""
+    """What garbles and evaluates layers, if the processor can; else arrays do."""
+    results: NDArray[np.uint64]
+    """A buffer for its results of a layer."""
     _rooms: list[NDArray[np.uint64]]
     _tweaks: NDArray[np.uint64]
 
@@ -72,7 +74,7 @@ class _Run:
         self.take_up(schedule)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_behind = ("schedule", "gates", "_rooms", "_tweaks")
+        left_behind = ("schedule", "gates", "results", "_rooms", "_tweaks")
         return {name: value for name, value in vars(self).items() if name not in left_behind}
 
     def take_up(self, schedule: Schedule) -> None:
@@ -82,10 +84,10 @@ class _Run:
         self.schedule = schedule
         if not self.labels.flags.writeable:  # they lie in memory shared with another process
             self.labels = self.labels.copy()
-        widest = max(map(len, schedule.layers), default=0)
+        widest = schedule.widest
         self.gates = gates(self.permutation.key) if is_available() else None
         if self.gates is not None:
-            self._rooms = [np.empty(widest * self.words, np.uint64)]
+            self.results = np.empty(widest * self.words, np.uint64)
             return
         self._rooms = [self.permutation.space(self._lanes * widest * self.words) for _ in range(3)]
         self._tweaks = np.empty((_HALVES, widest, self.instances, BLOCK_WORDS), np.uint64)
@@ -95,8 +97,7 @@ class _Run:
         """The shape of the next stretch's tables; None if no tables are left."""
         if not self.stretches or not self.schedule.ands:
             return None
-        layers = (self.schedule.layers[number] for number in self.stretches[0])
-        ands = sum(len(layer) for layer in layers if layer.is_and)
+        ands = self.schedule.program.ands_of(self.stretches[0])
         return ands, _HALVES, self.instances, BLOCK_WORDS
 
     def room(self, number: int, *shape: int) -> NDArray[np.uint64]:
@@ -118,10 +119,19 @@ class _Run:
         result ^= permuted
         return result
 
-    def exclusive_or(self, layer: Layer) -> None:
-        found = self.labels[layer.left.place]
-        found ^= self.labels[layer.right.place]
-        self.labels[layer.result] = found
+    def layers_of_ands(
+        self, stretch: range, tables: NDArray[np.uint64]
+    ) -> Iterator[tuple[Layer, NDArray[np.uint64]]]:
+        """Those of a ``stretch``, each with its ``tables``; XORs between them are computed here."""
+        rows, done = tables.reshape(-1, _HALVES, self.words), 0
+        for layer in self.schedule.layers[stretch.start : stretch.stop]:
+            if layer.is_and:
+                yield layer, rows[done : done + len(layer)]
+                done += len(layer)
+                continue
+            found = self.labels[layer.left.place]
+            found ^= self.labels[layer.right.place]
+            self.labels[layer.result] = found
 
     def masks(self, labels: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """All ones where the colour is 1; of the shape (..., words) of ``labels``."""
@@ -195,15 +205,13 @@ class Garbling(_Half):
     def piece_into(self, tables: NDArray[np.uint64]) -> None:
         """Make the next piece in ``tables``, contiguous and of the shape ``awaited``."""
         run = self._run
-        rows = tables.reshape(-1, _HALVES, run.words)
-        done = 0
-        for number in run.stretches.pop(0):
-            layer = run.schedule.layers[number]
-            if layer.is_and:
-                self._garble(layer, rows[done : done + len(layer)])
-                done += len(layer)
-            else:
-                run.exclusive_or(layer)
+        stretch = run.stretches.pop(0)
+        if run.gates is not None:
+            secret, program = self._secret[:BLOCK_WORDS], run.schedule.program
+            run.gates.garble(run.labels, program, stretch, secret, run.numbers, tables, run.results)
+        else:
+            for layer, rows in run.layers_of_ands(stretch, tables):
+                self._garble(layer, rows)
         if not run.stretches:
             self.outputs = run.ended(self._zeros)
 
@@ -216,14 +224,6 @@ class Garbling(_Half):
 
     def _garble(self, layer: Layer, tables: NDArray[np.uint64]) -> None:
         run = self._run
-        if run.gates is not None:
-            made = run.room(0, len(layer), run.words)
-            slots, secret = (layer.left.place, layer.right.place), self._secret[:BLOCK_WORDS]
-            run.gates.garble(
-                run.labels, *slots, layer.turned, secret, run.numbers, layer.ands, tables, made
-            )
-            run.labels[layer.result] = made
-            return
         left, right = self._zeros(layer.left), self._zeros(layer.right)
         blocks = run.room(0, _HALVES, _LABELS, len(layer), run.words)
         blocks[0, 0] = left
@@ -278,38 +278,34 @@ class Evaluation(_Half):
         shape = self.awaited
         if not isinstance(tables, np.ndarray) or tables.dtype != np.uint64 or tables.shape != shape:
             raise MessageError(f"a piece of garbled tables that is not uint64 {shape}")
-        self._evaluate(tables.reshape(-1, _HALVES, self._run.words))
+        self._evaluate(np.ascontiguousarray(tables))
 
     def _evaluate(self, tables: NDArray[np.uint64]) -> None:
         run = self._run
-        done = 0
-        for number in run.stretches.pop(0):
-            layer = run.schedule.layers[number]
-            if not layer.is_and:
-                run.exclusive_or(layer)
-                continue
-            rows = tables[done : done + len(layer)]
-            done += len(layer)
-            if run.gates is not None:
-                made = run.room(0, len(layer), run.words)
-                slots = (layer.left.place, layer.right.place)
-                run.gates.evaluate(run.labels, *slots, run.numbers, layer.ands, rows, made)
-                run.labels[layer.result] = made
-                continue
-            left, right = run.labels[layer.left.place], run.labels[layer.right.place]
-            blocks = run.room(0, _HALVES, 1, len(layer), run.words)
-            blocks[0, 0] = left
-            blocks[1, 0] = right
-            hashes = run.hashes(blocks, layer)
-            result = hashes[0, 0]
-            result ^= hashes[1, 0]
-            masks = run.masks(right)
-            right_half = np.bitwise_xor(left, rows[:, 1], out=right)
-            right_half &= masks
-            result ^= right_half
-            masks = run.masks(left)
-            masks &= rows[:, 0]
-            result ^= masks
-            run.labels[layer.result] = result
+        stretch = run.stretches.pop(0)
+        if run.gates is not None:
+            program = run.schedule.program
+            run.gates.evaluate(run.labels, program, stretch, run.numbers, tables, run.results)
+        else:
+            for layer, rows in run.layers_of_ands(stretch, tables):
+                self._evaluate_layer(layer, rows)
         if not run.stretches:
             self._outputs = run.ended(lambda slots: run.labels[slots.place])
+
+    def _evaluate_layer(self, layer: Layer, tables: NDArray[np.uint64]) -> None:
+        run = self._run
+        left, right = run.labels[layer.left.place], run.labels[layer.right.place]
+        blocks = run.room(0, _HALVES, 1, len(layer), run.words)
+        blocks[0, 0] = left
+        blocks[1, 0] = right
+        hashes = run.hashes(blocks, layer)
+        result = hashes[0, 0]
+        result ^= hashes[1, 0]
+        masks = run.masks(right)
+        right_half = np.bitwise_xor(left, tables[:, 1], out=right)
+        right_half &= masks
+        result ^= right_half
+        masks = run.masks(left)
+        masks &= tables[:, 0]
+        result ^= masks
+        run.labels[layer.result] = result

@@ -1,22 +1,25 @@
-"""By which instructions are ANDs garbled and evaluated at once? By AES-NI, a gate in one sweep.
+"""By which instructions are layers of gates garbled and evaluated at once? By AES-NI.
 
 The arithmetic is that of `half_gates`, to the bit: the hash of `Permutation`, H(x, t) =
 P(P(x) ⊕ t) ⊕ P(x), where P is AES-128 under a public key, and both halves of an AND. Labels are
-read once and results written once, where arrays would be gone through a dozen times. Time and
-memory accesses do not depend on labels.
+read once and results written twice, where arrays would be gone through a dozen times: results of a
+layer lie beside the labels until all its gates have read theirs. Small circuits have hundreds of
+layers, so one call goes through many. Time and memory accesses do not depend on labels.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.machine_code import features, translated
+from fedmq.privacy.garbling.schedule import Program
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -29,7 +32,6 @@ _ROUNDS = 10
 _ROUND_CONSTANTS = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1B, 0x36)
 
 Words = NDArray[np.uint64]
-Places = NDArray[np.intp]
 
 
 def is_available() -> bool:
@@ -44,11 +46,11 @@ def gates(key: bytes) -> Gates:
 
 
 class Gates:
-    """ANDs of instances side by side. Arrays are contiguous; labels are uint64 (slots, words).
+    """Gates of instances side by side. Arrays are contiguous; labels are uint64 (slots, words).
 
-    ``left`` and ``right``: slots of a layer's inputs, intp (gates,); ``first``: the number of the
-    layer's first AND among all; ``numbers`` uint64 (instances,): the instances' tweaks. Results are
-    written into ``out`` (gates, words).
+    ``stretch``: neighbouring layers of a ``program``; ``numbers`` uint64
+    (instances,): the instances' tweaks; ``tables`` (ANDs of the stretch, 2, words); ``room``
+    (gates of the largest layer, words) is overwritten. Results are written into ``labels``.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -60,46 +62,69 @@ class Gates:
     def garble(
         self,
         labels: Words,
-        left: Places,
-        right: Places,
-        turned: NDArray[np.uint8],
+        program: Program,
+        stretch: range,
         secret: Words,
         numbers: Words,
-        first: int,
         tables: Words,
-        out: Words,
+        room: Words,
     ) -> None:
-        """Labels of 0 of the results, and ``tables`` (gates, 2, words).
-
-        ``turned`` uint8 (gates, 2): whether inputs are inverted; ``secret`` (2,).
-        """
-        arrays = (labels, left, right, turned, secret, numbers, tables, out, self._keys)
-        self._garble(*(array.ctypes.data for array in arrays), first, len(left), len(numbers))
+        """Labels of 0 of the results, and the ``tables``; ``secret`` (2,)."""
+        arrays = (labels, *_of_gates(program), numbers, tables, room, self._keys, secret)
+        if stretch:
+            self._garble(*map(_address, arrays), stretch.start, stretch.stop, len(numbers))
 
     def evaluate(
         self,
         labels: Words,
-        left: Places,
-        right: Places,
+        program: Program,
+        stretch: range,
         numbers: Words,
-        first: int,
         tables: Words,
-        out: Words,
+        room: Words,
     ) -> None:
-        """Labels of the results by ``tables`` (gates, 2, words)."""
-        arrays = (labels, left, right, numbers, tables, out, self._keys)
-        self._evaluate(*(array.ctypes.data for array in arrays), first, len(left), len(numbers))
+        """Labels of the results by ``tables``."""
+        arrays = (labels, *_of_gates(program), numbers, tables, room, self._keys)
+        if stretch:
+            self._evaluate(*map(_address, arrays), stretch.start, stretch.stop, len(numbers))
+
+
+_OF_GATES = ("gates", "ands", "are_ands", "left", "right", "result", "turned")
+_EVALUATED = ("labels", *_OF_GATES, "numbers", "tables", "room", "keys")
+_GARBLED = (*_EVALUATED, "secret")
+"""The arrays that the functions take, in their order."""
+
+
+def _of_gates(program: Program) -> Iterator[NDArray[Any]]:
+    return (getattr(program, name) for name in _OF_GATES)
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.ctypes.data)
 
 
 @lru_cache(maxsize=1)
 def _functions() -> Sequence[Callable[..., None]]:
-    names = {"expand": 2, "garble": 9, "evaluate": 7}
-    addresses = translated(_Writer().written(), *names)
+    arrays = {"expand": 2, "garble": len(_GARBLED), "evaluate": len(_EVALUATED)}
+    addresses = translated(_Writer().written(), *arrays)
     found = []
-    for (name, arrays), address in zip(names.items(), addresses, strict=True):
+    for (name, count), address in zip(arrays.items(), addresses, strict=True):
         more = [] if name == "expand" else [ctypes.c_int64] * 3
-        found.append(ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays, *more)(address))
+        found.append(ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, *more)(address))
     return found
+
+
+class _And(NamedTuple):
+    """An AND in LLVM's language. ``number``: among all gates; ``place``: among all ANDs.
+
+    The others are the blocks at which the labels of its inputs, its table and its result begin.
+    """
+
+    number: ir.Value
+    place: ir.Value
+    inputs: tuple[ir.Value, ir.Value]
+    table: ir.Value
+    result: ir.Value
 
 
 class _Writer:
@@ -123,8 +148,8 @@ class _Writer:
     def written(self) -> str:
         """The module."""
         self._write_expand()
-        self._write_gates("garble", 9, self._garbled)
-        self._write_gates("evaluate", 7, self._evaluated)
+        self._write_layers("garble", _GARBLED, self._garbled)
+        self._write_layers("evaluate", _EVALUATED, self._evaluated)
         return str(self._module)
 
     def _function(self, name: str, arrays: int, numbers: int) -> ir.Function:
@@ -157,109 +182,127 @@ class _Writer:
             self._store(build, keys, self._word(number), held)
         build.ret_void()
 
-    def _write_gates(self, name: str, arrays: int, gate: Callable[..., Any]) -> None:
-        """A loop over gates, and within it one over instances, of which ``gate`` is the body."""
-        ir, word, function = self._ir, self._word, self._function(name, arrays, 3)
-        *pointers, first, gate_count, instances = function.args
-        entry, outer, inner, next_gate, end = (function.append_basic_block() for _ in range(5))
-        build = ir.IRBuilder(entry)
-        keys = [self._load(build, pointers[-1], word(number)) for number in range(_ROUNDS + 1)]
-        build.branch(outer)
+    def _write_layers(self, name: str, names: Sequence[str], and_gate: Callable[..., None]) -> None:
+        """A loop over layers; in it first one over gates, each of all instances.
 
-        build = ir.IRBuilder(outer)
-        number = build.phi(word)
-        number.add_incoming(word(0), entry)
-        body = gate(build, pointers, keys, number, build.add(first, number), instances)
-        build.branch(inner)
-
-        build = ir.IRBuilder(inner)
-        instance = build.phi(word)
-        instance.add_incoming(word(0), outer)
-        body(build, instance)
-        following = build.add(instance, word(1))
-        instance.add_incoming(following, inner)
-        build.cbranch(build.icmp_signed("<", following, instances), inner, next_gate)
-
-        build = ir.IRBuilder(next_gate)
-        later = build.add(number, word(1))
-        number.add_incoming(later, next_gate)
-        build.cbranch(build.icmp_signed("<", later, gate_count), outer, end)
-        ir.IRBuilder(end).ret_void()
+        Then results go to their slots: until then another gate of the layer may read these.
+        """
+        ir, word = self._ir, self._word
+        function = self._function(name, len(names), 3)
+        *pointers, first, stop, instances = function.args
+        arrays = dict(zip(names, pointers, strict=True))
+        build = ir.IRBuilder(function.append_basic_block())
+        keys = [self._load(build, arrays["keys"], word(number)) for number in range(_ROUNDS + 1)]
+        tables_before = self._number(build, arrays["ands"], first)
+        with self._each(build, first, stop) as layer:
+            after = build.add(layer, word(1))
+            start, end = (self._number(build, arrays["gates"], at) for at in (layer, after))
+            are_ands = self._flag(build, arrays["are_ands"], layer)
+            with build.if_else(build.icmp_signed("!=", are_ands, word(0))) as (ands, others):
+                with ands:
+                    before = self._number(build, arrays["ands"], layer)
+                    with self._each(build, start, end) as number:
+                        place = build.add(before, build.sub(number, start))
+                        table = build.mul(build.sub(place, tables_before), word(2))
+                        gate = _And(
+                            number,
+                            place,
+                            self._inputs(build, arrays, number, instances),
+                            build.mul(table, instances),
+                            build.mul(build.sub(number, start), instances),
+                        )
+                        and_gate(build, arrays, keys, gate, instances)
+                with others, self._each(build, start, end) as number:
+                    inputs = self._inputs(build, arrays, number, instances)
+                    found = build.mul(build.sub(number, start), instances)
+                    with self._each(build, word(0), instances) as instance:
+                        left, right = self._labels(build, arrays, inputs, instance)
+                        at = build.add(found, instance)
+                        self._store(build, arrays["room"], at, build.xor(left, right))
+            with self._each(build, start, end) as number:
+                found = build.mul(build.sub(number, start), instances)
+                result = build.mul(self._number(build, arrays["result"], number), instances)
+                with self._each(build, word(0), instances) as instance:
+                    label = self._load(build, arrays["room"], build.add(found, instance))
+                    self._store(build, arrays["labels"], build.add(result, instance), label)
+        build.ret_void()
 
     def _garbled(
         self,
         build: ir.IRBuilder,
-        pointers: Sequence[ir.Value],
+        arrays: Mapping[str, ir.Value],
         keys: Sequence[ir.Value],
-        number: ir.Value,
-        place: ir.Value,
+        gate: _And,
         instances: ir.Value,
-    ) -> Callable[[ir.IRBuilder, ir.Value], None]:
-        labels, left, right, turned, secrets, numbers, tables, out, _ = pointers
-        secret = self._load(build, secrets, self._word(0))
-        rows = [
-            build.mul(build.load(build.gep(slots, [number])), instances) for slots in (left, right)
+    ) -> None:
+        secret = self._load(build, arrays["secret"], self._word(0))
+        first = build.mul(gate.number, self._word(2))
+        turned = [
+            build.and_(self._masks(build, self._flag(build, arrays["turned"], at)), secret)
+            for at in (first, build.add(first, self._word(1)))
         ]
-        flags = build.bitcast(turned, self._ir.IntType(8).as_pointer())
-        moved = []
-        for side in range(2):
-            at = build.add(build.mul(number, self._word(2)), self._word(side))
-            flag = build.zext(build.load(build.gep(flags, [at])), self._word)
-            moved.append(build.and_(self._masks(build, flag), secret))
-        table = build.mul(build.mul(number, self._word(2)), instances)
-        tweaks = self._tweaks(build, place)
-        result = build.mul(number, instances)
-
-        def body(build: ir.IRBuilder, instance: ir.Value) -> None:
-            zeros = [
-                build.xor(self._load(build, labels, build.add(row, instance)), more)
-                for row, more in zip(rows, moved, strict=True)
-            ]
+        tweaks = self._tweaks(build, gate.place)
+        with self._each(build, self._word(0), instances) as instance:
+            labels = self._labels(build, arrays, gate.inputs, instance)
+            zeros = [build.xor(*pair) for pair in zip(labels, turned, strict=True)]
             blocks = [*zeros, *(build.xor(zero, secret) for zero in zeros)]
-            tweaked = self._numbered(build, tweaks, numbers, instance)
+            tweaked = self._numbered(build, tweaks, arrays["numbers"], instance)
             hashes = self._hashes(build, keys, blocks, tweaked * 2)
             of_left, of_right = (build.xor(hashes[side], hashes[side + 2]) for side in range(2))
             left_mask, right_mask = (self._colours(build, zero) for zero in zeros)
             garblers = build.xor(build.and_(right_mask, secret), of_left)
-            at = build.add(table, instance)
+            tables, at = arrays["tables"], build.add(gate.table, instance)
             self._store(build, tables, at, garblers)
             self._store(build, tables, build.add(at, instances), build.xor(of_right, zeros[0]))
             found = build.xor(build.xor(hashes[0], hashes[1]), build.and_(garblers, left_mask))
             found = build.xor(found, build.and_(of_right, right_mask))
-            self._store(build, out, build.add(result, instance), found)
-
-        return body
+            self._store(build, arrays["room"], build.add(gate.result, instance), found)
 
     def _evaluated(
         self,
         build: ir.IRBuilder,
-        pointers: Sequence[ir.Value],
+        arrays: Mapping[str, ir.Value],
         keys: Sequence[ir.Value],
-        number: ir.Value,
-        place: ir.Value,
+        gate: _And,
         instances: ir.Value,
-    ) -> Callable[[ir.IRBuilder, ir.Value], None]:
-        labels, left, right, numbers, tables, out, _ = pointers
-        rows = [
-            build.mul(build.load(build.gep(slots, [number])), instances) for slots in (left, right)
-        ]
-        table = build.mul(build.mul(number, self._word(2)), instances)
-        tweaks = self._tweaks(build, place)
-        result = build.mul(number, instances)
-
-        def body(build: ir.IRBuilder, instance: ir.Value) -> None:
-            active = [self._load(build, labels, build.add(row, instance)) for row in rows]
-            tweaked = self._numbered(build, tweaks, numbers, instance)
+    ) -> None:
+        tweaks = self._tweaks(build, gate.place)
+        with self._each(build, self._word(0), instances) as instance:
+            active = self._labels(build, arrays, gate.inputs, instance)
+            tweaked = self._numbered(build, tweaks, arrays["numbers"], instance)
             hashes = self._hashes(build, keys, active, tweaked)
             left_mask, right_mask = (self._colours(build, label) for label in active)
-            at = build.add(table, instance)
+            tables, at = arrays["tables"], build.add(gate.table, instance)
             garblers = self._load(build, tables, at)
             evaluators = self._load(build, tables, build.add(at, instances))
             found = build.xor(build.xor(*hashes), build.and_(garblers, left_mask))
             more = build.and_(build.xor(evaluators, active[0]), right_mask)
-            self._store(build, out, build.add(result, instance), build.xor(found, more))
+            result = build.add(gate.result, instance)
+            self._store(build, arrays["room"], result, build.xor(found, more))
 
-        return body
+    def _inputs(
+        self,
+        build: ir.IRBuilder,
+        arrays: Mapping[str, ir.Value],
+        number: ir.Value,
+        instances: ir.Value,
+    ) -> tuple[ir.Value, ir.Value]:
+        """The blocks at which the labels of both inputs of a gate begin."""
+        left, right = (
+            build.mul(self._number(build, arrays[side], number), instances)
+            for side in ("left", "right")
+        )
+        return left, right
+
+    def _labels(
+        self,
+        build: ir.IRBuilder,
+        arrays: Mapping[str, ir.Value],
+        inputs: Sequence[ir.Value],
+        instance: ir.Value,
+    ) -> list[ir.Value]:
+        """The labels of a gate's inputs."""
+        return [self._load(build, arrays["labels"], build.add(at, instance)) for at in inputs]
 
     def _hashes(
         self,
@@ -291,7 +334,7 @@ class _Writer:
         self, build: ir.IRBuilder, places: Sequence[ir.Value], numbers: ir.Value, at: ir.Value
     ) -> list[ir.Value]:
         """Tweaks of an instance: places beside its number."""
-        number = build.load(build.gep(numbers, [at]))
+        number = self._number(build, numbers, at)
         return [self._pair(build, place, number) for place in places]
 
     def _pair(self, build: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
@@ -306,6 +349,28 @@ class _Writer:
     def _colours(self, build: ir.IRBuilder, label: ir.Value) -> ir.Value:
         lowest = build.extract_element(label, self._ir.IntType(32)(0))
         return self._masks(build, build.and_(lowest, self._word(1)))
+
+    @contextmanager
+    def _each(self, build: ir.IRBuilder, first: ir.Value, stop: ir.Value) -> Iterator[ir.Value]:
+        """A loop over the numbers from ``first`` to before ``stop``; there is at least one."""
+        before, body = build.block, build.append_basic_block()
+        build.branch(body)
+        build.position_at_end(body)
+        number = build.phi(self._word)
+        number.add_incoming(first, before)
+        yield number
+        after, following = build.append_basic_block(), build.add(number, self._word(1))
+        number.add_incoming(following, build.block)
+        build.cbranch(build.icmp_signed("<", following, stop), body, after)
+        build.position_at_end(after)
+
+    def _number(self, build: ir.IRBuilder, pointer: ir.Value, at: ir.Value) -> ir.Value:
+        return build.load(build.gep(pointer, [at]))
+
+    def _flag(self, build: ir.IRBuilder, pointer: ir.Value, at: ir.Value) -> ir.Value:
+        """The byte ``at`` a place, as a word."""
+        flags = build.bitcast(pointer, self._ir.IntType(8).as_pointer())
+        return build.zext(build.load(build.gep(flags, [at])), self._word)
 
     def _load(self, build: ir.IRBuilder, pointer: ir.Value, at: ir.Value) -> ir.Value:
         blocks = build.bitcast(pointer, self._block.as_pointer())

@@ -11,13 +11,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.circuit import Circuit
 
-__all__ = ["CONSTANT_SLOT", "Layer", "Schedule", "Slots", "in_the_clear"]
+__all__ = ["CONSTANT_SLOT", "Layer", "Program", "Schedule", "Slots", "in_the_clear"]
 
 CONSTANT_SLOT = 0
 
@@ -50,14 +51,8 @@ class Layer:
     ands: int
     places: NDArray[np.uint64] = field(init=False)
     """The places of both halves of each AND among all: uint64 (2, ANDs, 1)."""
-    turned: NDArray[np.uint8] = field(init=False)
-    """Whether the left and the right input are inverted: 0 or 1, (gates, 2)."""
 
     def __post_init__(self) -> None:
-        turned = np.zeros((len(self.result), 2), np.uint8)
-        for side, slots in enumerate((self.left, self.right)):
-            turned[slots.inverted, side] = 1
-        object.__setattr__(self, "turned", turned)
         if not self.is_and:
             object.__setattr__(self, "places", _NO_PLACES)
             return
@@ -67,6 +62,53 @@ class Layer:
 
     def __len__(self) -> int:
         return len(self.result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """The gates of all layers, one behind the other, as machine code goes through them.
+
+    ``gates`` and ``ands`` int64 (layers + 1,): the gates and the ANDs before each layer, and all.
+    ``are_ands`` uint8 (layers,): which layers are of ANDs. By gate: ``left``, ``right`` and
+    ``result`` int64 (gates,), its slots, and ``turned`` uint8 (gates, 2), whether inputs are
+    inverted.
+    """
+
+    gates: NDArray[np.int64]
+    ands: NDArray[np.int64]
+    are_ands: NDArray[np.uint8]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    result: NDArray[np.int64]
+    turned: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> Program:
+        """The program of ``layers``."""
+        lengths = list(map(len, layers))
+        are_ands = [layer.is_and for layer in layers]
+        gates, ands = (
+            np.array([0, *accumulate(counts)], np.int64)
+            for counts in (lengths, map(int.__mul__, lengths, are_ands))
+        )
+        turned = np.zeros((int(gates[-1]), 2), np.uint8)
+        for layer, first in zip(layers, gates.tolist(), strict=False):
+            for side, slots in enumerate((layer.left, layer.right)):
+                turned[first + slots.inverted, side] = 1
+        none = np.empty(0, np.int64)
+        left, right, result = (
+            np.concatenate([none, *places])
+            for places in (
+                [layer.left.place for layer in layers],
+                [layer.right.place for layer in layers],
+                [layer.result for layer in layers],
+            )
+        )
+        return cls(gates, ands, np.array(are_ands, np.uint8), left, right, result, turned)
+
+    def ands_of(self, stretch: range) -> int:
+        """The number of ANDs in a ``stretch`` of layers."""
+        return int(self.ands[stretch.stop] - self.ands[stretch.start])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +122,14 @@ class Schedule:
     inputs: Mapping[str, slice]
     outputs: Mapping[str, Slots]
     slots: int
-    ands: int
+    program: Program
+    widest: int
+    """The gates of the largest layer."""
+
+    @property
+    def ands(self) -> int:
+        """The number of its ANDs."""
+        return int(self.program.ands[-1])
 
     @classmethod
     def of(cls, circuit: Circuit) -> Schedule:
@@ -97,19 +146,21 @@ class Schedule:
             layers.append(Layer(is_and, left, right, places.take(nodes), ands))
             ands += len(nodes) * is_and
         outputs = {name: places.slots(word) for name, word in circuit.outputs.items()}
-        return cls(layers, places.inputs, outputs, places.count, ands)
+        widest = max(map(len, layers), default=0)
+        return cls(layers, places.inputs, outputs, places.count, Program.of(layers), widest)
 
     def stretches(self, most_ands: float) -> list[range]:
         """Ranges of layers of at most ``most_ands`` ANDs; each has some if the circuit has."""
-        found, start, ands = [], 0, 0
-        for number, layer in enumerate(self.layers):
-            more = len(layer) * layer.is_and
+        before, found, start = self.program.ands, [], 0
+        while True:
+            least = np.searchsorted(before, before[start], side="right")  # behind a layer of ANDs
+            most = max(before[start] + most_ands, before[min(least, len(self.layers))])
             # Only an AND begins another stretch.
-            if ands and more and ands + more > most_ands:
-                found.append(range(start, number))
-                start, ands = number, 0
-            ands += more
-        return [*found, range(start, len(self.layers))]
+            stop = int(np.searchsorted(before, most, side="right")) - 1
+            found.append(range(start, stop))
+            if stop == len(self.layers):
+                return found
+            start = stop
 
 
 class _Places:
