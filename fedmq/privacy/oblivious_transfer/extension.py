@@ -18,11 +18,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext, Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
@@ -262,28 +263,45 @@ class LinearHash:
 
     def begun(self, columns: int) -> _BegunHash:
         """The hash of so many columns that come in parts."""
-        return _BegunHash(self._key, columns, self._constant)
+        return _BegunHash(self, self._key, columns, self._constant)
 
     def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return np.frombuffer(self._gcm.encrypt(_NONCE, b"", column.data), np.uint8)
 
 
+_SHORT = 2**13
+"""Bytes of a column that are hashed at once: its own context takes longer to make."""
+
+
 class _BegunHash:
     """`LinearHash` of columns of which some parts were added."""
 
-    def __init__(self, key: bytes, columns: int, constant: NDArray[np.uint8]) -> None:
-        self._tags = [
-            Cipher(algorithms.AES(key), modes.GCM(_NONCE)).encryptor() for _ in range(columns)
-        ]
+    def __init__(
+        self, whole: LinearHash, key: bytes, columns: int, constant: NDArray[np.uint8]
+    ) -> None:
+        self._whole = whole
+        self._key = key
         self._constant = constant
+        self._kept = np.empty((columns, 0), np.uint8)
+        """What was added, as long as it is short."""
+        self._tags: Sequence[AEADEncryptionContext] = ()
 
     def add(self, part: NDArray[np.uint8]) -> None:
         """Add the next bytes of each column: uint8 (columns, bytes)."""
+        if not self._tags:
+            self._kept = part = np.concatenate((self._kept, part), axis=1)
+            if part.shape[1] <= _SHORT:
+                return
+            self._tags = [
+                Cipher(algorithms.AES(self._key), modes.GCM(_NONCE)).encryptor() for _ in part
+            ]
         for tag, column in zip(self._tags, part, strict=True):
             tag.authenticate_additional_data(column.data)
 
     def found(self) -> NDArray[np.uint8]:
         """The hashes: uint8 (columns, 16)."""
+        if not self._tags:
+            return self._whole(self._kept)
         for tag in self._tags:
             tag.finalize()
         tags = np.frombuffer(b"".join(tag.tag for tag in self._tags), np.uint8)

@@ -178,8 +178,9 @@ def test_the_hash_is_linear_and_its_key_is_made_of_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize("cuts", [[], [16], [16, 48, 64]])
-def test_columns_that_come_in_parts_have_the_same_hash(cuts: list[int]) -> None:
-    columns = np.random.default_rng(3).integers(0, 256, (TRANSFERS, 100), np.uint8)
+@pytest.mark.parametrize("width", [100, 20_000], ids=["short", "long"])
+def test_columns_that_come_in_parts_have_the_same_hash(width: int, cuts: list[int]) -> None:
+    columns = np.random.default_rng(3).integers(0, 256, (TRANSFERS, width), np.uint8)
     whole = LinearHash(columns, "parts")
     hashing = whole.begun(TRANSFERS)
     for part in np.split(columns, cuts, axis=1):
