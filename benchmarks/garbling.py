@@ -20,7 +20,7 @@ import numpy as np
 from fedmq.privacy.garbling.circuit import Circuit, Format, Real
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
 from fedmq.privacy.oblivious_transfer.correlated import offer, receive
 from fedmq.privacy.oblivious_transfer.extension import (
     ExtensionReceiver,
@@ -89,15 +89,15 @@ def measure_circuit(clock: _Clock, instances: int) -> None:
 def measure_transfers(clock: _Clock, count: int) -> None:
     """Transfers a second of both sides."""
     random = np.random.default_rng(0)
-    pairs = random.integers(0, 256, (TRANSFERS, 2, 32), np.uint8)
-    secret = draw_choices(fresh_seed())
-    receiver = ExtensionReceiver(pairs)
-    sender = ExtensionSender(secret, pairs[np.arange(TRANSFERS), secret.astype(np.intp)])
+    secret, own = draw_choices(fresh_seed()), fresh_seed()
+    chosen, seeds = ChooseSeeds(MakeOffer(own).run(), ~secret, fresh_seed()).run()
+    receiver = ExtensionReceiver(OfferedSeeds(chosen, own).run())
+    sender = ExtensionSender(secret, seeds)
     choices = random.random(count) < 0.5
     numbers = random.integers(0, 2**64, (count, 1, 2), np.uint64)
     message, rows = receiver.extend(choices, Tweaks(0, count))
-    own = sender.extend(message, count, Tweaks(0, count))
-    _, sent = offer(own, sender.secret, numbers, _PERMUTATION, Tweaks(0, count))
+    extended = sender.extend(message, count, Tweaks(0, count))
+    _, sent = offer(extended, sender.secret, numbers, _PERMUTATION, Tweaks(0, count))
 
     def choose() -> object:
         return receiver.extend(choices, Tweaks(0, count))
@@ -106,7 +106,7 @@ def measure_transfers(clock: _Clock, count: int) -> None:
         return sender.extend(message, count, Tweaks(0, count))
 
     def offered() -> object:
-        return offer(own, sender.secret, numbers, _PERMUTATION, Tweaks(0, count))
+        return offer(extended, sender.secret, numbers, _PERMUTATION, Tweaks(0, count))
 
     def received() -> object:
         return receive(rows, choices, sent, 1, _PERMUTATION, Tweaks(0, count))
