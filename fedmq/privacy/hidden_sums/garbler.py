@@ -103,6 +103,8 @@ class LevelGarbler:
         """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
         self.begun: list[Garbled] = []
         """The first tables of stages that are one batch."""
+        self.tables: NDArray[np.uint64] | None = None
+        """The tables of stages that are one batch, and garbled whole."""
         self.claim: Unpacked | None = None
         """The active party's claim, if it has come with labels of doubts."""
         self._linked: Parts = []
@@ -254,6 +256,13 @@ class LevelGarbler:
         self.stages = [part.take_labels(self._side, parcel) for part in parts]
         self.begun = begun_alone(self.stages)
         return self._ended(parcel, [])
+
+    def garbled_whole(self) -> list[Mapping[str, Labels]]:
+        """The outputs of the stages, if they are one batch of one stretch; else nothing."""
+        if len(self.begun) != 1 or self.begun[0][1].missing:
+            return []
+        [(self.tables, garbling)], self.begun, self.stages = self.begun, [], ()
+        return [garbling.outputs]
 
     def close(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of gains."""

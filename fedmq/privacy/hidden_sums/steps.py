@@ -168,6 +168,32 @@ class LevelStep(Generic[Half]):
         return self.half, self.step(self.half, Unpacked(self.parcel), *self.more)
 
 
+@dataclass(frozen=True, eq=False)
+class GarbleAlone(LevelStep[LevelGarbler]):
+    """The same, and what it garbles whole is closed by the method ``close``.
+
+    A small level takes longer to travel to a worker than to compute.
+    """
+
+    close: Callable[..., Made] = field(kw_only=True)
+
+    def run(self) -> tuple[LevelGarbler, Made]:
+        half, made = super().run()
+        found = half.garbled_whole()
+        return half, self.close(half, Unpacked(()), found) if found else made
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluateAlone(LevelStep[LevelEvaluator]):
+    """The same of a ``step`` that takes the outputs of a ``batch``, evaluated before it."""
+
+    batch: EvaluateBatch = field(kw_only=True)
+
+    def run(self) -> tuple[LevelEvaluator, Made]:
+        outputs = self.batch.run().outputs
+        return self.half, self.step(self.half, Unpacked(self.parcel), [outputs])
+
+
 @dataclass(slots=True, eq=False)
 class _Course(Generic[Half]):
     """A ``half`` behind its last step, and what that ``made``: what these replace is freed."""
@@ -179,7 +205,10 @@ class _Course(Generic[Half]):
         self, step: Callable[..., Made], parcel: Sequence[Values] = (), *more: Any
     ) -> Plan[None]:
         """The plan of one step."""
-        [(self.half, self.made)] = yield Compute([LevelStep(step, self.half, parcel, more)])
+        yield from self.compute(LevelStep(step, self.half, parcel, more))
+
+    def compute(self, step: LevelStep[Half]) -> Plan[None]:
+        [(self.half, self.made)] = yield Compute([step])
 
     def parcel(self) -> Sequence[Values]:
         """What the last step made, once."""
@@ -219,22 +248,18 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     if course.half.sets is not None:
         yield from course.go(LevelEvaluator.choose_set_labels)
         yield Reply(first, course.parcel())
-        found = yield from evaluated(course.half, first)
-        yield from course.go(LevelEvaluator.close_sets, (yield Exchange()), found)
+        yield from _evaluate(course, first, LevelEvaluator.close_sets)
     yield from course.go(LevelEvaluator.begin)
     if course.half.filter is not None:
-        found = yield from _evaluate_quotients(course, first)
-        yield from course.go(LevelEvaluator.close_filter, (yield Exchange()), found)
+        yield from _evaluate_quotients(course, first, LevelEvaluator.close_filter)
         yield from course.go(LevelEvaluator.take_entries, (yield Exchange(course.parcel())))
     if course.half.rankings:
-        found = yield from _evaluate_quotients(course, first)
-        yield from course.go(LevelEvaluator.begin_gains, (yield Exchange()), found)
+        yield from _evaluate_quotients(course, first, LevelEvaluator.begin_gains)
     if course.half.asks_for_squares:
         yield from course.go(LevelEvaluator.choose_labels, (yield Exchange(course.parcel())))
     if course.half.asks_for_gains:
         yield Reply(first, course.parcel())
-        found = yield from evaluated(course.half, first)
-        yield from course.go(LevelEvaluator.close, (yield Exchange()), found)
+        yield from _evaluate(course, first, LevelEvaluator.close)
     if not course.half.level.place.is_first:
         yield from course.go(LevelEvaluator.follow, (yield Handed()))
         yield from course.go(LevelEvaluator.close_link, (yield Exchange(course.parcel())))
@@ -247,13 +272,32 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
 
 
-def _evaluate_quotients(course: _Course[LevelEvaluator], first: int) -> Plan[list[Outputs]]:
+def _evaluate_quotients(
+    course: _Course[LevelEvaluator], first: int, close: Callable[..., Made]
+) -> Plan[None]:
     """Quotients of the filter, or of ranks, once choices of their numbers are made."""
     parcel = yield Exchange(course.parcel())
     yield from course.go(LevelEvaluator.choose_quotient_labels, parcel)
     del parcel
     yield Reply(first, course.parcel())
-    return (yield from evaluated(course.half, first))
+    yield from _evaluate(course, first, close)
+
+
+def _evaluate(
+    course: _Course[LevelEvaluator], first: int, close: Callable[..., Made]
+) -> Plan[None]:
+    """Evaluate all batches, and ``close`` them by the parcel behind them."""
+    half = course.half
+    if sum(stage.batches.stretches for stage in half.stages) > 1:
+        del half
+        found = yield from evaluated(course.half, first)
+        yield from course.go(close, (yield Exchange()), found)
+        return
+    [stage], half.stages = half.stages, ()
+    batch = stage.batch(stage.batches.slices[0], (yield Exchange()))
+    step = EvaluateAlone(close, half, (yield Exchange()), batch=batch)
+    del half
+    yield from course.compute(step)
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
@@ -281,20 +325,17 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     del garbler  # each step leaves another half behind
     parcel = yield Exchange()
     if course.half.sets is not None:
-        yield from course.go(LevelGarbler.take_set_labels, parcel)
-        found = yield from garbled(course.half, first)
-        yield from course.go(LevelGarbler.close_sets, (), found)
+        take, close = LevelGarbler.take_set_labels, LevelGarbler.close_sets
+        yield from _garble(course, first, take, parcel, close)
         parcel = yield Exchange(course.parcel())
     yield from course.go(LevelGarbler.begin, parcel)
     del parcel
     if course.half.filter is not None:
-        found = yield from _garble_quotients(course, first)
-        yield from course.go(LevelGarbler.close_filter, (), found)
+        yield from _garble_quotients(course, first, LevelGarbler.close_filter)
         for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
             yield from course.go(step, (yield Exchange(course.parcel())))
     if course.half.rankings:
-        found = yield from _garble_quotients(course, first)
-        yield from course.go(LevelGarbler.close_ranking, (), found)
+        yield from _garble_quotients(course, first, LevelGarbler.close_ranking)
         parcel = yield Exchange(course.parcel())
         if course.half.takes_claim(Unpacked(parcel)):
             return course.half
@@ -315,9 +356,27 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     return course.half
 
 
-def _garble_quotients(course: _Course[LevelGarbler], first: int) -> Plan[list[Outputs]]:
+def _garble_quotients(
+    course: _Course[LevelGarbler], first: int, close: Callable[..., Made]
+) -> Plan[None]:
     """Quotients of the filter, or of ranks, once their numbers are made."""
     parcel = yield Exchange(course.parcel())
-    yield from course.go(LevelGarbler.take_quotient_labels, parcel)
+    yield from _garble(course, first, LevelGarbler.take_quotient_labels, parcel, close)
+
+
+def _garble(
+    course: _Course[LevelGarbler],
+    first: int,
+    take: Callable[..., Made],
+    parcel: Sequence[Values],
+    close: Callable[..., Made],
+) -> Plan[None]:
+    """Take labels by ``take``, send all batches that are garbled with them, and ``close`` these."""
+    yield from course.compute(GarbleAlone(take, course.half, parcel, close=close))
     del parcel
-    return (yield from garbled(course.half, first))
+    tables, course.half.tables = course.half.tables, None
+    if tables is not None:
+        yield Reply(first, pieces_of(tables))
+        return
+    found = yield from garbled(course.half, first)
+    yield from course.go(close, (), found)
