@@ -271,6 +271,8 @@ class Precision:
                 raise ValueError(f"a slack of {added} where {needed:.1f} is needed")
 
 
+_ROWS_AT_ONCE = 2**14  # their numbers stay in a cache
+
 _LIGHTEST = 6
 """Of a lighter V^ than 2^6 units nothing is known."""
 
@@ -303,22 +305,23 @@ class KnownNode:
         reg_lambda: int,
     ) -> KnownNode:
         """``pairs`` int64 (rows, 2): g and h of the node's rows, whose sums are ``total``."""
-        g, h = pairs.T.astype(np.float64)
-        positive = h > 0
         total_g, total_h = map(int, total)
         middle = total_g / (total_h + 2 * reg_lambda) if total_h + reg_lambda > 0 else 0.0
-        spread = math.inf
-        if positive.all() or not g[~positive].any():
-            spread = float((g[positive] ** 2 / h[positive]).sum())
-        return cls(
-            total_g,
-            total_h,
-            to_beat,
-            spread,
-            float(np.abs(g - middle * h).sum()) / 2,
-            int(pairs[positive, 1].min(initial=np.iinfo(np.int64).max)),
-            foreseen,
-        )
+        spread, deviation, lightest = 0.0, 0.0, np.iinfo(np.int64).max
+        for start in range(0, len(pairs), _ROWS_AT_ONCE):
+            columns = np.ascontiguousarray(pairs[start : start + _ROWS_AT_ONCE].T)
+            g, h = columns.astype(np.float64)
+            deviation += float(np.abs(g - middle * h).sum())
+            of_h = columns[1]
+            positive = of_h > 0
+            if not positive.all():
+                if (columns[0].astype(np.bool_) & ~positive).any():
+                    spread = math.inf
+                h = np.where(positive, h, 1.0)
+                of_h = np.where(positive, of_h, lightest)
+            spread += float((g * g / h).sum())
+            lightest = int(of_h.min(initial=lightest))
+        return cls(total_g, total_h, to_beat, spread, deviation / 2, lightest, foreseen)
 
 
 class Unfit(Exception):
@@ -476,7 +479,11 @@ def choose_factors_of_rows(
     far: bool,
 ) -> list[NodeFactors | None]:
     """`choose_factors` for nodes of these ``rows`` of all ``gradients``, int64 (all rows, 2)."""
-    pairs = [gradients[of_node] for of_node in rows]
+    # Brackets are slow, and a root's rows are all.
+    pairs = [
+        gradients if len(of_node) == len(gradients) else gradients.take(of_node, axis=0)
+        for of_node in rows
+    ]
     return choose_factors(pairs, totals, best, foreseen, scale, params, field, far=far)
 
 
