@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from aio_pika import Connection, DeliveryMode, Message
-from aio_pika.abc import AbstractChannel
+from aio_pika.abc import AbstractChannel, ConnectionParameter
 from aio_pika.connection import make_url
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
@@ -55,6 +55,9 @@ __all__ = [
 CONTENT_TYPE = "application/msgpack"
 PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
+
+READ_AHEAD = 1 << 20
+"""Bytes; a stream of asyncio's own 64 KiB stops reading, and starts again, at every full frame."""
 
 SLOWEST = 32_000
 """Assumed minimum bytes per second of a link: a confirm waits for the bytes ahead of it."""
@@ -176,6 +179,15 @@ async def _below(channel: AbstractChannel) -> Channel:
     return below
 
 
+class _Connection(Connection):
+    """One that takes the ``limit`` of asyncio's streams, the bytes that are read ahead."""
+
+    PARAMETERS = (
+        *Connection.PARAMETERS,
+        ConnectionParameter(name="limit", parser=int, is_kwarg=True),
+    )
+
+
 class BrokerConnection:
     """AMQP connections of one party: channels to publish, to post and to consume on.
 
@@ -232,9 +244,10 @@ class BrokerConnection:
         """
         titles = (name, *(f"{name} {use}" for use in _USES if apart))
         connections = [
-            Connection(
+            _Connection(
                 make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=title),
                 ssl_context=ssl_context,
+                limit=READ_AHEAD,
             )
             for title in titles
         ]
