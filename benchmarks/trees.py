@@ -55,6 +55,8 @@ PARTS = {
     "EvaluateGains": "evaluate",
     "EvaluateMore": "evaluate",
     "HiddenLevel": "transfers",
+    "GarbleLevel": "garble",
+    "EvaluateLevel": "evaluate",
 }
 
 

@@ -169,12 +169,13 @@ class LevelStep(Generic[Half]):
 
 
 @dataclass(frozen=True, eq=False)
-class GarbleAlone(LevelStep[LevelGarbler]):
-    """The same, and what it garbles whole is closed by the method ``close``.
+class GarbleLevel(LevelStep[LevelGarbler]):
+    """The same; if it garbles all that there is, the method ``close`` follows.
 
     A small level takes longer to travel to a worker than to compute.
     """
 
+    label: ClassVar[str] = "GarbleLevel"
     close: Callable[..., Made] = field(kw_only=True)
 
     def run(self) -> tuple[LevelGarbler, Made]:
@@ -184,9 +185,10 @@ class GarbleAlone(LevelStep[LevelGarbler]):
 
 
 @dataclass(frozen=True, eq=False)
-class EvaluateAlone(LevelStep[LevelEvaluator]):
-    """The same of a ``step`` that takes the outputs of a ``batch``, evaluated before it."""
+class EvaluateLevel(LevelStep[LevelEvaluator]):
+    """The same; ``step`` takes the outputs of all that there is, a ``batch`` evaluated before."""
 
+    label: ClassVar[str] = "EvaluateLevel"
     batch: EvaluateBatch = field(kw_only=True)
 
     def run(self) -> tuple[LevelEvaluator, Made]:
@@ -295,7 +297,7 @@ def _evaluate(
         return
     [stage], half.stages = half.stages, ()
     batch = stage.batch(stage.batches.slices[0], (yield Exchange()))
-    step = EvaluateAlone(close, half, (yield Exchange()), batch=batch)
+    step = EvaluateLevel(close, half, (yield Exchange()), batch=batch)
     del half
     yield from course.compute(step)
 
@@ -372,7 +374,7 @@ def _garble(
     close: Callable[..., Made],
 ) -> Plan[None]:
     """Take labels by ``take``, send all batches that are garbled with them, and ``close`` these."""
-    yield from course.compute(GarbleAlone(take, course.half, parcel, close=close))
+    yield from course.compute(GarbleLevel(take, course.half, parcel, close=close))
     del parcel
     tables, course.half.tables = course.half.tables, None
     if tables is not None:

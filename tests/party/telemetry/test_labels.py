@@ -73,6 +73,8 @@ LABELS = {
     "HideDirections",
     "HideGradients",
     "HiddenLevel",
+    "GarbleLevel",
+    "EvaluateLevel",
     "HideSplits",
     "Intersect",
     "JoinCopies",

@@ -41,7 +41,7 @@ def flipped_table() -> Lie:
     seen = []
 
     def lie(label: str, result: Any) -> Any:
-        if label == "HiddenLevel" and getattr(result[0], "tables", None) is not None:
+        if label == "GarbleLevel":
             seen.append(result[0])
             if len(seen) == 1:
                 result[0].tables[0] ^= np.uint64(1)
