@@ -241,8 +241,7 @@ class NodeRows:
     def _leaf_weight(
         self, node: int, sums: NDArray[np.float64]
     ) -> np.float32 | NDArray[np.float32]:
-        carrying = self.carrying(node)
-        if self._residuals is not None and len(carrying):
+        if self._residuals is not None and len(carrying := self.carrying(node)):
             return self._residuals.leaf_weight(carrying, self._params.leaf_eta)
         if len(sums) > 2:
             return vector_leaf_weights(sums, self._params, root=node == ROOT)
