@@ -48,9 +48,9 @@ def gates(key: bytes) -> Gates:
 class Gates:
     """Gates of instances side by side. Arrays are contiguous; labels are uint64 (slots, words).
 
-    ``stretch``: neighbouring layers of a ``program``; ``numbers`` uint64
-    (instances,): the instances' tweaks; ``tables`` (ANDs of the stretch, 2, words); ``room``
-    (gates of the largest layer, words) is overwritten. Results are written into ``labels``.
+    ``stretch``: neighbouring layers of a ``program``; ``numbers`` uint64 (instances,): the
+    instances' tweaks; ``tables`` (ANDs of the stretch, 2, words); ``room`` (gates of the largest
+    layer, words) is overwritten. Results are written into ``labels``.
     """
 
     def __init__(self, key: bytes) -> None:

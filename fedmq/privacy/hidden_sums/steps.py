@@ -29,6 +29,8 @@ from fedmq.privacy.hidden_sums.stages import (
 from fedmq.privacy.plan import PARCELS_AHEAD, Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 
 __all__ = [
+    "EvaluateLevel",
+    "GarbleLevel",
     "Learned",
     "LevelStep",
     "evaluate_level",
@@ -170,7 +172,7 @@ class LevelStep(Generic[Half]):
 
 @dataclass(frozen=True, eq=False)
 class GarbleLevel(LevelStep[LevelGarbler]):
-    """The same; if it garbles all that there is, the method ``close`` follows.
+    """A step behind which the method ``close`` follows at once, if it garbled all that there is.
 
     A small level takes longer to travel to a worker than to compute.
     """
@@ -186,7 +188,7 @@ class GarbleLevel(LevelStep[LevelGarbler]):
 
 @dataclass(frozen=True, eq=False)
 class EvaluateLevel(LevelStep[LevelEvaluator]):
-    """The same; ``step`` takes the outputs of all that there is, a ``batch`` evaluated before."""
+    """A step that takes the outputs of all that there is: of one ``batch``, evaluated before it."""
 
     label: ClassVar[str] = "EvaluateLevel"
     batch: EvaluateBatch = field(kw_only=True)
