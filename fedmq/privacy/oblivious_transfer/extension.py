@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -138,8 +138,8 @@ class Permutation:
         """AES's, which anybody may know."""
         self._cipher = _Encryptor(self.key)
 
-    def __reduce__(self) -> tuple[type[Permutation], tuple[bytes]]:
-        return Permutation, (self.public_seed,)  # a cipher cannot be pickled
+    def __reduce__(self) -> tuple[Callable[[bytes], Permutation], tuple[bytes]]:
+        return _permutation, (self.public_seed,)  # a cipher cannot be pickled
 
     @staticmethod
     def space(words: int) -> NDArray[np.uint64]:
@@ -157,6 +157,12 @@ class Permutation:
     def __call__(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """P of contiguous ``blocks``."""
         return self.into(blocks, self.space(blocks.size))
+
+
+@lru_cache(maxsize=64)
+def _permutation(public_seed: bytes) -> Permutation:
+    """The same for all that travel: a level's halves come to a process dozens of times."""
+    return Permutation(public_seed)
 
 
 def hashed(
