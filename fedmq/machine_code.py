@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["features", "translated"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["address", "features", "translated"]
 
 _TRANSLATING = Lock()
 _ENGINES: list[object] = []
@@ -26,6 +30,11 @@ def features() -> Mapping[str, bool]:
     from llvmlite import binding
 
     return dict(binding.get_host_cpu_features())
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where the numbers of ``array`` begin, for a function that was translated."""
+    return int(array.ctypes.data)
 
 
 def translated(module: str, *names: str, as_vectors: bool = False) -> list[int]:

@@ -13,10 +13,28 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from llvmlite import ir
 
-__all__ = ["Array", "Kind", "Loops", "Number"]
+__all__ = ["Array", "Kind", "Loops", "Number", "each"]
 
 Kind = Literal["i64", "u64", "i32", "u32", "u16", "u8", "f64"]
 """Of the numbers of an array; whole ones of fewer bits become 64 where they are computed with."""
+
+
+@contextmanager
+def each(build: ir.IRBuilder, first: ir.Value, stop: ir.Value) -> Iterator[ir.Value]:
+    """What is written within happens for each number from ``first`` to before ``stop``, at least 1.
+
+    Words, as `Loops.word`.
+    """
+    before, body, after = build.block, build.append_basic_block(), build.append_basic_block()
+    build.branch(body)
+    build.position_at_end(body)
+    number = build.phi(first.type)
+    number.add_incoming(first, before)
+    yield number
+    following = build.add(number, number.type(1), flags=("nsw", "nuw"))
+    number.add_incoming(following, build.block)
+    build.cbranch(build.icmp_signed("<", following, stop), body, after)
+    build.position_at_end(after)
 
 
 class Number:
@@ -210,18 +228,9 @@ class Loops:
     @contextmanager
     def each(self, count: Number | int) -> Iterator[Number]:
         """What is written within happens for each number from 0 to below ``count``, at least 1."""
-        build, before = self.build, self.build.block
-        body, after = build.append_basic_block(), build.append_basic_block()
-        build.branch(body)
-        build.position_at_end(body)
-        number = build.phi(self.word)
-        number.add_incoming(self.word(0), before)
-        yield Number(build, number)
-        following = build.add(number, self.word(1), flags=("nsw", "nuw"))
-        number.add_incoming(following, build.block)
-        limit = count.value if isinstance(count, Number) else self.word(count)
-        build.cbranch(build.icmp_signed("<", following, limit), body, after)
-        build.position_at_end(after)
+        stop = count.value if isinstance(count, Number) else self.word(count)
+        with each(self.build, self.word(0), stop) as number:
+            yield Number(self.build, number)
 
     def number(self, number: int) -> Number:
         """A constant."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting import machine_sums
 from fedmq.boosting.machine_sums import FEWEST_ROWS, can_bound
-from fedmq.boosting.node_rows import masked
+from fedmq.boosting.node_rows import masked, taken
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
@@ -314,9 +314,7 @@ class Gradients:
 
     def _columns_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The pairs of ``rows``, ascending, as int64 (columns, rows)."""
-        # Sums along rows are slow, and so are pairs chosen by brackets.
-        held = self.pairs if len(rows) == len(self.pairs) else self.pairs.take(rows, axis=0)
-        return np.ascontiguousarray(held.T)
+        return np.ascontiguousarray(taken(self.pairs, rows).T)  # sums along rows are slow
 
     def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:
         """The sums over ``rows`` before rounding, float64 (columns,); None without rounding."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.machine_code import features, translated
+from fedmq.machine_code import address, features, translated
 
 __all__ = [
     "FEWEST_ROWS",
@@ -98,7 +98,7 @@ def bounds(gradients: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[n
     rows = _numbers(rows, len(gradients))
     found = np.empty((2, gradients.shape[1]), np.int64)
     arrays: tuple[NDArray[Any], ...] = (found, gradients, rows)
-    _bounds(gradients.shape[1])(*map(_address, arrays), len(rows))
+    _bounds(gradients.shape[1])(*map(address, arrays), len(rows))
     return found
 
 
@@ -118,7 +118,7 @@ def _by_cell(
         rows = _numbers(node, table)
         arrays: tuple[NDArray[Any], ...] = (of_node, codes, first_cell, gradients, rows, listed)
         steps = (codes.strides[0] // width, codes.strides[1] // width)
-        kernel(*map(_address, arrays), len(rows), len(listed), *steps)
+        kernel(*map(address, arrays), len(rows), len(listed), *steps)
 
 
 def _numbers(rows: NDArray[np.integer], table: int) -> NDArray[np.int32]:
@@ -126,10 +126,6 @@ def _numbers(rows: NDArray[np.integer], table: int) -> NDArray[np.int32]:
     if len(rows) and not 0 <= rows.min() <= rows.max() < table:
         raise IndexError("a row that is not in the table")
     return np.ascontiguousarray(rows, np.int32)
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.ctypes.data)
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import machine_rows
 
-__all__ = ["marked", "masked", "parted", "span"]
+__all__ = ["marked", "masked", "parted", "span", "taken"]
 
 _Value = TypeVar("_Value", bound=np.generic)
 _Row = TypeVar("_Row", bound=np.integer)
@@ -39,6 +39,11 @@ def marked(rows: NDArray[_Row], marks: NDArray[np.bool_]) -> NDArray[_Row]:
 def masked(values: NDArray[_Value], mask: NDArray[np.bool_]) -> NDArray[_Value]:
     """``values`` (rows, ...) where ``mask``, bool (rows,); themselves where it is true of all."""
     return values if mask.all() else values[mask]
+
+
+def taken(values: NDArray[_Value], rows: NDArray[np.integer]) -> NDArray[_Value]:
+    """``values`` (all rows, ...) of a node's ``rows``; themselves where these are all."""
+    return values if len(rows) == len(values) else values.take(rows, axis=0)
 
 
 def span(rows: NDArray[_Row]) -> slice | NDArray[_Row]:

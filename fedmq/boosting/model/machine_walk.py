@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.tree import ACTIVE_PARTY, Forest, LookupTable
-from fedmq.machine_code import features, translated
+from fedmq.machine_code import address, features, translated
 
 __all__ = ["FEWEST_PAIRS", "answer", "ask", "can_note", "can_walk", "walk"]
 
@@ -68,7 +68,7 @@ def walk(
         values,
     )
     sizes = (len(nodes), max(trees, 1), int(left is not None), *values.strides)
-    _walk()(*map(_address, arrays), *sizes)
+    _walk()(*map(address, arrays), *sizes)
     return nodes
 
 
@@ -123,17 +123,13 @@ def _noted(
         np.ascontiguousarray(nodes, np.int64),
     )
     return int(
-        _note(what, 8 * standing.itemsize)(*map(_address, arrays), len(rows), standing.shape[1])
+        _note(what, 8 * standing.itemsize)(*map(address, arrays), len(rows), standing.shape[1])
     )
 
 
 def _check_within(numbers: NDArray[np.integer], count: int) -> None:
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
         raise IndexError(f"a number that is not below {count}")
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.ctypes.data)
 
 
 @lru_cache(maxsize=1)

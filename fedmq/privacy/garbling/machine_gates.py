@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.machine_code import features, translated
+from fedmq.machine_code import address, features, translated
+from fedmq.machine_loops import each
 from fedmq.privacy.garbling.schedule import Program
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class Gates:
     ) -> None:
         """Labels of 0 of the results, and the ``tables``; ``secret`` (2,)."""
         arrays = (labels, *_of_gates(program), numbers, tables, room, self._keys, secret)
-        if stretch:
-            self._garble(*map(_address, arrays), stretch.start, stretch.stop, len(numbers))
+        _go_through(self._garble, arrays, stretch, numbers)
 
     def evaluate(
         self,
@@ -85,11 +85,10 @@ class Gates:
     ) -> None:
         """Labels of the results by ``tables``."""
         arrays = (labels, *_of_gates(program), numbers, tables, room, self._keys)
-        if stretch:
-            self._evaluate(*map(_address, arrays), stretch.start, stretch.stop, len(numbers))
+        _go_through(self._evaluate, arrays, stretch, numbers)
 
 
-_OF_GATES = ("gates", "ands", "are_ands", "left", "right", "result", "turned")
+_OF_GATES = tuple(field.name for field in fields(Program))
 _EVALUATED = ("labels", *_OF_GATES, "numbers", "tables", "room", "keys")
 _GARBLED = (*_EVALUATED, "secret")
 """The arrays that the functions take, in their order."""
@@ -99,8 +98,14 @@ def _of_gates(program: Program) -> Iterator[NDArray[Any]]:
     return (getattr(program, name) for name in _OF_GATES)
 
 
-def _address(array: NDArray[Any]) -> int:
-    return int(array.ctypes.data)
+def _go_through(
+    function: Callable[..., None],
+    arrays: Sequence[NDArray[Any]],
+    stretch: range,
+    numbers: Words,
+) -> None:
+    if stretch:  # a circuit without gates has no layers
+        function(*map(address, arrays), stretch.start, stretch.stop, len(numbers))
 
 
 @lru_cache(maxsize=1)
@@ -108,9 +113,9 @@ def _functions() -> Sequence[Callable[..., None]]:
     arrays = {"expand": 2, "garble": len(_GARBLED), "evaluate": len(_EVALUATED)}
     addresses = translated(_Writer().written(), *arrays)
     found = []
-    for (name, count), address in zip(arrays.items(), addresses, strict=True):
+    for (name, count), begin in zip(arrays.items(), addresses, strict=True):
         more = [] if name == "expand" else [ctypes.c_int64] * 3
-        found.append(ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, *more)(address))
+        found.append(ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, *more)(begin))
     return found
 
 
@@ -194,14 +199,14 @@ class _Writer:
         build = ir.IRBuilder(function.append_basic_block())
         keys = [self._load(build, arrays["keys"], word(number)) for number in range(_ROUNDS + 1)]
         tables_before = self._number(build, arrays["ands"], first)
-        with self._each(build, first, stop) as layer:
+        with each(build, first, stop) as layer:
             after = build.add(layer, word(1))
             start, end = (self._number(build, arrays["gates"], at) for at in (layer, after))
             are_ands = self._flag(build, arrays["are_ands"], layer)
             with build.if_else(build.icmp_signed("!=", are_ands, word(0))) as (ands, others):
                 with ands:
                     before = self._number(build, arrays["ands"], layer)
-                    with self._each(build, start, end) as number:
+                    with each(build, start, end) as number:
                         place = build.add(before, build.sub(number, start))
                         table = build.mul(build.sub(place, tables_before), word(2))
                         gate = _And(
@@ -212,17 +217,17 @@ class _Writer:
                             build.mul(build.sub(number, start), instances),
                         )
                         and_gate(build, arrays, keys, gate, instances)
-                with others, self._each(build, start, end) as number:
+                with others, each(build, start, end) as number:
                     inputs = self._inputs(build, arrays, number, instances)
                     found = build.mul(build.sub(number, start), instances)
-                    with self._each(build, word(0), instances) as instance:
+                    with each(build, word(0), instances) as instance:
                         left, right = self._labels(build, arrays, inputs, instance)
                         at = build.add(found, instance)
                         self._store(build, arrays["room"], at, build.xor(left, right))
-            with self._each(build, start, end) as number:
+            with each(build, start, end) as number:
                 found = build.mul(build.sub(number, start), instances)
                 result = build.mul(self._number(build, arrays["result"], number), instances)
-                with self._each(build, word(0), instances) as instance:
+                with each(build, word(0), instances) as instance:
                     label = self._load(build, arrays["room"], build.add(found, instance))
                     self._store(build, arrays["labels"], build.add(result, instance), label)
         build.ret_void()
@@ -242,7 +247,7 @@ class _Writer:
             for at in (first, build.add(first, self._word(1)))
         ]
         tweaks = self._tweaks(build, gate.place)
-        with self._each(build, self._word(0), instances) as instance:
+        with each(build, self._word(0), instances) as instance:
             labels = self._labels(build, arrays, gate.inputs, instance)
             zeros = [build.xor(*pair) for pair in zip(labels, turned, strict=True)]
             blocks = [*zeros, *(build.xor(zero, secret) for zero in zeros)]
@@ -267,7 +272,7 @@ class _Writer:
         instances: ir.Value,
     ) -> None:
         tweaks = self._tweaks(build, gate.place)
-        with self._each(build, self._word(0), instances) as instance:
+        with each(build, self._word(0), instances) as instance:
             active = self._labels(build, arrays, gate.inputs, instance)
             tweaked = self._numbered(build, tweaks, arrays["numbers"], instance)
             hashes = self._hashes(build, keys, active, tweaked)
@@ -349,20 +354,6 @@ class _Writer:
     def _colours(self, build: ir.IRBuilder, label: ir.Value) -> ir.Value:
         lowest = build.extract_element(label, self._ir.IntType(32)(0))
         return self._masks(build, build.and_(lowest, self._word(1)))
-
-    @contextmanager
-    def _each(self, build: ir.IRBuilder, first: ir.Value, stop: ir.Value) -> Iterator[ir.Value]:
-        """A loop over the numbers from ``first`` to before ``stop``; there is at least one."""
-        before, body = build.block, build.append_basic_block()
-        build.branch(body)
-        build.position_at_end(body)
-        number = build.phi(self._word)
-        number.add_incoming(first, before)
-        yield number
-        after, following = build.append_basic_block(), build.add(number, self._word(1))
-        number.add_incoming(following, build.block)
-        build.cbranch(build.icmp_signed("<", following, stop), body, after)
-        build.position_at_end(after)
 
     def _number(self, build: ir.IRBuilder, pointer: ir.Value, at: ir.Value) -> ir.Value:
         return build.load(build.gep(pointer, [at]))

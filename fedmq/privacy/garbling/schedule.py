@@ -85,30 +85,30 @@ class Program:
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> Program:
         """The program of ``layers``."""
-        lengths = list(map(len, layers))
         are_ands = [layer.is_and for layer in layers]
-        gates, ands = (
-            np.array([0, *accumulate(counts)], np.int64)
-            for counts in (lengths, map(int.__mul__, lengths, are_ands))
-        )
-        turned = np.zeros((int(gates[-1]), 2), np.uint8)
-        for layer, first in zip(layers, gates.tolist(), strict=False):
+        gates = [0, *accumulate(map(len, layers))]
+        ands = [0, *(layer.ands + len(layer) * layer.is_and for layer in layers)]
+        turned = np.zeros((gates[-1], 2), np.uint8)
+        for layer, first in zip(layers, gates, strict=False):
             for side, slots in enumerate((layer.left, layer.right)):
                 turned[first + slots.inverted, side] = 1
-        none = np.empty(0, np.int64)
-        left, right, result = (
-            np.concatenate([none, *places])
-            for places in (
-                [layer.left.place for layer in layers],
-                [layer.right.place for layer in layers],
-                [layer.result for layer in layers],
-            )
+        return cls(
+            np.array(gates, np.int64),
+            np.array(ands, np.int64),
+            np.array(are_ands, np.uint8),
+            _in_one(layer.left.place for layer in layers),
+            _in_one(layer.right.place for layer in layers),
+            _in_one(layer.result for layer in layers),
+            turned,
         )
-        return cls(gates, ands, np.array(are_ands, np.uint8), left, right, result, turned)
 
     def ands_of(self, stretch: range) -> int:
         """The number of ANDs in a ``stretch`` of layers."""
         return int(self.ands[stretch.stop] - self.ands[stretch.start])
+
+
+def _in_one(places: Iterable[NDArray[np.intp]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *places])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,8 +123,11 @@ class Schedule:
     outputs: Mapping[str, Slots]
     slots: int
     program: Program
-    widest: int
-    """The gates of the largest layer."""
+
+    @property
+    def widest(self) -> int:
+        """The gates of the largest layer."""
+        return int(np.diff(self.program.gates).max(initial=0))
 
     @property
     def ands(self) -> int:
@@ -146,8 +149,7 @@ class Schedule:
             layers.append(Layer(is_and, left, right, places.take(nodes), ands))
             ands += len(nodes) * is_and
         outputs = {name: places.slots(word) for name, word in circuit.outputs.items()}
-        widest = max(map(len, layers), default=0)
-        return cls(layers, places.inputs, outputs, places.count, Program.of(layers), widest)
+        return cls(layers, places.inputs, outputs, places.count, Program.of(layers))
 
     def stretches(self, most_ands: float) -> list[range]:
         """Ranges of layers of at most ``most_ands`` ANDs; each has some if the circuit has."""

@@ -49,6 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.node_rows import taken
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.computation import computation
@@ -479,11 +480,7 @@ def choose_factors_of_rows(
     far: bool,
 ) -> list[NodeFactors | None]:
     """`choose_factors` for nodes of these ``rows`` of all ``gradients``, int64 (all rows, 2)."""
-    # Brackets are slow, and a root's rows are all.
-    pairs = [
-        gradients if len(of_node) == len(gradients) else gradients.take(of_node, axis=0)
-        for of_node in rows
-    ]
+    pairs = [taken(gradients, of_node) for of_node in rows]
     return choose_factors(pairs, totals, best, foreseen, scale, params, field, far=far)
 
 

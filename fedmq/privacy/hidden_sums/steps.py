@@ -212,6 +212,7 @@ class _Course(Generic[Half]):
         yield from self.compute(LevelStep(step, self.half, parcel, more))
 
     def compute(self, step: LevelStep[Half]) -> Plan[None]:
+        """The same of a ``step`` that is more than its method."""
         [(self.half, self.made)] = yield Compute([step])
 
     def parcel(self) -> Sequence[Values]:
@@ -291,17 +292,13 @@ def _evaluate(
     course: _Course[LevelEvaluator], first: int, close: Callable[..., Made]
 ) -> Plan[None]:
     """Evaluate all batches, and ``close`` them by the parcel behind them."""
-    half = course.half
-    if sum(stage.batches.stretches for stage in half.stages) > 1:
-        del half
+    if sum(stage.batches.stretches for stage in course.half.stages) > 1:
         found = yield from evaluated(course.half, first)
         yield from course.go(close, (yield Exchange()), found)
         return
-    [stage], half.stages = half.stages, ()
+    [stage], course.half.stages = course.half.stages, ()
     batch = stage.batch(stage.batches.slices[0], (yield Exchange()))
-    step = EvaluateLevel(close, half, (yield Exchange()), batch=batch)
-    del half
-    yield from course.compute(step)
+    yield from course.compute(EvaluateLevel(close, course.half, (yield Exchange()), batch=batch))
 
 
 def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:

@@ -258,18 +258,18 @@ class LinearHash:
     def __init__(self, sent: NDArray[np.uint8], purpose: str) -> None:
         digest = hashlib.sha256(f"fedmq consistency {purpose} {sent.shape}\0".encode())
         digest.update(np.ascontiguousarray(sent).data)
-        self._key = digest.digest()[:HASH_BYTES]
-        self._gcm = AESGCM(self._key)
+        self.key = digest.digest()[:HASH_BYTES]
+        self._gcm = AESGCM(self.key)
         # A tag is linear in the data except for a constant: the tag of zeros.
-        self._constant = self._tag(np.zeros(sent.shape[1], np.uint8))
+        self.constant = self._tag(np.zeros(sent.shape[1], np.uint8))
 
     def __call__(self, columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Hashes of contiguous ``columns`` (n, width): uint8 (n, 16)."""
-        return np.stack([self._tag(column) for column in columns]) ^ self._constant
+        return np.stack([self._tag(column) for column in columns]) ^ self.constant
 
     def begun(self, columns: int) -> _BegunHash:
         """The hash of so many columns that come in parts."""
-        return _BegunHash(self, self._key, columns, self._constant)
+        return _BegunHash(self, columns)
 
     def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return np.frombuffer(self._gcm.encrypt(_NONCE, b"", column.data), np.uint8)
@@ -282,12 +282,8 @@ _SHORT = 2**13
 class _BegunHash:
     """`LinearHash` of columns of which some parts were added."""
 
-    def __init__(
-        self, whole: LinearHash, key: bytes, columns: int, constant: NDArray[np.uint8]
-    ) -> None:
+    def __init__(self, whole: LinearHash, columns: int) -> None:
         self._whole = whole
-        self._key = key
-        self._constant = constant
         self._kept = np.empty((columns, 0), np.uint8)
         """What was added, as long as it is short."""
         self._tags: Sequence[AEADEncryptionContext] = ()
@@ -299,7 +295,7 @@ class _BegunHash:
             if part.shape[1] <= _SHORT:
                 return
             self._tags = [
-                Cipher(algorithms.AES(self._key), modes.GCM(_NONCE)).encryptor() for _ in part
+                Cipher(algorithms.AES(self._whole.key), modes.GCM(_NONCE)).encryptor() for _ in part
             ]
         for tag, column in zip(self._tags, part, strict=True):
             tag.authenticate_additional_data(column.data)
@@ -311,7 +307,7 @@ class _BegunHash:
         for tag in self._tags:
             tag.finalize()
         tags = np.frombuffer(b"".join(tag.tag for tag in self._tags), np.uint8)
-        return tags.reshape(-1, HASH_BYTES) ^ self._constant
+        return tags.reshape(-1, HASH_BYTES) ^ self._whole.constant
 
 
 _COLOUR = 7  # the column whose bits are the rows' lowest ones
