@@ -183,8 +183,10 @@ def estimate(
 
     def taken(busy: float) -> float:
         computing = busy / width + waiting
-        # A party makes and reads tables of circuits while other tables travel.
-        return max(computing, on_the_way) if spec.hides_sums else computing + on_the_way
+        if spec.hides_sums and broker.is_far:
+            # A party makes and reads tables of circuits while other tables travel.
+            return max(computing, on_the_way)
+        return computing + on_the_way
 
     per_tree = taken(sum(whole.work.values()))
     others = max((whole.busy(party) for party in passive), default=0.0)
@@ -249,7 +251,7 @@ async def _measure(
         if len(seen) > 1 and all_rows > _FAR * seen[-1].rows:
             left = max(left, _MORE + seen[-1].first + 3 * seen[-1].seconds)
         more = min(rows, _affordable(seen, left, hidden))
-        if len(seen) > 1 and more < 2 * seen[-1].rows:
+        if len(seen) > 1 and more < min(rows, 2 * seen[-1].rows):
             break
         seen.append(await calibration.train(more, _expected(seen, more, hidden)))
     return seen
@@ -332,18 +334,28 @@ def _extrapolated(
     work = {
         key: drawn(small.work.get(key, 0.0), spent, _NOISE) for key, spent in large.work.items()
     }
-    waiting = drawn(_waiting(small, width), _waiting(large, width))
+    sent = all_drawn(small.sent, large.sent)
+    waiting = _waiting_for(small, large, sum(sent.values()), splits, width)
     return replace(
         large,
         rows=rows,
         seconds=waiting + sum(work.values()) / width,
         work=work,
-        sent=all_drawn(small.sent, large.sent),
+        sent=sent,
         received=all_drawn(small.received, large.received),
         messages=drawn(small.messages, large.messages),
         rounds=drawn(small.rounds, large.rounds),
         splits=splits,
     )
+
+
+def _waiting_for(
+    small: Measurement, large: Measurement, size: float, splits: float, width: int
+) -> float:
+    """Seconds of a tree of ``size`` bytes that ``width`` cores wait: event loops carry these."""
+    known = np.array([[sum(seen.sent.values()), seen.splits] for seen in (small, large)])
+    waits = np.array([_waiting(small, width), _waiting(large, width)])
+    return float(_slopes(known, waits, _NOISE) @ np.array([size, splits]))
 
 
 def _slopes(
