@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
+from fedmq.privacy.garbling.machine_gates import is_available
 from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.category_sets import SetLevel
 from fedmq.privacy.hidden_sums.circuits import (
@@ -64,6 +65,7 @@ __all__ = [
 ]
 
 _LEAST_CANDIDATES = 2 * SLOTS  # of which the filter saves something
+_BRIEF = 1024  # candidates of all nodes together, of which a step takes a few milliseconds
 
 LEVEL_TWEAKS = 1 << 44
 """More than any level takes, and enough for a million levels, or for their copies."""
@@ -112,6 +114,15 @@ class HiddenLevel:
     def filters(self) -> bool:
         """Whether the filter holds, and candidates are so many that it is worth its cost."""
         return self.circuit.filters and self.candidates >= _LEAST_CANDIDATES
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether a half takes longer to another process and back than a step of it.
+
+        Exact gains, the order of categories and gates in arrays take longer themselves.
+        """
+        small = self.nodes * self.candidates <= _BRIEF
+        return small and self.filters and self.columns is None and is_available()
 
     def filter(self, nodes: int) -> FilterLevel:
         """The filter over some of the nodes."""

@@ -166,16 +166,17 @@ class LevelStep(Generic[Half]):
     parcel: Sequence[Values]
     more: tuple[Any, ...] = field(default=(), repr=False)
 
+    @property
+    def brief(self) -> bool:
+        return self.half.level.is_brief
+
     def run(self) -> tuple[Half, Made]:
         return self.half, self.step(self.half, Unpacked(self.parcel), *self.more)
 
 
 @dataclass(frozen=True, eq=False)
 class GarbleLevel(LevelStep[LevelGarbler]):
-    """A step behind which the method ``close`` follows at once, if it garbled all that there is.
-
-    A small level takes longer to travel to a worker than to compute.
-    """
+    """A step behind which the method ``close`` follows at once, if it garbled all that there is."""
 
     label: ClassVar[str] = "GarbleLevel"
     close: Callable[..., Made] = field(kw_only=True)

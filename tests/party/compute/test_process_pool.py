@@ -57,6 +57,13 @@ async def test_what_takes_less_than_the_way_to_another_process_stays_in_this_one
     assert await processes.run(ProcessId(brief=True)) == os.getpid()
 
 
+async def test_a_daemon_that_serves_scores_leaves_all_arithmetic_to_its_workers(
+    processes: ProcessPool,
+) -> None:
+    processes.give_way(PriorityGate())
+    assert await processes.run(ProcessId(brief=True)) != os.getpid()
+
+
 async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would(
     processes: ProcessPool,
 ) -> None:

@@ -278,3 +278,18 @@ def test_an_active_party_cannot_claim_another_candidate(bit: int) -> None:
         other[bit, 1] = forged
         with pytest.raises(MessageError, match="that no circuit has shown"):
             claimed(garbler, other)
+
+
+def test_a_step_of_a_small_level_takes_less_than_the_way_to_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    circuit = drawn(1, 8).circuit
+    few, many, unfiltered = (
+        HiddenLevel(circuit, nodes, candidates)
+        for nodes, candidates in ((4, 256), (4, 257), (4, 7))
+    )
+    monkeypatch.setattr("fedmq.privacy.hidden_sums.level.is_available", lambda: True)
+    assert [level.is_brief for level in (few, many, unfiltered)] == [True, False, False]
+
+    monkeypatch.setattr("fedmq.privacy.hidden_sums.level.is_available", lambda: False)
+    assert not few.is_brief
