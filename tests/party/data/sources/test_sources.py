@@ -373,6 +373,7 @@ def test_a_source_that_cannot_be_reached_may_be_there_later(tmp_path: Path) -> N
 def test_a_parquet_file_of_many_columns_is_read_some_columns_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parquet_file, "_MANY_COLUMNS", 3)
     monkeypatch.setattr(parquet_file, "_COLUMNS_TOGETHER", 3)
     draw, path = np.random.default_rng(0), tmp_path / "wide.parquet"
     columns = {f"c{number}": draw.normal(size=70).astype(np.float32) for number in range(10)}
@@ -391,6 +392,7 @@ def test_a_parquet_file_of_many_columns_is_read_some_columns_at_a_time(
 def test_a_parquet_file_of_many_columns_that_is_torn_names_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parquet_file, "_MANY_COLUMNS", 2)
     monkeypatch.setattr(parquet_file, "_COLUMNS_TOGETHER", 2)
     path = tmp_path / "wide.parquet"
     columns = {f"c{number}": np.arange(1000.0) for number in range(5)}
