@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fedmq.party.operations.broker import BrokerLatency
 from fedmq.privacy.registry import engine_named
 from fedmq.simulation import calibration
 from fedmq.simulation import estimate as estimation
-from fedmq.simulation.calibration import Measurement
+from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.estimate import Estimate, PartyEstimate, Prices, made_up_table
 from fedmq.simulation.simulate import simulate
 
@@ -243,6 +244,15 @@ def test_longer_quotients_of_many_rows_do_not_grow_with_them() -> None:
     assert whole.busy("active") == pytest.approx(100 + 2 * 0.8)
 
 
+def test_cores_wait_for_the_bytes_that_event_loops_carry() -> None:
+    def of(rows: int) -> Measurement:
+        size = 3e7 + 400.0 * rows
+        return measured(rows, 0.1 + 1e-8 * size, sent={"active": size})
+
+    whole = estimation._extrapolated(of(1000), of(200_000), 10**6, 7.0, 2, 3.0)
+    assert whole.seconds == pytest.approx(of(10**6).seconds)
+
+
 def test_a_kernel_for_many_rows_grows_with_them() -> None:
     def of(rows: int, work: float) -> Measurement:
         return measured(rows, work={("active", "Sum"): work})
@@ -272,6 +282,15 @@ def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> Non
     assert estimation._affordable([first], 1.0) == 4000
     third = estimation._affordable([first, second], 8.5)
     assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)
+
+
+async def test_a_whole_table_is_trained_on_where_there_is_time() -> None:
+    class Quick:
+        async def train(self, rows: int, expected: float | None = None) -> Measurement:
+            return measured(rows, 0.018 + 4e-7 * rows)
+
+    seen = await estimation._measure(cast("Calibration", Quick()), 150_000, 150_000, hidden=False)
+    assert [trained.rows for trained in seen[::2]] == [1000, 150_000]
 
 
 def test_a_sample_is_extrapolated_to_the_table_that_it_stands_for(
