@@ -353,9 +353,10 @@ def _waiting_for(
     small: Measurement, large: Measurement, size: float, splits: float, width: int
 ) -> float:
     """Seconds of a tree of ``size`` bytes that ``width`` cores wait: event loops carry these."""
-    known = np.array([[sum(seen.sent.values()), seen.splits] for seen in (small, large)])
+    # A party alone sends none.
+    known = np.array([[max(1.0, sum(seen.sent.values())), seen.splits] for seen in (small, large)])
     waits = np.array([_waiting(small, width), _waiting(large, width)])
-    return float(_slopes(known, waits, _NOISE) @ np.array([size, splits]))
+    return float(_slopes(known, waits) @ np.array([size, splits]))
 
 
 def _slopes(
