@@ -54,7 +54,7 @@ _MOST_CHECKED = 1 << 22  # rows; no engine has a limit beyond
 _SHARE_OF_ONES = 0.3  # of made-up labels
 _TIMES_KEPT = 2  # a party's received messages during a tree: packed and unpacked
 _DAEMON = 65 << 20  # bytes that a daemon has for itself, without data
-_ROW_READ, _CELL_READ = 250, 12  # bytes of a table while it is read: an id's and a number's
+_ROW_READ, _CELL_READ = 250, 8  # bytes of a table while it is read: an id's and a number's
 
 
 @dataclass(frozen=True, slots=True)
