@@ -131,7 +131,7 @@ class DaskPool(ComputePool):
         self.parallelism = max(self.parallelism, sum(self._workers.values()))
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        if getattr(computation, "brief", False):
+        if self._stays(computation):
             return await self._own.run(computation, on_done)
         parts, parted = None, getattr(computation, "parted", None)
         if parted and self._parts > 1:

@@ -35,6 +35,7 @@ class ComputePool(ABC):
     """Runs computations beside the event loop, ``parallelism`` of them at once."""
 
     parallelism: int
+    _priority_gate: PriorityGate | None = None
 
     async def start(self) -> None:
         """Start; ``parallelism`` is known afterwards."""
@@ -48,11 +49,16 @@ class ComputePool(ABC):
             FedmqError: the computation raised it, or could not be done.
         """
 
-    def give_way(self, to: PriorityGate) -> None:  # noqa: B027 (there may be nothing to do)
-        """From now on use only idle time of cores: people wait for scores.
+    def give_way(self, to: PriorityGate) -> None:
+        """From now on use only idle time of this machine's cores: people wait for scores.
 
-        No computation begins while ``to`` is taken.
+        No computation begins here while ``to`` is taken.
         """
+        self._priority_gate = to
+
+    def _stays(self, computation: Computation) -> bool:
+        """Whether this process does ``computation`` itself: not where people wait for scores."""
+        return getattr(computation, "brief", False) and self._priority_gate is None
 
     @abstractmethod
     async def close(self) -> None:

@@ -41,7 +41,6 @@ from fedmq.large_array import FILES, descriptor_of, too_many_files, write_array
 from fedmq.party.compute.freed_memory import keep_freed_memory, return_freed_memory
 from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool, run_pickled
 from fedmq.party.telemetry.timeline import Span
-from fedmq.transport.link import PriorityGate
 
 __all__ = [
     "Address",
@@ -71,7 +70,6 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
-        self._priority_gate: PriorityGate | None = None
         # One computation running and one ready for each worker; more urgent ones overtake the rest.
         self._queue = PriorityQueue(2 * self.parallelism)
         if removed := remove_orphaned_semaphores():
@@ -95,8 +93,7 @@ class ProcessPool(ComputePool):
         )
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        # Where people wait for scores, this process has none of its time for arithmetic.
-        if getattr(computation, "brief", False) and self._priority_gate is None:
+        if self._stays(computation):
             return await self._own.run(computation, on_done)
         await self._queue.acquire(getattr(computation, "urgency", 0))
         try:
@@ -105,9 +102,6 @@ class ProcessPool(ComputePool):
             self._queue.release()
         on_done(span)
         return result
-
-    def give_way(self, to: PriorityGate) -> None:
-        self._priority_gate = to
 
     async def _run(self, computation: Computation) -> Any:
         gives_way = self._priority_gate is not None

@@ -23,6 +23,7 @@ from fedmq.party.compute.dask import DaskPool, dask_address
 from fedmq.protocol.events import Report
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.simulate import simulate
+from fedmq.transport.link import PriorityGate
 from tests.party.compute.computations import Copy, DieOnce, ProcessId, SumUp
 
 distributed = pytest.importorskip("distributed")
@@ -68,6 +69,14 @@ async def pool(cluster: Any) -> AsyncIterator[DaskPool]:
 
 def url(cluster: Any) -> str:
     return "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+
+
+async def test_a_daemon_that_serves_scores_leaves_all_arithmetic_to_its_cluster(
+    pool: DaskPool,
+) -> None:
+    assert await pool.run(ProcessId(brief=True)) == os.getpid()
+    pool.give_way(PriorityGate())
+    assert await pool.run(ProcessId(brief=True)) != os.getpid()
 
 
 def train(
