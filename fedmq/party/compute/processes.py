@@ -26,6 +26,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,15 @@ class SharedArrays:
 
     def pickled(self, computation: Any) -> bytes:
         """``computation`` as bytes that ``pickle.loads`` understands in another process."""
+        segments: list[_Segment] = []
+        """The files of the arrays that this computation is the first to read."""
         buffer = io.BytesIO()
-        _WorkPickler(buffer, self).dump(computation)
+        pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+        # A table: `reducer_override` is called for every number of a list of ciphertexts. It knows
+        # nothing of the pickler, which holds all that it has pickled: a cycle would keep it.
+        reduced = partial(_reduced, self, segments)
+        pickler.dispatch_table = {**copyreg.dispatch_table, np.ndarray: reduced}
+        pickler.dump(computation)
         return buffer.getvalue()
 
     def share(
@@ -321,22 +329,13 @@ class SharedArrays:
                 FILES.close(segment.file, segment.size, segment.in_memory)
 
 
-class _WorkPickler(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
-        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-        self._shared = shared
-        self._segments: list[_Segment] = []
-        """The files of the arrays that this computation is the first to read."""
-        # A table: `reducer_override` is called for every number of a list of ciphertexts.
-        self.dispatch_table = {**copyreg.dispatch_table, np.ndarray: self._reduced}
-
-    def _reduced(self, array: NDArray[Any]) -> Any:
-        place = self._shared.share(array, self._segments)
-        if place is None:
-            return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        segment, start = place
-        order = "C" if array.flags.c_contiguous else "F"
-        return _attached, (segment, start, array.dtype.str, array.shape, order)
+def _reduced(shared: SharedArrays, segments: list[_Segment], array: NDArray[Any]) -> Any:
+    place = shared.share(array, segments)
+    if place is None:
+        return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    segment, start = place
+    order = "C" if array.flags.c_contiguous else "F"
+    return _attached, (segment, start, array.dtype.str, array.shape, order)
 
 
 def _attached(

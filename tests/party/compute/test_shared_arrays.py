@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,21 @@ def test_memory_is_given_back_with_the_array() -> None:
     del array
     gc.collect()
     assert not open_files() - before
+
+
+def test_an_array_that_travelled_is_gone_with_its_last_reader() -> None:
+    shared = SharedArrays()
+    before = open_files()
+    array = np.zeros(LARGE, dtype=np.uint8)
+    left = weakref.ref(array)
+    gc.disable()  # arrays are no reason for a collection, however long they are
+    try:
+        shared.pickled(Copy(array))
+        del array
+        assert left() is None
+        assert not open_files() - before
+    finally:
+        gc.enable()
 
 
 def test_arrays_that_a_computation_reads_first_share_a_file_on_both_sides() -> None:
