@@ -238,41 +238,43 @@ class _Quotients:
 class QuotientGarbler(_Quotients):
     """The passive party's half."""
 
-    _products: tuple[NDArray[np.uint64], ...]
+    _products: list[NDArray[np.uint64]]
     """Own shares of the products for V and S, as choices were drawn."""
 
     def offer(self, side: SenderSide, parcel: Unpacked) -> Made:
         """Numbers for carries, x and d, and for V and S as choices were drawn."""
-        c = self._precision
+        c, made = self._precision, []
         carries = offered_carries(self._shares, self._field, c)
-        own, of_carries = side.offer_narrow(parcel, carries.numbers, carries.bits)
+        [(own, of_carries)] = side.offer_narrow(parcel, carries)
+        made.append(of_carries)
         sums = lifted(self._shares, own, self._field, c, receives=False)
-        scaled, factors = [], []
-        for offered in offered_factors(sums, c):
-            own, of_factors = side.offer_narrow(parcel, offered.numbers, offered.bits)
-            by_bit = own.reshape(-1, self._nodes, own.shape[-1])
-            scaled.append(by_bit.sum(axis=0, dtype=np.uint64))
-            factors.append(of_factors)
-        x, d = scaled
-        self._scaled = sent_scaled(self._nodes, x, d, c)
-        del own, by_bit, offered, sums
-        own_products, products = [], []
+        x, d = np.zeros((2, *sums.shape[1:-1]), np.uint64)
+        for kept, offered in zip((x, d), offered_factors(sums, c), strict=True):
+            for own, of_factors in side.offer_narrow(parcel, offered):
+                kept[:] += _sum_of_bits(own, kept.shape)
+                made.append(of_factors)
+        del sums
+        self._scaled = sent_scaled(x, d, c)
+        self._products = []
         for offered in offered_products(self._scaled, c):
-            own, of_products = side.offer_ahead_narrow(offered.numbers, offered.bits)
-            own_products.append(own)
-            products.append(of_products)
-        self._products = tuple(own_products)
+            kept, first = np.empty((offered.transfers, 1), np.uint64), 0
+            for own, of_products in side.offer_ahead_narrow(offered):
+                kept[first : first + len(own)] = own
+                first += len(own)
+                made.append(of_products)
+            self._products.append(kept)
         side.drop_used()
-        return [of_carries, *factors, *products]
+        return made
 
     def take_products(self, side: SenderSide, parcel: Unpacked) -> None:
-        c = self._precision
-        products = zip(self._products, offered_products(self._scaled, c), strict=True)
-        of_weights, of_squares = (
-            side.turn_narrow(parcel, own, offered.numbers, offered.bits)
-            for own, offered in products
-        )
-        self._joined = joined_sender(self._scaled, of_weights, of_squares, c)
+        c, shape = self._precision, self._scaled.x.shape
+        v, s = np.zeros((2, *shape), np.uint64)
+        for kept, own, offered in zip(
+            (v, s), self._products, offered_products(self._scaled, c), strict=True
+        ):
+            for turned in side.turn_narrow(parcel, own, offered):
+                kept[:] += _sum_of_bits(turned, shape)
+        self._joined = joined_sender(self._scaled, v, s, c)
         del self._products, self._scaled  # what is used up need not travel to workers
 
     def take_labels(self, side: SenderSide, parcel: Unpacked) -> GarblerStage:
@@ -290,6 +292,12 @@ class QuotientGarbler(_Quotients):
             side.permutation,
             tweaks,
         )
+
+
+def _sum_of_bits(numbers: NDArray[np.uint64], shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    """The sum of ``numbers`` of this ``shape``, which lie one after the other."""
+    total: NDArray[np.uint64] = numbers.reshape(-1, *shape).sum(axis=0, dtype=np.uint64)
+    return total
 
 
 class QuotientEvaluator(_Quotients):
@@ -330,21 +338,26 @@ class QuotientEvaluator(_Quotients):
         c, factors = self._precision, self._factors
         carries = side.receive_narrow(parcel, 1, c.wrap_bits)
         sums = lifted(self._shares, carries, self._field, c, receives=True)
-        x = side.receive_narrow(parcel, self._width, c.x_modulus + c.x_guard)
-        d = side.receive_narrow(parcel, self._width, c.d_modulus + c.d_guard)
-        scaled = received_scaled(own_scaled(sums, factors, c), x, d, c)
-        choices = product_choices(scaled, factors, c)
-        of_weights = c.x_modulus * self._stage.instances
-        (weights, own_weights), (squares, own_squares) = (
-            side.turn_narrow(side.receive_narrow(parcel, 1, bits), drawn, chosen, bits)
-            for bits, drawn, chosen in (
-                (c.shared_weight_bits, self._drawn[0], choices[:of_weights]),
-                (c.shared_square_bits, self._drawn[1], choices[of_weights:]),
-            )
+        shape = self._shares.shape[:2]
+        x, d = (
+            _sum_of_bits(side.receive_narrow(parcel, self._width, bits), shape)
+            for bits in (c.x_modulus + c.x_guard, c.d_modulus + c.d_guard)
         )
-        self._joined = joined_receiver(scaled, factors, own_weights, own_squares, c)
+        scaled = received_scaled(own_scaled(sums, factors, c), x, d, c)
+        of_weights = c.x_modulus * self._stage.instances
+        choices = np.split(product_choices(scaled, factors, c), [of_weights])
+        made, products = [], []
+        for drawn, chosen, bits in zip(
+            self._drawn, choices, (c.shared_weight_bits, c.shared_square_bits), strict=True
+        ):
+            own = side.receive_narrow(parcel, 1, bits)
+            turned, own = side.turn_narrow(own, drawn, chosen, bits)
+            made.append(turned)
+            products.append(_sum_of_bits(own, shape))
+        v, s = products
+        self._joined = joined_receiver(scaled, factors, v, s, c)
         del self._drawn
-        return [weights, squares]
+        return made
 
     def choose_labels(self, side: ReceiverSide) -> tuple[Made, EvaluatorStage]:
         c, stage = self._precision, self._stage

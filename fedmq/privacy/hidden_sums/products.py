@@ -14,7 +14,7 @@ Arrays are of all nodes and candidates, (nodes, C), and numbers uint64 below a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +22,18 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.hidden_sums.filter import NodeFactors, Precision
 from fedmq.privacy.hidden_sums.shares import Field, Shares, offset
-from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_at, shift_up, subtract, wide
+from fedmq.privacy.oblivious_transfer.correlated import (
+    Offered,
+    Wide,
+    add,
+    bits_at,
+    shift_up,
+    subtract,
+    wide,
+)
 
 __all__ = [
     "Numbers",
-    "Offered",
     "Scaled",
     "carry_choices",
     "factor_choices",
@@ -43,14 +50,6 @@ __all__ = [
 ]
 
 Numbers = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Offered:
-    """Numbers of transfers, uint64 (transfers, width), modulo 2^``bits``."""
-
-    numbers: Numbers
-    bits: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +79,8 @@ def carry_choices(shares: Shares, field: Field) -> NDArray[np.bool_]:
 
 def offered_carries(shares: Shares, field: Field, precision: Precision) -> Offered:
     """The passive party's numbers."""
-    unset = ~field.top(_fields(shares)).reshape(-1, 1)
-    return Offered(unset.astype(np.uint64), precision.wrap_bits)
+    unset = (~field.top(_fields(shares)).reshape(-1, 1)).astype(np.uint64)
+    return Offered(len(unset), precision.wrap_bits, lambda: iter([unset]))
 
 
 def lifted(
@@ -128,61 +127,88 @@ def factor_choices(factors: Sequence[NodeFactors], c: Precision) -> NDArray[np.b
     return np.array(rows, np.bool_).reshape(-1)
 
 
-def offered_factors(sums: Wide, c: Precision) -> Iterator[Offered]:
-    """Numbers for x, and then for d: (bits * nodes, C). ``sums``: as `lifted` gives them."""
+def offered_factors(sums: Wide, c: Precision) -> tuple[Offered, Offered]:
+    """Numbers for x, and for d: (bits * nodes, C). ``sums``: as `lifted` gives them."""
     of_g, of_h = sums
-    candidates = of_g.shape[1]
-    x = np.empty((c.x_factor, *of_h.shape[:-1]), np.uint64)
-    _shift_into(x, of_h, c.x_shift - c.x_guard, _x_bits(c))
-    yield Offered(x.reshape(-1, candidates), _x_bits(c))
-    del x
-    d = np.empty((c.g_factor + c.h_factor, *of_g.shape[:-1]), np.uint64)
-    by_g, by_h = d[: c.g_factor], d[c.g_factor :]
-    _shift_into(by_g, of_g, c.d_shift - c.d_guard, _d_bits(c))
-    _shift_into(by_h, of_h, c.d_shift - c.d_guard, _d_bits(c))
-    by_h[-1] = np.uint64(0) - by_h[-1] & _modulus(_d_bits(c))  # the bit of the sign
-    yield Offered(d.reshape(-1, candidates), _d_bits(c))
+
+    def of_x(bit: int) -> Numbers:
+        return bits_at(of_h, c.x_shift - c.x_guard - bit, _x_bits(c))
+
+    def of_d(bit: int) -> Numbers:
+        shift = c.d_shift - c.d_guard
+        if bit < c.g_factor:
+            return bits_at(of_g, shift - bit, _d_bits(c))
+        found = bits_at(of_h, shift - (bit - c.g_factor), _d_bits(c))
+        is_sign = bit == c.g_factor + c.h_factor - 1
+        return np.uint64(0) - found & _modulus(_d_bits(c)) if is_sign else found
+
+    return (
+        _by_bit(of_x, c.x_factor, of_h.shape[:-1], _x_bits(c)),
+        _by_bit(of_d, c.g_factor + c.h_factor, of_g.shape[:-1], _d_bits(c)),
+    )
 
 
-def _shift_into(found: Numbers, sums: Wide, shift: int, bits: int) -> None:
-    """Write sums times each bit of a factor times 2^-shift: ``found`` (factor bits, nodes, C)."""
-    for bit, at_bit in enumerate(found):
-        at_bit[:] = bits_at(sums, shift - bit, bits)
+_NUMBERS_AT_ONCE = 2**18
+"""Their hashes lie in a cache."""
+
+
+def _by_bit(
+    of_bit: Callable[[int], Numbers], bits: int, shape: tuple[int, ...], modulus: int
+) -> Offered:
+    """What each of ``bits`` bits stands for, of this ``shape``: a row is a transfer's."""
+    transfers, width = shape
+    at_once = max(1, _NUMBERS_AT_ONCE // (transfers * width))
+
+    def parts() -> Iterator[Numbers]:
+        for first in range(0, bits, at_once):
+            some = range(first, min(first + at_once, bits))
+            yield np.concatenate([of_bit(bit).reshape(shape) for bit in some])
+
+    return Offered(bits * transfers, modulus, parts)
 
 
 def own_scaled(sums: Wide, factors: Sequence[NodeFactors], c: Precision) -> Scaled:
     """The active party's factors times its own shares, and all constants; guard bits included."""
     choices = factor_choices(factors, c).reshape(-1, len(factors), 1)
-    x, d = (offered.numbers.reshape(-1, *sums.shape[1:-1]) for offered in offered_factors(sums, c))
-    of_x, of_d = choices[: c.x_factor], choices[c.x_factor :]
-    constants = [
-        np.array([number % 2**64 for number in numbers], np.uint64)[:, np.newaxis]
-        for numbers in ([of.x_offset for of in factors], [of.d_offset for of in factors])
-    ]
+    chosen = choices[: c.x_factor], choices[c.x_factor :]
+    constants = [of.x_offset for of in factors], [of.d_offset for of in factors]
     return Scaled(
-        np.where(of_x, x, np.uint64(0)).sum(axis=0, dtype=np.uint64) + constants[0],
-        np.where(of_d, d, np.uint64(0)).sum(axis=0, dtype=np.uint64) + constants[1],
+        *(
+            _sum_of_chosen(offered, of_bits, sums.shape[1:-1])
+            + np.array([number % 2**64 for number in offsets], np.uint64)[:, np.newaxis]
+            for offered, of_bits, offsets in zip(
+                offered_factors(sums, c), chosen, constants, strict=True
+            )
+        )
     )
 
 
+def _sum_of_chosen(offered: Offered, chosen: NDArray[np.bool_], shape: tuple[int, ...]) -> Numbers:
+    """The sum over bits, (nodes, C), of what was ``chosen``, (bits, nodes, 1)."""
+    total, first = np.zeros(shape, np.uint64), 0
+    for numbers in offered.parts():
+        by_bit = numbers.reshape(-1, *shape)
+        of_bits = chosen[first : first + len(by_bit)]
+        total += np.where(of_bits, by_bit, np.uint64(0)).sum(axis=0, dtype=np.uint64)
+        first += len(by_bit)
+    return total
+
+
 def received_scaled(own: Scaled, x: Numbers, d: Numbers, c: Precision) -> Scaled:
-    """The active party's shares, of what it received: (bits * nodes, C)."""
+    """The active party's shares, of what it received, summed over bits: (nodes, C)."""
     return _complete(own, x, d, c)
 
 
-def sent_scaled(nodes: int, x: Numbers, d: Numbers, c: Precision) -> Scaled:
-    """The passive party's shares, of what it kept: (bits * nodes, C), or its sum over bits."""
-    none = np.zeros((nodes, x.shape[-1]), np.uint64)
+def sent_scaled(x: Numbers, d: Numbers, c: Precision) -> Scaled:
+    """The passive party's shares, of what it kept, summed over bits: (nodes, C)."""
+    none = np.zeros_like(x)
     return _complete(Scaled(none, none), x, d, c)
 
 
 def _complete(own: Scaled, x: Numbers, d: Numbers, c: Precision) -> Scaled:
-    shape = own.x.shape
-    of_x = own.x + x.reshape(-1, *shape).sum(axis=0, dtype=np.uint64)
-    of_d = own.d + d.reshape(-1, *shape).sum(axis=0, dtype=np.uint64)
     return Scaled(
-        (of_x & _modulus(_x_bits(c))) >> np.uint64(c.x_guard),
-        (of_d & _modulus(_d_bits(c))) >> np.uint64(c.d_guard),
+        (own.x + x & _modulus(_x_bits(c))) >> np.uint64(c.x_guard),
+        (own.d + d & _modulus(_d_bits(c))) >> np.uint64(c.d_guard),
     )
 
 
@@ -195,27 +221,31 @@ def product_choices(
     """The active party's choices, for V and for S: bool (bits * nodes * C,), by bit."""
     total = np.array([node.total for node in factors], np.uint64)[:, np.newaxis]
     other = total - np.uint64(2) * scaled.x
-    chosen = [other >> np.uint64(bit) & np.uint64(1) for bit in range(c.x_modulus)]
-    chosen += [scaled.d >> np.uint64(bit) & np.uint64(1) for bit in range(c.d_modulus)]
-    return np.stack(chosen).reshape(-1).astype(np.bool_)
+    chosen = np.empty((c.x_modulus + c.d_modulus, *scaled.x.shape), np.bool_)
+    of_weights, of_squares = chosen[: c.x_modulus], chosen[c.x_modulus :]
+    for numbers, of_bits in ((other, of_weights), (scaled.d, of_squares)):
+        for bit, of_bit in enumerate(of_bits):
+            of_bit[:] = numbers >> np.uint64(bit) & np.uint64(1)
+    return chosen.reshape(-1)
 
 
-def offered_products(scaled: Scaled, c: Precision) -> Iterator[Offered]:
-    """The passive party's numbers for V, and then for S: (bits * nodes * C, 1)."""
-    yield Offered(
-        _places(scaled.x, c.x_modulus, 0, c.x_modulus, c.weight_shift), c.shared_weight_bits
+def offered_products(scaled: Scaled, c: Precision) -> tuple[Offered, Offered]:
+    """The passive party's numbers for V, and for S: (bits * nodes * C, 1)."""
+    return (
+        _places(scaled.x, c.x_modulus, 0, c.x_modulus, c.weight_shift, c.shared_weight_bits),
+        _places(scaled.d, c.d_modulus, 1, c.d_modulus + 1, c.square_shift, c.shared_square_bits),
     )
-    yield Offered(
-        _places(scaled.d, c.d_modulus, 1, c.d_modulus + 1, c.square_shift), c.shared_square_bits
-    )
 
 
-def _places(numbers: Numbers, count: int, first: int, bits: int, shift: int) -> Numbers:
+def _places(
+    numbers: Numbers, count: int, first: int, bits: int, shift: int, modulus: int
+) -> Offered:
     """``numbers`` times 2^first and the next places, modulo 2^bits, less the ``shift`` lowest."""
-    found = np.empty((count, *numbers.shape), np.uint64)
-    for place, at_place in enumerate(found, start=first):
-        at_place[:] = (numbers << np.uint64(place) & _modulus(bits)) >> np.uint64(shift)
-    return found.reshape(-1, 1)
+
+    def at_place(place: int) -> Numbers:
+        return (numbers << np.uint64(first + place) & _modulus(bits)) >> np.uint64(shift)
+
+    return _by_bit(at_place, count, (numbers.size, 1), modulus)
 
 
 def joined_receiver(
@@ -225,7 +255,10 @@ def joined_receiver(
     of_squares: Numbers,
     c: Precision,
 ) -> dict[str, Numbers]:
-    """The active party's shares of S and V: (nodes, C). S lies low and V high, by their errors."""
+    """The active party's shares of S and V, (nodes, C), of those of products, summed over bits.
+
+    S lies low and V high, by their errors.
+    """
     total = np.array([node.total for node in factors], np.uint64)[:, np.newaxis]
     guard = 2.0**c.product_guard
     raised = c.weight_error + 1 + (c.x_modulus + 2) / guard / 2
@@ -244,7 +277,7 @@ def joined_receiver(
 def joined_sender(
     scaled: Scaled, of_weights: Numbers, of_squares: Numbers, c: Precision
 ) -> dict[str, Numbers]:
-    """The passive party's shares of S and V: (nodes, C)."""
+    """The same for the passive party."""
     weight = np.uint64(0) - scaled.x * scaled.x
     return _joined(weight, scaled.d * scaled.d, of_weights, of_squares, 0, 0, c)
 
@@ -260,10 +293,7 @@ def _joined(
 ) -> dict[str, Numbers]:
     cut_weight = (weight & _modulus(c.x_modulus)) >> np.uint64(c.weight_shift)
     cut_square = (square & _modulus(c.d_modulus + 1)) >> np.uint64(c.square_shift)
-    shape = weight.shape
-    weight = cut_weight + of_weights.reshape(-1, *shape).sum(axis=0, dtype=np.uint64)
-    square = cut_square + of_squares.reshape(-1, *shape).sum(axis=0, dtype=np.uint64)
-    weight = weight + np.uint64(raised % 2**64) & _modulus(c.shared_weight_bits)
-    square = square + np.uint64(lowered % 2**64) & _modulus(c.shared_square_bits)
+    weight = cut_weight + of_weights + np.uint64(raised % 2**64) & _modulus(c.shared_weight_bits)
+    square = cut_square + of_squares + np.uint64(lowered % 2**64) & _modulus(c.shared_square_bits)
     guard = np.uint64(c.product_guard)
     return {"S": square >> guard, "V": weight >> guard}

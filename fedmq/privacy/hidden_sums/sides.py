@@ -21,6 +21,7 @@ from fedmq.privacy.garbling.half_gates import Evaluation, Garbling, Labels, colo
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.oblivious_transfer.correlated import (
+    Offered,
     Wide,
     offer,
     offer_narrow,
@@ -179,6 +180,10 @@ Made = list[NDArray[Any]]
 T = TypeVar("T")
 
 
+NarrowOffer = tuple[NDArray[np.uint64], NDArray[np.uint8]]
+"""Own shares of numbers, (n, k), and the message, (n, k, bytes)."""
+
+
 class SenderSide:
     """The passive party's: it sends transfers, and garbles."""
 
@@ -206,23 +211,27 @@ class SenderSide:
         rows, tweaks = self.rows(parcel, len(numbers)), self.tweaks.take(len(numbers))
         return offer(rows, self.secret, numbers, self.permutation, tweaks)
 
-    def offer_narrow(
-        self, parcel: Unpacked, numbers: NDArray[np.uint64], bits: int
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-        """The same modulo 2^bits: ``numbers`` (n, k)."""
-        rows, tweaks = self.rows(parcel, len(numbers)), self.tweaks.take(len(numbers))
-        return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
+    def offer_narrow(self, parcel: Unpacked, offered: Offered) -> Iterator[NarrowOffer]:
+        """The same of each part of what is ``offered``."""
+        rows, first = self.rows(parcel, offered.transfers), 0
+        for numbers in offered.parts():
+            yield self._offer_narrow(rows[first : first + len(numbers)], numbers, offered.bits)
+            first += len(numbers)
 
     def offer_ahead(self, numbers: Wide) -> tuple[Wide, Wide]:
         """As `offer`, for random choices: `turn` makes the real ones of them."""
         rows, tweaks = self._pool.drawn(len(numbers)), self.tweaks.take(len(numbers))
         return offer(rows, self.secret, numbers, self.permutation, tweaks)
 
-    def offer_ahead_narrow(
-        self, numbers: NDArray[np.uint64], bits: int
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-        """The same modulo 2^bits: ``numbers`` (n, k)."""
-        rows, tweaks = self._pool.drawn(len(numbers)), self.tweaks.take(len(numbers))
+    def offer_ahead_narrow(self, offered: Offered) -> Iterator[NarrowOffer]:
+        """The same of each part of what is ``offered``."""
+        for numbers in offered.parts():
+            yield self._offer_narrow(self._pool.drawn(len(numbers)), numbers, offered.bits)
+
+    def _offer_narrow(
+        self, rows: NDArray[np.uint64], numbers: NDArray[np.uint64], bits: int
+    ) -> NarrowOffer:
+        tweaks = self.tweaks.take(len(numbers))
         return offer_narrow(rows, self.secret, numbers, bits, self.permutation, tweaks)
 
     def drop_used(self) -> None:
@@ -234,10 +243,14 @@ class SenderSide:
         return turned_offer(own, numbers, take_bits(parcel, (len(own),)))
 
     def turn_narrow(
-        self, parcel: Unpacked, own: NDArray[np.uint64], numbers: NDArray[np.uint64], bits: int
-    ) -> NDArray[np.uint64]:
-        """The same modulo 2^bits."""
-        return turned_offer_narrow(own, numbers, take_bits(parcel, (len(own),)), bits)
+        self, parcel: Unpacked, own: NDArray[np.uint64], offered: Offered
+    ) -> Iterator[NDArray[np.uint64]]:
+        """The same of each part of what was ``offered``: ``own`` are the shares of all of it."""
+        turned, first = take_bits(parcel, (offered.transfers,)), 0
+        for numbers in offered.parts():
+            part = slice(first, first + len(numbers))
+            yield turned_offer_narrow(own[part], numbers, turned[part], offered.bits)
+            first = part.stop
 
     def read_bits(self, parcel: Unpacked, zeros: Labels) -> NDArray[np.bool_]:
         """The bits of which the active party returns a label each: bool (bits, instances).

@@ -7,7 +7,8 @@ lower one first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks, hash
 
 __all__ = [
     "WIDE_BITS",
+    "Offered",
     "Wide",
     "add",
     "bits_at",
@@ -214,6 +216,24 @@ def joined_products(shares: Wide, bits: int) -> Wide:
 
 
 # How are numbers of less than 64 bits transferred? Two of each hash, and only the bytes they have.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """Numbers modulo 2^``bits`` of ``transfers`` transfers, for those that choose among them.
+
+    ``parts`` makes them anew whenever they are read, uint64 (some of the transfers, width) at a
+    time: all numbers of many transfers together would take most of a worker's memory.
+    """
+
+    transfers: int
+    bits: int
+    parts: Callable[[], Iterator[NDArray[np.uint64]]]
+
+    @property
+    def numbers(self) -> NDArray[np.uint64]:
+        """All of them: uint64 (transfers, width)."""
+        return np.concatenate(list(self.parts()))
 
 
 def offer_narrow(

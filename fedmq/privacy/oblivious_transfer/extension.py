@@ -18,9 +18,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import AEADEncryptionContext, Cipher, algorithms, modes
@@ -383,7 +385,10 @@ class ExtensionReceiver:
         kept, sent = _columns(self._seeds, self._sums, purpose, len(packed))
         sent ^= packed
         compressed = LinearHash(sent, purpose)
-        [choice_hash], column_hashes = compressed(packed[np.newaxis]), compressed(kept)
+        hashing = compressed.begun(TRANSFERS)
+        for block in kept:
+            hashing.add(block)
+        [choice_hash], column_hashes = compressed(packed[np.newaxis]), hashing.found()
         message = Extended(self._sums, self._proof, sent, choice_hash, column_hashes)
         return message, _rows(kept, count)
 
@@ -421,23 +426,31 @@ class ExtensionSender:
             MessageError: ``sent`` is malformed, its seeds are not of one tree, or the choices
                 differ between columns.
         """
+        return _in_one(self.blocks(sent, count, tweaks))
+
+    def blocks(self, sent: Extended, count: int, tweaks: Tweaks) -> Rows:
+        """The same rows in blocks, of which each may end by itself; raises as `extend`."""
         sent.check(count)
         purpose = _purpose(tweaks, count)
         seeds = _punctured(*(part.tobytes() for part in (self._seeds, ~self._choices, *sent.tree)))
         hashing = LinearHash(sent.columns, purpose).begun(TRANSFERS)
-        rows = np.empty((count, BLOCK_BYTES), np.uint8)
-        # A part is a row for good before the next one: all columns would take as much once more.
         expanding, width = _expanding(sent.sums, purpose), sent.columns.shape[1]
+        rows = [
+            np.empty((max(0, min(_BLOCK_ROWS, count - 8 * start)), BLOCK_BYTES), np.uint8)
+            for start in range(0, width, _BLOCK_BYTES)
+        ]
+        # A part is a row for good before the next one: all columns would take as much once more.
         for part, columns, _ in expanded(seeds, expanding, width):
             for column in np.flatnonzero(self._choices).tolist():
                 columns[column] ^= sent.columns[column // GROUP_BITS, part]
             hashing.add(columns)
-            _put_rows(rows, columns, part.start)
+            block, start = divmod(part.start, _BLOCK_BYTES)
+            _put_rows(rows[block], columns, start)
         wanted = sent.column_hashes.copy()
         wanted[self._choices] ^= sent.choice_hash
         if not np.array_equal(hashing.found(), wanted):
             raise MessageError("an extension of transfers with other choices in other columns")
-        return rows.view("<u8")
+        return [block.view("<u8") for block in rows]
 
 
 @lru_cache(maxsize=16)
@@ -466,14 +479,21 @@ def _purpose(tweaks: Tweaks, count: int) -> str:
 
 def _columns(
     seeds: NDArray[np.uint8], sums: NDArray[np.uint8], purpose: str, width: int
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """``width`` bytes of each column and of each group's total: uint8 (128, width), (32, width)."""
-    columns = np.empty((TRANSFERS, width), np.uint8)
+) -> tuple[list[NDArray[np.uint8]], NDArray[np.uint8]]:
+    """``width`` bytes of each column, in blocks, and of each group's total.
+
+    uint8 (128, bytes of a block), and (32, width).
+    """
+    blocks = [
+        np.empty((TRANSFERS, min(_BLOCK_BYTES, width - start)), np.uint8)
+        for start in range(0, width, _BLOCK_BYTES)
+    ]
     totals = np.empty((GROUPS, width), np.uint8)
     for part, of_bits, of_group in expanded(seeds, _expanding(sums, purpose), width):
-        columns[:, part] = of_bits
+        block, start = divmod(part.start, _BLOCK_BYTES)
+        blocks[block][:, start : start + of_bits.shape[1]] = of_bits
         totals[:, part] = of_group
-    return columns, totals
+    return blocks, totals
 
 
 def _expanding(sums: NDArray[np.uint8], purpose: str) -> OneWay:
@@ -484,13 +504,32 @@ def _expanding(sums: NDArray[np.uint8], purpose: str) -> OneWay:
     return OneWay(f"fedmq extension {purpose}\0".encode() + sums.tobytes())
 
 
+_BLOCK_BYTES = 2**18
+"""Bytes of a column in a block, which then has 32 MiB: such memory is no longer this process's once
+it is freed. A multiple of what is expanded, or turned, at once."""
+
+_BLOCK_ROWS = 8 * _BLOCK_BYTES
+
 _TURNED_AT_ONCE = 2**13  # bytes of a column: a megabyte of all
 
+Rows = list[NDArray[np.uint64]]
+"""Rows of transfers, uint64 (n, 2), in blocks."""
 
-def _rows(columns: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
+
+def _in_one(blocks: Rows) -> NDArray[np.uint64]:
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+def _rows(kept: list[NDArray[np.uint8]], count: int) -> NDArray[np.uint64]:
+    """The rows of columns that were ``kept`` in blocks, each of which ends once it is turned."""
     rows = np.empty((count, BLOCK_BYTES), np.uint8)
-    for start in range(0, -(-count // 8), _TURNED_AT_ONCE):
-        _put_rows(rows, columns[:, start : start + _TURNED_AT_ONCE], start)
+    kept.reverse()
+    first = 0
+    while kept:
+        block = kept.pop()
+        for start in range(0, block.shape[1], _TURNED_AT_ONCE):
+            _put_rows(rows, block[:, start : start + _TURNED_AT_ONCE], first + start)
+        first += block.shape[1]
     return rows.view("<u8")
 
 
@@ -541,7 +580,8 @@ class PoolSender:
     def __init__(
         self, sender: ExtensionSender, message: Extended, count: int, tweaks: Tweaks
     ) -> None:
-        self._rows = sender.extend(message, count, tweaks)
+        self._blocks = deque(sender.blocks(message, count, tweaks))
+        self._left = count
         self._secret = sender.secret
 
     def take(self, turned: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
@@ -550,15 +590,22 @@ class PoolSender:
         return self.drawn(count) ^ np.where(bits[:, np.newaxis], self._secret, np.uint64(0))
 
     def drawn(self, count: int) -> NDArray[np.uint64]:
-        """The same of transfers whose random choices stay."""
-        if count > len(self._rows):
-            raise MessageError(f"{count} transfers of a pool of {len(self._rows)}")
-        rows, self._rows = self._rows[:count], self._rows[count:]
-        return rows
+        """The same of transfers whose random choices stay; a block ends with its last row."""
+        if count > self._left:
+            raise MessageError(f"{count} transfers of a pool of {self._left}")
+        self._left -= count
+        found: Rows = []
+        while not found or count:
+            block = self._blocks.popleft()
+            if len(block) > count or not self._blocks:
+                self._blocks.appendleft(block[count:])
+            found.append(block[:count])
+            count -= len(found[-1])
+        return _in_one(found)
 
     def drop_used(self) -> None:
         """Free the memory of the rows that were drawn."""
-        self._rows = self._rows.copy()
+        self._blocks = deque([self._blocks[0].copy(), *islice(self._blocks, 1, None)])
 
 
 def turned_bytes(count: int) -> int:

@@ -24,7 +24,6 @@ from fedmq.privacy.hidden_sums.filter import (
     choose_factors,
 )
 from fedmq.privacy.hidden_sums.products import (
-    Offered,
     carry_choices,
     factor_choices,
     joined_receiver,
@@ -40,7 +39,7 @@ from fedmq.privacy.hidden_sums.products import (
 )
 from fedmq.privacy.hidden_sums.quotient import quotient_inputs, quotient_schedule
 from fedmq.privacy.hidden_sums.shares import Field, Shares
-from fedmq.privacy.oblivious_transfer.correlated import bits_of, wide
+from fedmq.privacy.oblivious_transfer.correlated import Offered, bits_of, wide
 from tests.privacy.hidden_sums.drawn_level import LOGISTIC, SQUARED, DrawnLevel
 
 KINDS = {
@@ -59,13 +58,15 @@ KINDS = {
 
 
 def transferred(
-    random: np.random.Generator, choices: np.ndarray, offered: Offered
+    random: np.random.Generator, choices: np.ndarray, offered: Offered, *shape: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of both parties, of the choices times the numbers."""
-    modulus = np.uint64((1 << offered.bits) - 1)
-    own = random.integers(0, 2**64, offered.numbers.shape, np.uint64)
-    chosen = np.where(choices[:, np.newaxis], offered.numbers, np.uint64(0))
-    return chosen - own & modulus, own & modulus
+    """Shares of both parties, of the choices times the numbers, summed over bits."""
+    modulus, numbers = np.uint64((1 << offered.bits) - 1), offered.numbers
+    own = random.integers(0, 2**64, numbers.shape, np.uint64)
+    chosen = np.where(choices[:, np.newaxis], numbers, np.uint64(0))
+    shares = chosen - own & modulus, own & modulus
+    received, kept = (of.reshape(-1, *shape).sum(axis=0, dtype=np.uint64) for of in shares)
+    return received, kept
 
 
 def quotients(
@@ -79,20 +80,20 @@ def quotients(
     own, other = shares
     nodes, candidates, _ = own.shape
     received, kept = transferred(
-        random, carry_choices(own, field), offered_carries(other, field, c)
+        random, carry_choices(own, field), offered_carries(other, field, c), own.size, 1
     )
     own_sums = lifted(own, received, field, c, receives=True)
     other_sums = lifted(other, kept, field, c, receives=False)
     choices = np.split(factor_choices(factors, c), [c.x_factor * nodes])
     (own_x, x), (own_d, d) = (
-        transferred(random, chosen, offered)
+        transferred(random, chosen, offered, nodes, candidates)
         for chosen, offered in zip(choices, offered_factors(other_sums, c), strict=True)
     )
     own_scale = received_scaled(own_scaled(own_sums, factors, c), own_x, own_d, c)
-    other_scale = sent_scaled(nodes, x, d, c)
+    other_scale = sent_scaled(x, d, c)
     choices = np.split(product_choices(own_scale, factors, c), [c.x_modulus * nodes * candidates])
     (own_v, v), (own_s, s) = (
-        transferred(random, chosen, offered)
+        transferred(random, chosen, offered, nodes, candidates)
         for chosen, offered in zip(choices, offered_products(other_scale, c), strict=True)
     )
     joined = {

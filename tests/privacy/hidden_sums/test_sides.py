@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.privacy.hidden_sums.sides import ReceiverSide, SenderSide, Unpacked, pieces_of
-from fedmq.privacy.oblivious_transfer.correlated import add
+from fedmq.privacy.oblivious_transfer.correlated import Offered, add
 from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.oblivious_transfer.base import extension
@@ -35,11 +35,13 @@ def test_shares_of_short_numbers(bits: int) -> None:
     numbers = random.integers(0, modulus, (COUNT, 3), np.uint64, endpoint=True)
     choices = random.random(COUNT) < 0.5
     drawn = chooses.draw(COUNT)
-    own, message = sends.offer_ahead_narrow(numbers, bits)
-    received = chooses.receive_narrow(parcel(message), 3, bits)
+    offered = Offered(COUNT, bits, lambda: iter(np.split(numbers, [1, 150])))
+    kept, messages = zip(*sends.offer_ahead_narrow(offered), strict=True)
+    own = np.concatenate(kept)
+    received = chooses.receive_narrow(parcel(*messages), 3, bits)
     np.testing.assert_array_equal(received + own & modulus, where(drawn, numbers))
     turned, shares = chooses.turn_narrow(received, drawn, choices, bits)
-    other = sends.turn_narrow(parcel(turned), own, numbers, bits)
+    other = np.concatenate(list(sends.turn_narrow(parcel(turned), own, offered)))
     assert max(shares.max(), other.max()) <= modulus
     np.testing.assert_array_equal(shares + other & modulus, where(choices, numbers))
 

@@ -49,5 +49,5 @@ class CheatingReceiver(ExtensionReceiver):
             message,
             columns=columns,
             choice_hash=compressed(packed)[0],
-            column_hashes=compressed(kept),
+            column_hashes=compressed(np.hstack(kept)),
         ), rows

@@ -37,7 +37,8 @@ def expanded(width: int) -> tuple[np.ndarray, np.ndarray]:
     from fedmq.privacy.oblivious_transfer.extension import _columns
 
     receiver = extension()[0]
-    return _columns(receiver._seeds, receiver._sums, f"0 {COUNT}", width)
+    kept, totals = _columns(receiver._seeds, receiver._sums, f"0 {COUNT}", width)
+    return np.hstack(kept), totals
 
 
 def checked(columns: np.ndarray) -> Extended:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,28 @@ def test_rows_differ_by_the_secret_where_1_was_chosen() -> None:
         np.testing.assert_array_equal(rows[choices], other[choices] ^ secret)
         seen |= {row.tobytes() for row in rows}
     assert len(seen) == 512
+
+
+def test_rows_in_blocks_are_the_same_and_a_block_ends_once_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver, sender = extension()
+    message, _ = receiver.extend(np.zeros(70_000, np.bool_), Tweaks(0, 70_000))
+    whole = sender.extend(message, 70_000, Tweaks(0, 70_000))
+    monkeypatch.setattr("fedmq.privacy.oblivious_transfer.extension._BLOCK_BYTES", 2048)
+    monkeypatch.setattr("fedmq.privacy.oblivious_transfer.extension._BLOCK_ROWS", 8 * 2048)
+    again, rows = receiver.extend(np.zeros(70_000, np.bool_), Tweaks(0, 70_000))
+    np.testing.assert_array_equal(again.column_hashes, message.column_hashes)
+    np.testing.assert_array_equal(rows, whole)
+    sends = PoolSender(sender, again, 70_000, Tweaks(0, 70_000))
+    first = sends.drawn(3)
+    ends = weakref.ref(first.base)
+    taken = [first.copy(), sends.drawn(2 * 8 * 2048)]
+    del first
+    assert ends() is None
+    sends.drop_used()
+    taken += [sends.drawn(70_000 - 3 - 2 * 8 * 2048), sends.drawn(0)]
+    np.testing.assert_array_equal(np.concatenate(taken), whole)
 
 
 def test_what_is_turned_shows_no_choice_to_the_eye() -> None:
