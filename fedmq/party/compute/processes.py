@@ -170,7 +170,10 @@ def _run_work(work: bytes, gives_way: bool, results: Address) -> tuple[bytes, Sp
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     result, span = run_pickled(work)
     return_freed_memory()  # a result that is packed lies in memory twice
-    return packed_result(result, results), span
+    packed = packed_result(result, results)
+    del result
+    return_freed_memory()  # the next computation may be another worker's
+    return packed, span
 
 
 class PriorityQueue:
