@@ -23,6 +23,7 @@ all.
 ``quotient``        the circuits that find the few candidates, and rank them
 ``sides``           how arrays travel; each party's transfers and circuits within a level
 ``stages``          a circuit over many instances at once, garbled and evaluated
+``rounds``          which candidates are computed at once: blocks of a node that has very many
 ``filtering``       both halves of the filter, and fresh shares of those few
 ``exact``           both halves of a party's best candidate by ranks and XGBoost's gains
 ``level``           how much of everything a level of nodes takes
@@ -51,10 +52,9 @@ k to A     with sets: tables of weights, in pieces;       ``stages``, ``close_se
            tables that sort categories; masked sums
 A to k     which nodes fit the filter; choices of         ``begin``
            carries, of x and of d
-k to A     numbers for them, and for V and S as choices   ``begin``, ``choose_quotient_labels``
+k to A     numbers for them, and for V and S as choices   ``begin``, ``choose_labels``
            were drawn
-A to k     choices of V and S, and of labels              ``choose_quotient_labels``,
-                                                          ``take_quotient_labels``
+A to k     choices of V and S, and of labels              ``choose_labels``, ``take_labels``
 k to A     tables of quotients, in pieces; tables that    ``stages``, ``close_filter``
            fill the slots; colours of crowded nodes
 A to k     labels of crowded nodes; choices of indices    ``close_filter``, ``offer_entries``
@@ -62,7 +62,7 @@ k to A     k's tables of shares, and choices of indices   ``offer_entries``, ``t
 A to k     A's tables of shares; choices of carries,      ``take_entries``, ``read_entries``
            x and d of the slots
 both       with ranks: as above, from numbers for them    ``read_entries`` ...
-           to tables of quotients, of the slots           ``take_quotient_labels``, ``stages``
+           to tables of quotients, of the slots           ``take_labels``, ``stages``
 k to A     with ranks: alone, tables of the link and      ``close_ranking``, ``begin_gains``
            colours that tell A who won each node without
            a doubt; colours of doubtful nodes
@@ -83,6 +83,10 @@ A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
 =========  =============================================  =====================================
 
 With sets of categories each link is followed by the circuit that tells the winner's set.
+
+A node of more candidates than are computed at once is cut into blocks: from choices of carries to
+tables, of quotients or of gains, all is said about one block after the other. Labels of what the
+active party knows of the node are those of the first one.
 
 If no node fits the filter, the first parcel has the choices of carries of gains, or of labels.
 The active party waits for five answers if no rank leaves a doubt. Otherwise, in a chain and without

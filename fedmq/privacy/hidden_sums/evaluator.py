@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
@@ -20,7 +20,7 @@ from fedmq.privacy.hidden_sums.circuits import (
     link_schedule,
     taken_bits,
 )
-from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator
+from fedmq.privacy.hidden_sums.exact import GainEvaluator, RankEvaluator, best_gains
 from fedmq.privacy.hidden_sums.filter import NodeFactors
 from fedmq.privacy.hidden_sums.filtering import FilterEvaluator, Groups, QuotientEvaluator
 from fedmq.privacy.hidden_sums.level import (
@@ -36,6 +36,7 @@ from fedmq.privacy.hidden_sums.level import (
     of_some,
     with_slots,
 )
+from fedmq.privacy.hidden_sums.rounds import Rounds, in_blocks
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
@@ -105,14 +106,14 @@ class LevelEvaluator:
         """Nodes whose ranks leave no doubt."""
         self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
         """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
-        self._quotients: Sequence[QuotientEvaluator] = ()
-        """Those of the filter, or of the ranks after it."""
         self.rankings: list[RankEvaluator] = []
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[EvaluatorStage]
-        """What is evaluated in batches next: quotients, ranks or gains."""
-        self._gains: list[tuple[NDArray[np.bool_], GainEvaluator]] = []
-        """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
+        """What is evaluated in batches next."""
+        self._gains: list[tuple[NDArray[np.bool_], list[GainEvaluator]]] = []
+        """Gains to compute: of candidates in some nodes, bool (nodes,), block by block."""
+        self.rounds: Rounds[QuotientEvaluator | GainEvaluator] = Rounds()
+        """What is computed next: quotients of the filter, those of ranks, or gains."""
         self._linked: Parts = []
         """What links found."""
         self._best: Part
@@ -149,20 +150,27 @@ class LevelEvaluator:
             return [fit, *self._begin_gains()]
         level, shares = self.level.filter(len(found)), self._shares[self.fit]
         self.filter = FilterEvaluator(level, self.level.field, shares, found)
-        filled = self._side.fill(self.filter.level.transfers)
-        self._quotients = [self.filter.quotients]
-        return [fit, *filled, *self.filter.quotients.choose(self._side)]
+        self.rounds = Rounds(self.filter.quotients)
+        return [fit, *self.begin_round(Unpacked(()))]
 
-    def choose_quotient_labels(self, parcel: Unpacked) -> Made:
+    def begin_round(self, _: Unpacked) -> Made:
+        """Choices of the next blocks: of numbers, or at once of labels."""
+        every = self.rounds.go_on()
+        made = self._side.fill(self.rounds.transfers)
+        if not self.rounds.take_numbers:
+            return made + self._choose_labels(every)
+        return made + [array for block in every for array in block.choose(self._side)]
+
+    def choose_labels(self, parcel: Unpacked) -> Made:
         """Choices of products, and of labels."""
-        side, every = self._side, self._quotients
-        made = [array for of in every for array in of.choose_products(side, parcel)]
+        side, every = self._side, self.rounds.under_way
+        made = [array for block in every for array in block.choose_products(side, parcel)]
         return self._ended(parcel, made + self._choose_labels(every))
 
     def close_filter(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of quotients."""
         assert self.filter is not None
-        made, self._groups = self.filter.close(self._side, parcel, found[0])
+        made, self._groups = self.filter.close(self._side, parcel, found)
         self.crowded = of_fitting(~self._groups[0][0], self.fit)
         return self._ended(parcel, made)
 
@@ -185,10 +193,8 @@ class LevelEvaluator:
             )
             for nodes, of_slots in self._slots
         ]
-        made += self._side.fill(sum(half.ranking.transfers for half in self.rankings))
-        self._quotients = [half.quotients for half in self.rankings]
-        made += [array for of in self._quotients for array in of.choose(self._side)]
-        return self._ended(parcel, made)
+        self.rounds = Rounds(half.quotients for half in self.rankings)
+        return self._ended(parcel, [*made, *self.begin_round(Unpacked(()))])
 
     def begin_gains(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of ranks: labels of doubts, and choices of gains'."""
@@ -213,11 +219,6 @@ class LevelEvaluator:
         return bool(self._gains)
 
     @property
-    def asks_for_squares(self) -> bool:
-        """Whether gains are computed, of squares that transfers make."""
-        return self.level.circuit.takes_squares and self.asks_for_gains
-
-    @property
     def doubtful(self) -> NDArray[np.bool_]:
         """Nodes whose ranks leave a doubt."""
         return ~(self._sure | self.whole) if self.rankings else np.zeros_like(self._sure)
@@ -238,30 +239,31 @@ class LevelEvaluator:
                 given = half.sums(sure[nodes])
                 none = np.zeros((given.shape[1], 1, 2), np.uint64)
                 gains = level.gains(len(none), 1, given=True)
-                self._gains.append((sure, GainEvaluator(gains, none, inputs, sure, given)))
+                self._gains.append((sure, [GainEvaluator(gains, none, inputs, sure, given)]))
         for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
             unsure = nodes & ~self._sure
             if unsure.any():
-                of_nodes = shares[unsure[nodes]]
-                gains = level.gains(*of_nodes.shape[:2])
-                self._gains.append((unsure, GainEvaluator(gains, of_nodes, inputs, unsure)))
-        if not self._gains:
-            return []
-        made = self._side.fill(sum(part.gains.transfers for _, part in self._gains))
-        if not self.asks_for_squares:
-            return made + self._choose_labels([part for _, part in self._gains])
-        return made + [
-            array for _, part in self._gains for array in part.choose_squares(self._side)
-        ]
+                self._gains += self._blocks(unsure, shares[unsure[nodes]])
+        self.rounds = Rounds(block for _, every in self._gains for block in every)
+        return self.begin_round(Unpacked(())) if self._gains else []
 
-    def choose_labels(self, parcel: Unpacked) -> Made:
-        """Choices of products that squares are made of, and of labels."""
-        side = self._side
-        made = [array for _, part in self._gains for array in part.choose_products(side, parcel)]
-        return self._ended(parcel, made + self._choose_labels([part for _, part in self._gains]))
+    def _blocks(
+        self, nodes: NDArray[np.bool_], shares: Shares
+    ) -> Iterator[tuple[NDArray[np.bool_], list[GainEvaluator]]]:
+        """Gains of all candidates in some ``nodes``, bool (all nodes,)."""
+        held = np.flatnonzero(nodes)
+        for some, cut in in_blocks(*shares.shape[:2]):
+            here = np.isin(np.arange(len(nodes)), held[some])
+            made: list[GainEvaluator] = []
+            for block in cut:
+                of_block = shares[some, block]
+                before = made[-1] if made else None
+                gains = self.level.gains(*of_block.shape[:2], behind=before is not None)
+                made.append(GainEvaluator(gains, of_block, self._inputs, here, before=before))
+            yield here, made
 
     def _choose_labels(
-        self, parts: Sequence[QuotientEvaluator | GainEvaluator | SetEvaluator]
+        self, parts: Sequence[QuotientEvaluator | GainEvaluator] | Sequence[SetEvaluator]
     ) -> Made:
         chosen = [part.choose_labels(self._side) for part in parts]
         self.stages = [stage for _, stage in chosen]
@@ -270,9 +272,10 @@ class LevelEvaluator:
     def close(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of gains."""
         run = self._side.evaluate(parcel)
+        outputs = iter(found)
         parts = [
-            (nodes, part.best(gains, run))
-            for (nodes, part), gains in zip(self._gains, found, strict=True)
+            (nodes, best_gains(every, [next(outputs)["gain"] for _ in every], run))
+            for nodes, every in self._gains
         ]
         parts = with_slots(parts, self.rankings, self._slots, self._sure)
         self._best = self._of_candidates(parts, run)

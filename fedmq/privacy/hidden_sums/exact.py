@@ -66,6 +66,7 @@ __all__ = [
     "RankEvaluator",
     "RankGarbler",
     "Ranking",
+    "best_gains",
 ]
 
 
@@ -205,6 +206,7 @@ class Gains:
 
     ``first``: this party's best meets the active party's own, whose labels come with the others.
     ``given``: labels of all sums are known, as those of the active party's shares of them.
+    ``behind``: another block of the same node came before, with all that is the node's.
     """
 
     circuit: GainCircuit
@@ -212,6 +214,7 @@ class Gains:
     candidates: int
     first: bool = True
     given: bool = False
+    behind: bool = False
 
     @property
     def stage(self) -> Stage:
@@ -247,8 +250,10 @@ class Gains:
 
     @property
     def labels(self) -> int:
-        labels = self.stage.labels + GAIN_BITS * self.nodes * self.first
-        return labels - self.given * sum(self.stage.candidate_bits.values()) * self.instances
+        stage = self.stage
+        of_candidates = sum(stage.candidate_bits.values()) * self.instances
+        of_nodes = (sum(stage.node_bits.values()) + GAIN_BITS * self.first) * self.nodes
+        return of_candidates * (not self.given) + of_nodes * (not self.behind)
 
     @property
     def transfers(self) -> int:
@@ -257,30 +262,63 @@ class Gains:
         return of_squares + self.labels
 
 
-def _parted(
-    rows: NDArray[np.uint64], stage: Stage, given: Labels | None = None
-) -> tuple[Labels, Labels, Labels]:
-    """Rows of labels as those of candidates, of nodes, and of what is to beat.
+class _GainHalf:
+    """What both halves know of some gains, of candidates by node.
 
-    ``given``: those of candidates, which are not among the rows.
+    ``given``: labels of candidates' sums. ``before``: the block before this one, of the same node.
     """
-    if given is None:
-        of_candidates = sum(stage.candidate_bits.values()) * stage.instances
-        given = rows[:of_candidates].reshape(-1, stage.instances, BLOCK_WORDS)
-        rows = rows[of_candidates:]
-    of_nodes = sum(stage.node_bits.values()) * stage.nodes
-    return (
-        given,
-        rows[:of_nodes].reshape(-1, stage.nodes, BLOCK_WORDS),
-        rows[of_nodes:].reshape(-1, stage.nodes, BLOCK_WORDS),
-    )
+
+    def __init__(
+        self, gains: Gains, given: Labels | None = None, before: _GainHalf | None = None
+    ) -> None:
+        self.gains = gains
+        self._given = given
+        self._before = before
+        self._by_node: Labels
+        self.to_beat: Labels
+
+    @property
+    def instances(self) -> int:
+        return self.gains.instances
+
+    @property
+    def transfers(self) -> int:
+        return self.gains.transfers
+
+    @property
+    def takes_numbers(self) -> bool:
+        return self.gains.circuit.takes_squares
+
+    def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
+        """Rows of labels as those of candidates and of nodes; keeps what is to beat."""
+        stage, other = self.gains.stage, self._given
+        if other is None:
+            of_candidates = sum(stage.candidate_bits.values()) * stage.instances
+            other = rows[:of_candidates].reshape(-1, stage.instances, BLOCK_WORDS)
+            rows = rows[of_candidates:]
+        if self._before is not None:
+            self._by_node, self.to_beat = self._before._by_node, self._before.to_beat
+            return other, self._by_node
+        of_nodes = sum(stage.node_bits.values()) * stage.nodes
+        self._by_node = rows[:of_nodes].reshape(-1, stage.nodes, BLOCK_WORDS)
+        self.to_beat = rows[of_nodes:].reshape(-1, stage.nodes, BLOCK_WORDS)
+        return other, self._by_node
 
 
-class GainGarbler:
+def best_gains(blocks: Sequence[_GainHalf], gains: Sequence[Labels], run: Run) -> dict[str, Labels]:
+    """Labels of the best ``gain`` of each node, its ``index``, and what is ``to beat``.
+
+    ``gains``: those of the candidates of each block, (32, instances, 2).
+    """
+    best = finished(tournament(np.concatenate(gains, axis=1), blocks[0].gains.nodes, run))
+    return {**best, "to beat": blocks[0].to_beat}
+
+
+class GainGarbler(_GainHalf):
     """The passive party's half; ``shares`` uint64 (nodes, candidates, 2), in canonical order.
 
     ``columns`` bool (bits, nodes * candidates): what the circuit takes of columns, if it does.
-    ``given``: the labels of all sums, of which this party's shares are then 0.
+    With labels that are ``given``, this party's shares are 0.
     """
 
     def __init__(
@@ -289,9 +327,9 @@ class GainGarbler:
         shares: Shares,
         columns: NDArray[np.bool_],
         given: Labels | None = None,
+        before: GainGarbler | None = None,
     ) -> None:
-        self.gains = gains
-        self._given = given
+        super().__init__(gains, given, before)
         self._shares = shares.reshape(-1, 2)
         self._columns = columns
         self._lifted: Wide
@@ -299,9 +337,8 @@ class GainGarbler:
         self._of_shares: Wide
         self._numbers = [gains.field.joined(self._shares)]
         """This party's shared inputs of all candidates."""
-        self.to_beat: Labels
 
-    def offer_squares(self, side: SenderSide, parcel: Unpacked) -> Made:
+    def offer(self, side: SenderSide, parcel: Unpacked) -> Made:
         """Numbers for carries and products: for those of shares as choices were drawn."""
         field, nodes = self.gains.field, self.gains.nodes
         own, carries = side.offer(parcel, carries_to_offer(self._shares, field))
@@ -319,10 +356,10 @@ class GainGarbler:
 
     def take_labels(self, side: SenderSide, parcel: Unpacked) -> GarblerStage:
         gains = self.gains
-        rows = side.rows(parcel, gains.labels)
-        other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
+        other, by_node = self._parted(side.rows(parcel, gains.labels))
         sizes = gains.stage.candidate_bits.values()
         bits = [bits_of(number, size) for number, size in zip(self._numbers, sizes, strict=True)]
+        del self._numbers, self._shares
         if gains.circuit.column_bits:
             bits.append(self._columns)
         return GarblerStage(
@@ -336,13 +373,8 @@ class GainGarbler:
             side.tweaks.take(gains.instances),
         )
 
-    def best(self, found: Mapping[str, Labels], run: Run) -> dict[str, Labels]:
-        """Labels of the best ``gain`` of each node, its ``index``, and what is ``to beat``."""
-        best = finished(tournament(found["gain"], self.gains.nodes, run))
-        return {**best, "to beat": self.to_beat}
 
-
-class GainEvaluator:
+class GainEvaluator(_GainHalf):
     """The active party's half; ``inputs`` are those of its ``nodes``, bool (nodes,)."""
 
     def __init__(
@@ -352,18 +384,17 @@ class GainEvaluator:
         inputs: NodeInputs,
         nodes: NDArray[np.bool_],
         given: Labels | None = None,
+        before: GainEvaluator | None = None,
     ) -> None:
-        self.gains = gains
-        self._given = given
+        super().__init__(gains, given, before)
         self._moved = offset(shares.reshape(-1, 2), gains.field)
         self._totals = inputs.totals[nodes, 0]
         self._known = {name: bits[:, nodes] for name, bits in inputs.bits.items()}
         self._drawn: NDArray[np.bool_]
         self._numbers = [gains.field.joined(shares.reshape(-1, 2))]
         """This party's shared inputs of all candidates."""
-        self.to_beat: Labels
 
-    def choose_squares(self, side: ReceiverSide) -> Made:
+    def choose(self, side: ReceiverSide) -> Made:
         """Choices of carries, and of products with whole nodes."""
         field = self.gains.field
         carries = side.choose(chosen_carries(self._moved, field))
@@ -390,14 +421,11 @@ class GainEvaluator:
             if self._given is None
         ]
         names = [*gains.stage.node_bits, *(["to beat"] if gains.first else [])]
-        bits += [self._known[name].reshape(-1) for name in names]
+        if self._before is None:
+            bits += [self._known[name].reshape(-1) for name in names]
+        del self._numbers, self._moved
         turned, rows = side.choose_rows(np.concatenate(bits))
-        other, by_node, self.to_beat = _parted(rows, gains.stage, self._given)
+        other, by_node = self._parted(rows)
         stage, tweaks = gains.stage, side.tweaks.take(gains.instances)
         batches, permutation = stage.batches(), side.permutation
         return [turned], EvaluatorStage(stage, batches, other, by_node, permutation, tweaks)
-
-    def best(self, found: Mapping[str, Labels], run: Run) -> dict[str, Labels]:
-        """The same as the passive party's half has them."""
-        best = finished(tournament(found["gain"], self.gains.nodes, run))
-        return {**best, "to beat": self.to_beat}

@@ -31,13 +31,15 @@ each reads, with its own mask, is a fresh share. A slot is one such place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Labels, colours
+from fedmq.privacy.hidden_sums.circuits import Run
 from fedmq.privacy.hidden_sums.filter import FilterLevel, NodeFactors
 from fedmq.privacy.hidden_sums.products import (
     Scaled,
@@ -60,6 +62,7 @@ from fedmq.privacy.hidden_sums.quotient import (
     quotient_schedule,
     threshold_bits,
 )
+from fedmq.privacy.hidden_sums.rounds import in_blocks
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.hidden_sums.sides import (
     Made,
@@ -189,8 +192,11 @@ def fresh_shares(entries: NDArray[np.uint64], masks: Shares, field: Field) -> Sh
 class _Quotients:
     """What both halves know of the quotients of some candidates, ``shares`` (nodes, C, 2).
 
-    ``known``: the active party's bits of each node beside those of the ``stage``.
+    ``known``: the active party's bits of each node beside those of the ``stage``. ``before``: the
+    block before this one, of the same nodes. ``spare``: transfers that are used behind its own.
     """
+
+    takes_numbers = True
 
     def __init__(
         self,
@@ -199,31 +205,58 @@ class _Quotients:
         shares: Shares,
         stage: Stage,
         known: Mapping[str, int],
+        before: _Quotients | None = None,
+        spare: int = 0,
     ) -> None:
+        self._level = level
         self._precision = level.precision
         self._nodes = level.nodes
         self._field = field
         self._shares = shares
         self._stage = stage
         self._bits = known
+        self._before = before
+        self._spare = spare
         self._scaled: Scaled
         self._joined: dict[str, NDArray[np.uint64]]
+        self._by_node: Labels
         self.known: dict[str, Labels]
         """Labels of ``known``, by name: (bits, nodes, 2)."""
 
     @property
+    def instances(self) -> int:
+        return self._stage.instances
+
+    @property
+    def begins_nodes(self) -> bool:
+        """Whether this is the first block of its nodes."""
+        return self._before is None
+
+    @property
     def labels(self) -> int:
         """Labels that the active party chooses."""
-        return self._stage.labels + sum(self._bits.values()) * self._nodes
+        of_candidates = sum(self._stage.candidate_bits.values()) * self._stage.instances
+        of_nodes = sum(self._stage.node_bits.values()) + sum(self._bits.values())
+        return of_candidates + of_nodes * self._nodes * self.begins_nodes
+
+    @property
+    def transfers(self) -> int:
+        """All that the active party chooses."""
+        return self._level.quotient_transfers + self.labels + self._spare
 
     def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
         """Rows of labels as those of candidates and of nodes; keeps what else is known."""
         stage = self._stage
         split = sum(stage.candidate_bits.values()) * stage.instances
+        other = rows[:split].reshape(-1, stage.instances, BLOCK_WORDS)
+        if self._before is not None:
+            self._by_node, self.known = self._before._by_node, self._before.known
+            return other, self._by_node
         by_node = rows[split:].reshape(-1, self._nodes, BLOCK_WORDS)
         of_stage = sum(stage.node_bits.values())
+        self._by_node = by_node[:of_stage]
         self.known = named_labels(by_node[of_stage:], self._bits)
-        return rows[:split].reshape(-1, stage.instances, BLOCK_WORDS), by_node[:of_stage]
+        return other, self._by_node
 
     def _inputs(self, joined: Mapping[str, NDArray[np.uint64]]) -> NDArray[np.bool_]:
         """A party's inputs of all candidates: bool (bits, instances)."""
@@ -314,10 +347,11 @@ class QuotientEvaluator(_Quotients):
         stage: Stage,
         known: Mapping[str, NDArray[np.bool_]],
         factors: Sequence[NodeFactors],
+        before: QuotientEvaluator | None = None,
+        spare: int = 0,
     ) -> None:
-        super().__init__(
-            level, field, shares, stage, {name: len(bits) for name, bits in known.items()}
-        )
+        sizes = {name: len(bits) for name, bits in known.items()}
+        super().__init__(level, field, shares, stage, sizes, before, spare)
         self._width = level.candidates
         self._known = known
         self._factors = factors
@@ -361,18 +395,19 @@ class QuotientEvaluator(_Quotients):
 
     def choose_labels(self, side: ReceiverSide) -> tuple[Made, EvaluatorStage]:
         c, stage = self._precision, self._stage
-        least = np.array([node.least_weight for node in self._factors], np.uint64)
-        bits = [
-            self._inputs(self._joined),
-            bits_of(wide(least), c.weight_bits),
-            *self._known.values(),
-        ]
+        bits = [self._inputs(self._joined)]
+        if self.begins_nodes:
+            least = np.array([node.least_weight for node in self._factors], np.uint64)
+            bits += [bits_of(wide(least), c.weight_bits), *self._known.values()]
         turned, rows = side.choose_rows(np.concatenate([part.reshape(-1) for part in bits]))
         other, by_node = self._parted(rows)
         tweaks = side.tweaks.take(stage.instances)
         del self._joined
         batches, permutation = stage.batches(), side.permutation
         return [turned], EvaluatorStage(stage, batches, other, by_node, permutation, tweaks)
+
+
+Q = TypeVar("Q", QuotientEvaluator, QuotientGarbler)
 
 
 def quotient_stage(level: FilterLevel) -> Stage:
@@ -386,15 +421,37 @@ def quotient_stage(level: FilterLevel) -> Stage:
     )
 
 
-class _Half:
+class _Half(Generic[Q]):
     """What both halves know of the slots."""
 
     def __init__(self, level: FilterLevel, field: Field, shares: Shares) -> None:
         self.level = level
+        self.quotients: list[Q] = []
+        """Those of all candidates, block by block."""
         self._field = field
         self._shares = shares
         self._index: Labels
         self._masks: Shares
+
+    def _blocks(self) -> Iterator[tuple[FilterLevel, slice, Shares, Q | None, int]]:
+        """Of each block its level, nodes and shares, the block before, and transfers of indices."""
+        level = self.level
+        for nodes, cut in in_blocks(level.nodes, level.candidates):
+            for number, candidates in enumerate(cut):
+                shares = self._shares[nodes, candidates]
+                of_block = FilterLevel(level.precision, *shares.shape[:2])
+                is_last = nodes.stop == level.nodes and number == len(cut) - 1
+                before = self.quotients[-1] if number else None
+                yield of_block, nodes, shares, before, level.index_transfers * is_last
+
+    def _chosen(self, found: Sequence[Mapping[str, Labels]], run: Run) -> dict[str, Labels]:
+        """Labels of slots, by those of quotients that were ``found``."""
+        outputs = {
+            name: np.concatenate([of_block[name] for of_block in found], axis=1)
+            for name in found[0]
+        }
+        first = [block.known["to beat"] for block in self.quotients if block.begins_nodes]
+        return finished(chosen_slots(self.level, outputs, np.concatenate(first, axis=1), run))
 
     def index(self, nodes: NDArray[np.bool_], slots: int) -> Labels:
         """Labels of the indices in the first ``slots`` of some nodes: (slots * bits, nodes, 2)."""
@@ -432,7 +489,7 @@ class _Half:
         return found
 
 
-class FilterGarbler(_Half):
+class FilterGarbler(_Half[QuotientGarbler]):
     """The passive party's half, of nodes that fit: ``shares`` uint64 (nodes, candidates, 2).
 
     Its masks follow from the session's ``seed``.
@@ -442,16 +499,17 @@ class FilterGarbler(_Half):
         super().__init__(level, field, shares)
         self._seed = seed
         known = {"to beat": threshold_bits(level.precision)["to beat"]}
-        self.quotients = QuotientGarbler(level, field, shares, quotient_stage(level), known)
+        for of_block, _, its, before, spare in self._blocks():
+            stage = quotient_stage(of_block)
+            block = QuotientGarbler(of_block, field, its, stage, known, before, spare)
+            self.quotients.append(block)
         self._more: Labels
         self._rows: NDArray[np.uint64]
 
-    def close(self, side: SenderSide, found: Mapping[str, Labels]) -> Made:
+    def close(self, side: SenderSide, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Tables of the rest, of the quotients that were ``found``, and colours of "more"."""
         tables: Made = []
-        chosen = finished(
-            chosen_slots(self.level, found, self.quotients.known["to beat"], side.garble(tables))
-        )
+        chosen = self._chosen(found, side.garble(tables))
         self._index, self._more = chosen["index"], chosen["more"]
         return [*tables, packed_bits(colours(chosen["more"]))]
 
@@ -489,7 +547,7 @@ class FilterGarbler(_Half):
         return self._fresh(entries, groups)
 
 
-class FilterEvaluator(_Half):
+class FilterEvaluator(_Half[QuotientEvaluator]):
     """The active party's half, of nodes that fit, by its ``factors`` of each."""
 
     def __init__(
@@ -497,18 +555,20 @@ class FilterEvaluator(_Half):
     ) -> None:
         super().__init__(level, field, shares)
         to_beat = np.array([node.to_beat for node in factors], np.uint64)
-        known = {"to beat": bits_of(wide(to_beat), threshold_bits(level.precision)["to beat"])}
-        self.quotients = QuotientEvaluator(
-            level, field, shares, quotient_stage(level), known, factors
-        )
+        bits = bits_of(wide(to_beat), threshold_bits(level.precision)["to beat"])
+        for of_block, nodes, its, before, spare in self._blocks():
+            stage, known = quotient_stage(of_block), {"to beat": bits[:, nodes]}
+            block = QuotientEvaluator(
+                of_block, field, its, stage, known, factors[nodes], before, spare
+            )
+            self.quotients.append(block)
         self._rows: NDArray[np.uint64]
 
     def close(
-        self, side: ReceiverSide, parcel: Unpacked, found: Mapping[str, Labels]
+        self, side: ReceiverSide, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]
     ) -> tuple[Made, Groups]:
         """Labels of "more" and choices of indices; which nodes have all that is near in slots."""
-        run = side.evaluate(parcel)
-        chosen = finished(chosen_slots(self.level, found, self.quotients.known["to beat"], run))
+        chosen = self._chosen(found, side.evaluate(parcel))
         self._index = chosen["index"]
         unset = take_bits(parcel, (len(self.level.slots), self.level.nodes))
         more, bits = side.tell(chosen["more"], unset)

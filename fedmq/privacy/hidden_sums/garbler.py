@@ -6,7 +6,7 @@ make the other one. So it can claim no candidate that the circuits did not name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from fedmq.privacy.garbling.half_gates import Labels, colours
 from fedmq.privacy.hidden_sums.category_order import SetColumns
 from fedmq.privacy.hidden_sums.category_sets import SetGarbler
 from fedmq.privacy.hidden_sums.circuits import GainCircuit, Run, link_schedule, taken_bits
-from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler
+from fedmq.privacy.hidden_sums.exact import GainGarbler, RankGarbler, best_gains
 from fedmq.privacy.hidden_sums.filtering import FilterGarbler, Groups, QuotientGarbler
 from fedmq.privacy.hidden_sums.level import (
     BackTransfers,
@@ -32,6 +32,7 @@ from fedmq.privacy.hidden_sums.level import (
     of_some,
     with_slots,
 )
+from fedmq.privacy.hidden_sums.rounds import Rounds, in_blocks
 from fedmq.privacy.hidden_sums.shares import Shares
 from fedmq.privacy.hidden_sums.sides import Made, SenderSide, Unpacked, finished, take_bits
 from fedmq.privacy.hidden_sums.stages import Garbled, GarblerStage, begun_alone, named_labels
@@ -93,14 +94,14 @@ class LevelGarbler:
         """Nodes whose ranks leave no doubt."""
         self._slots: list[tuple[NDArray[np.bool_], Shares]] = []
         """Shares of what may be the best: (nodes, slots, 2) of some nodes, bool (nodes,), each."""
-        self._quotients: Sequence[QuotientGarbler] = ()
-        """Those of the filter, or of the ranks after it."""
         self.rankings: list[RankGarbler] = []
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[GarblerStage]
-        """What is garbled in batches next: quotients, ranks or gains."""
-        self._gains: list[tuple[NDArray[np.bool_], GainGarbler]] = []
-        """Gains to compute: of candidates in some nodes, bool (nodes,), each."""
+        """What is garbled in batches next."""
+        self._gains: list[tuple[NDArray[np.bool_], list[GainGarbler]]] = []
+        """Gains to compute: of candidates in some nodes, bool (nodes,), block by block."""
+        self.rounds: Rounds[QuotientGarbler | GainGarbler] = Rounds()
+        """What is computed next: quotients of the filter, those of ranks, or gains."""
         self.begun: list[Garbled] = []
         """The first tables of stages that are one batch."""
         self.tables: NDArray[np.uint64] | None = None
@@ -130,21 +131,30 @@ class LevelGarbler:
         if not self._fit.any():
             return self._begin_gains(parcel)
         level = self.level.filter(int(self._fit.sum()))
-        self._side.fill(parcel, level.transfers)
         self.filter = FilterGarbler(level, self.level.field, self._shares[self._fit], self._seed)
-        self._quotients = [self.filter.quotients]
-        return self._ended(parcel, self.filter.quotients.offer(self._side, parcel))
+        self.rounds = Rounds(self.filter.quotients)
+        return self.begin_round(parcel)
 
-    def take_quotient_labels(self, parcel: Unpacked) -> Made:
-        """Take the labels that quotients are garbled with; their batches follow."""
-        for quotients in self._quotients:
-            quotients.take_products(self._side, parcel)
-        return self._take_labels(self._quotients, parcel)
+    def begin_round(self, parcel: Unpacked) -> Made:
+        """Numbers for the next blocks; those that take none take the labels that have come."""
+        every = self.rounds.go_on()
+        self._side.fill(parcel, self.rounds.transfers)
+        if not self.rounds.take_numbers:
+            return self.take_labels(parcel)
+        made = [array for block in every for array in block.offer(self._side, parcel)]
+        return self._ended(parcel, made)
+
+    def take_labels(self, parcel: Unpacked) -> Made:
+        """Take the labels that blocks are garbled with; their batches follow."""
+        if self.rounds.take_numbers:
+            for block in self.rounds.under_way:
+                block.take_products(self._side, parcel)
+        return self._take_labels(self.rounds.under_way, parcel)
 
     def close_filter(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of quotients."""
         assert self.filter is not None
-        return self.filter.close(self._side, found[0])
+        return self.filter.close(self._side, found)
 
     def offer_entries(self, parcel: Unpacked) -> Made:
         assert self.filter is not None
@@ -166,10 +176,8 @@ class LevelGarbler:
             RankGarbler(self.level.ranking(*of_slots.shape[:2]), of_slots)
             for _, of_slots in self._slots
         ]
-        self._side.fill(parcel, sum(half.ranking.transfers for half in self.rankings))
-        self._quotients = [half.quotients for half in self.rankings]
-        made = [array for of in self._quotients for array in of.offer(self._side, parcel)]
-        return self._ended(parcel, made)
+        self.rounds = Rounds(half.quotients for half in self.rankings)
+        return self.begin_round(parcel)
 
     def close_ranking(self, _: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """The parcel after all batches of ranks: alone, with the link of nodes without a doubt."""
@@ -207,11 +215,6 @@ class LevelGarbler:
         self._linked = [part for of in self._linked for part in of_some(of, self._sure)]
 
     @property
-    def asks_for_squares(self) -> bool:
-        """Whether gains are computed, of squares that transfers make."""
-        return self.level.circuit.takes_squares and bool(self._gains)
-
-    @property
     def whole(self) -> NDArray[np.bool_]:
         """Nodes of which the gains of all candidates are computed."""
         whole = np.ones(self.level.nodes, np.bool_)
@@ -227,31 +230,35 @@ class LevelGarbler:
                 given = half.sums(sure[nodes])
                 none = np.zeros((given.shape[1], 1, 2), np.uint64)
                 gains = level.gains(len(none), 1, given=True)
-                self._gains.append((sure, GainGarbler(gains, none, columns, given)))
-        # A circuit that asks about columns has no filter: all nodes are whole.
+                self._gains.append((sure, [GainGarbler(gains, none, columns, given)]))
         for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
             unsure = nodes & ~self._sure
             if unsure.any():
-                of_nodes = shares[unsure[nodes]]
-                gains = level.gains(*of_nodes.shape[:2])
-                self._gains.append((unsure, GainGarbler(gains, of_nodes, columns)))
-        self._side.fill(parcel, sum(part.gains.transfers for _, part in self._gains))
-        if not self.asks_for_squares:
-            return self.take_labels(parcel)
-        made = [
-            array for _, part in self._gains for array in part.offer_squares(self._side, parcel)
-        ]
-        return self._ended(parcel, made)
+                self._gains += self._blocks(unsure, shares[unsure[nodes]])
+        self.rounds = Rounds(block for _, every in self._gains for block in every)
+        return self.begin_round(parcel)
 
-    def take_labels(self, parcel: Unpacked) -> Made:
-        """Take the labels that gains are garbled with; their batches follow."""
-        if self.asks_for_squares:
-            for _, part in self._gains:
-                part.take_products(self._side, parcel)
-        return self._take_labels([part for _, part in self._gains], parcel)
+    def _blocks(
+        self, nodes: NDArray[np.bool_], shares: Shares
+    ) -> Iterator[tuple[NDArray[np.bool_], list[GainGarbler]]]:
+        """Gains of all candidates in some ``nodes``, bool (all nodes,)."""
+        held, columns = np.flatnonzero(nodes), self._columns
+        by_node = columns.reshape(len(columns), self.level.nodes, self.level.candidates)
+        for some, cut in in_blocks(*shares.shape[:2]):
+            made: list[GainGarbler] = []
+            for block in cut:
+                of_block = shares[some, block]
+                before = made[-1] if made else None
+                gains = self.level.gains(*of_block.shape[:2], behind=before is not None)
+                # A circuit that asks about columns has no filter: all nodes are whole.
+                asked = by_node[:, some, block].reshape(len(columns), gains.instances)
+                made.append(GainGarbler(gains, of_block, asked, before=before))
+            yield np.isin(np.arange(len(nodes)), held[some]), made
 
     def _take_labels(
-        self, parts: Sequence[QuotientGarbler | GainGarbler | SetGarbler], parcel: Unpacked
+        self,
+        parts: Sequence[QuotientGarbler | GainGarbler] | Sequence[SetGarbler],
+        parcel: Unpacked,
     ) -> Made:
         self.stages = [part.take_labels(self._side, parcel) for part in parts]
         self.begun = begun_alone(self.stages)
@@ -268,9 +275,10 @@ class LevelGarbler:
         """The parcel after all batches of gains."""
         tables: Made = []
         run = self._side.garble(tables)
+        outputs = iter(found)
         parts = [
-            (nodes, part.best(gains, run))
-            for (nodes, part), gains in zip(self._gains, found, strict=True)
+            (nodes, best_gains(every, [next(outputs)["gain"] for _ in every], run))
+            for nodes, every in self._gains
         ]
         parts = with_slots(parts, self.rankings, self._slots, self._sure)
         self._best = self._of_candidates(parts, run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from fedmq.privacy.hidden_sums.quotient import (
     candidate_in_slot,
     pick_schedule,
 )
+from fedmq.privacy.hidden_sums.rounds import in_blocks
 from fedmq.privacy.hidden_sums.shares import Field, Shares
 from fedmq.privacy.hidden_sums.sides import extended_bytes, finished
 from fedmq.privacy.oblivious_transfer.extension import (
@@ -139,9 +140,11 @@ class HiddenLevel:
         """Whether no other passive party needs to know the best candidate's gain."""
         return self.place.parties == 1
 
-    def gains(self, nodes: int, candidates: int, *, given: bool = False) -> Gains:
+    def gains(
+        self, nodes: int, candidates: int, *, given: bool = False, behind: bool = False
+    ) -> Gains:
         """The gains of some candidates in some of the nodes."""
-        return Gains(self.circuit, nodes, candidates, self.place.is_first, given)
+        return Gains(self.circuit, nodes, candidates, self.place.is_first, given, behind)
 
     @property
     def taken_labels(self) -> int:
@@ -277,10 +280,18 @@ def evaluator_bytes(level: HiddenLevel) -> int:
         most += level.sets.evaluator_bytes
     if level.taken_labels:
         most += extended_bytes(level.taken_labels) + turned_bytes(level.taken_labels)
-    counts = [level.gains(level.nodes, level.candidates).transfers]
+    sizes = [
+        (nodes.stop - nodes.start, block.stop - block.start)
+        for nodes, cut in in_blocks(level.nodes, level.candidates)
+        for block in cut
+    ]
+    counts = [level.gains(*size).transfers for size in sizes]
     if level.filters:
         filtering = level.filter(level.nodes)
-        counts += [level.gains(level.nodes, MOST_SLOTS).transfers, filtering.transfers]
+        counts += [level.gains(level.nodes, MOST_SLOTS).transfers, filtering.index_transfers]
+        counts += [
+            replace(filtering, nodes=some, candidates=width).transfers for some, width in sizes
+        ]
         most += filtering.table_bytes + 2 * level.nodes * BLOCK_BYTES
         if level.circuit.ranked:
             counts.append(level.ranking(level.nodes, MOST_SLOTS).transfers)

@@ -257,15 +257,12 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
         yield from _evaluate(course, first, LevelEvaluator.close_sets)
     yield from course.go(LevelEvaluator.begin)
     if course.half.filter is not None:
-        yield from _evaluate_quotients(course, first, LevelEvaluator.close_filter)
+        yield from _evaluate_rounds(course, first, LevelEvaluator.close_filter)
         yield from course.go(LevelEvaluator.take_entries, (yield Exchange(course.parcel())))
     if course.half.rankings:
-        yield from _evaluate_quotients(course, first, LevelEvaluator.begin_gains)
-    if course.half.asks_for_squares:
-        yield from course.go(LevelEvaluator.choose_labels, (yield Exchange(course.parcel())))
+        yield from _evaluate_rounds(course, first, LevelEvaluator.begin_gains)
     if course.half.asks_for_gains:
-        yield Reply(first, course.parcel())
-        yield from _evaluate(course, first, LevelEvaluator.close)
+        yield from _evaluate_rounds(course, first, LevelEvaluator.close)
     if not course.half.level.place.is_first:
         yield from course.go(LevelEvaluator.follow, (yield Handed()))
         yield from course.go(LevelEvaluator.close_link, (yield Exchange(course.parcel())))
@@ -278,24 +275,34 @@ def evaluate_level(evaluator: LevelEvaluator, first: int) -> Plan[Learned]:
     return Learned(won, evaluator.crowded, overfull, evaluator.doubtful)
 
 
-def _evaluate_quotients(
+def _evaluate_rounds(
     course: _Course[LevelEvaluator], first: int, close: Callable[..., Made]
 ) -> Plan[None]:
-    """Quotients of the filter, or of ranks, once choices of their numbers are made."""
-    parcel = yield Exchange(course.parcel())
-    yield from course.go(LevelEvaluator.choose_quotient_labels, parcel)
-    del parcel
-    yield Reply(first, course.parcel())
-    yield from _evaluate(course, first, close)
+    """Evaluate round by round, of which the first has begun, and ``close`` all of them."""
+    found: list[Outputs] = []
+    while True:
+        if course.half.rounds.take_numbers:
+            parcel = yield Exchange(course.parcel())
+            yield from course.go(LevelEvaluator.choose_labels, parcel)
+            del parcel
+        yield Reply(first, course.parcel())
+        if not course.half.rounds:
+            break
+        found += yield from evaluated(course.half, first)
+        yield from course.go(LevelEvaluator.begin_round)
+    yield from _evaluate(course, first, close, found)
 
 
 def _evaluate(
-    course: _Course[LevelEvaluator], first: int, close: Callable[..., Made]
+    course: _Course[LevelEvaluator],
+    first: int,
+    close: Callable[..., Made],
+    before: Sequence[Outputs] = (),
 ) -> Plan[None]:
-    """Evaluate all batches, and ``close`` them by the parcel behind them."""
-    if sum(stage.batches.stretches for stage in course.half.stages) > 1:
+    """Evaluate all batches, and ``close`` them, and those ``before``, by the parcel behind them."""
+    if before or sum(stage.batches.stretches for stage in course.half.stages) > 1:
         found = yield from evaluated(course.half, first)
-        yield from course.go(close, (yield Exchange()), found)
+        yield from course.go(close, (yield Exchange()), [*before, *found])
         return
     [stage], course.half.stages = course.half.stages, ()
     batch = stage.batch(stage.batches.slices[0], (yield Exchange()))
@@ -333,20 +340,17 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     yield from course.go(LevelGarbler.begin, parcel)
     del parcel
     if course.half.filter is not None:
-        yield from _garble_quotients(course, first, LevelGarbler.close_filter)
+        yield from _garble_rounds(course, first, LevelGarbler.close_filter)
         for step in (LevelGarbler.offer_entries, LevelGarbler.read_entries):
             yield from course.go(step, (yield Exchange(course.parcel())))
     if course.half.rankings:
-        yield from _garble_quotients(course, first, LevelGarbler.close_ranking)
+        yield from _garble_rounds(course, first, LevelGarbler.close_ranking)
         parcel = yield Exchange(course.parcel())
         if course.half.takes_claim(Unpacked(parcel)):
             return course.half
         yield from course.go(LevelGarbler.begin_gains, parcel)
         del parcel
-    if course.half.asks_for_squares:
-        yield from course.go(LevelGarbler.take_labels, (yield Exchange(course.parcel())))
-    found = yield from garbled(course.half, first)
-    yield from course.go(LevelGarbler.close, (), found)
+    yield from _garble_rounds(course, first, LevelGarbler.close)
     place = course.half.level.place
     if not place.is_first:
         parcel = yield Exchange(course.parcel())
@@ -358,12 +362,25 @@ def garble_links(garbler: LevelGarbler, first: int) -> Plan[LevelGarbler]:
     return course.half
 
 
-def _garble_quotients(
+def _garble_rounds(
     course: _Course[LevelGarbler], first: int, close: Callable[..., Made]
 ) -> Plan[None]:
-    """Quotients of the filter, or of ranks, once their numbers are made."""
-    parcel = yield Exchange(course.parcel())
-    yield from _garble(course, first, LevelGarbler.take_quotient_labels, parcel, close)
+    """Garble round by round, of which the first has begun, and ``close`` all of them."""
+    found: list[Outputs] = []
+    while True:
+        is_last = not course.half.rounds
+        if course.half.rounds.take_numbers:
+            parcel = yield Exchange(course.parcel())
+            if is_last and not found:
+                yield from _garble(course, first, LevelGarbler.take_labels, parcel, close)
+                return
+            yield from course.go(LevelGarbler.take_labels, parcel)
+            del parcel
+        found += yield from garbled(course.half, first)
+        if is_last:
+            break
+        yield from course.go(LevelGarbler.begin_round, (yield Exchange()))
+    yield from course.go(close, (), found)
 
 
 def _garble(

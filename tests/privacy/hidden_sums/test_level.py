@@ -244,7 +244,7 @@ def test_a_malformed_parcel_is_refused(parcel: list, why: str) -> None:
     garbler = LevelPair().halves(level, own_gains(level, 0))[1]
     garbler.begin(first)
     with pytest.raises(MessageError, match=why):
-        evaluator.choose_quotient_labels(Unpacked(parcel))
+        evaluator.choose_labels(Unpacked(parcel))
 
 
 def claimed_level(share: float) -> tuple[LevelGarbler, np.ndarray]:

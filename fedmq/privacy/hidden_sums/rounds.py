@@ -1,0 +1,84 @@
+"""Which candidates of a level are computed at once? Blocks of them, in rounds.
+
+Both parties hold kilobytes of each candidate while numbers of transfers become labels. So a node of
+very many candidates is cut into blocks, and the next one begins when the one before is garbled and
+evaluated: of that, the labels of its outputs are left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["AT_ONCE", "Block", "Rounds", "in_blocks"]
+
+AT_ONCE = 2**14
+"""Candidates: a party takes some 20 kB of each where XGBoost's gains are computed of all."""
+
+
+def in_blocks(nodes: int, candidates: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Nodes whose candidates are cut into the same blocks, and these."""
+    if nodes * candidates <= AT_ONCE:
+        yield slice(0, nodes), [slice(0, candidates)]
+        return
+    parts = -(-candidates // AT_ONCE)
+    bounds = [candidates * part // parts for part in range(parts + 1)]
+    cut = [slice(*pair) for pair in pairwise(bounds)]
+    for node in range(nodes):
+        yield slice(node, node + 1), cut
+
+
+class Block(Protocol):
+    """What a block takes: ``instances`` of its circuit, and ``transfers``.
+
+    ``takes_numbers``: whether the passive party offers numbers before labels are chosen.
+    """
+
+    @property
+    def instances(self) -> int: ...
+
+    @property
+    def transfers(self) -> int: ...
+
+    @property
+    def takes_numbers(self) -> bool: ...
+
+
+B = TypeVar("B", bound=Block)
+
+
+class Rounds(Generic[B]):
+    """Blocks in their order, as many in a round as are computed at once."""
+
+    def __init__(self, every: Iterable[B] = ()) -> None:
+        self._left: deque[list[B]] = deque()
+        room = 0
+        for block in every:
+            if block.instances > room:
+                self._left.append([])
+                room = AT_ONCE
+            self._left[-1].append(block)
+            room -= block.instances
+        self.under_way: list[B] = []
+        """The blocks of the round that has begun."""
+
+    def __bool__(self) -> bool:
+        """Whether a round has not begun."""
+        return bool(self._left)
+
+    def go_on(self) -> list[B]:
+        """Begin the next round: its blocks."""
+        self.under_way = self._left.popleft()
+        return self.under_way
+
+    @property
+    def transfers(self) -> int:
+        """Those of the round that has begun."""
+        return sum(block.transfers for block in self.under_way)
+
+    @property
+    def take_numbers(self) -> bool:
+        """Whether its blocks do."""
+        return any(block.takes_numbers for block in self.under_way)
