@@ -206,7 +206,7 @@ class Gains:
 
     ``first``: this party's best meets the active party's own, whose labels come with the others.
     ``given``: labels of all sums are known, as those of the active party's shares of them.
-    ``behind``: another block of the same node came before, with all that is the node's.
+    ``behind``: another block of the same node came before, with the labels of what is the node's.
     """
 
     circuit: GainCircuit

@@ -285,6 +285,7 @@ def evaluator_bytes(level: HiddenLevel) -> int:
         for nodes, cut in in_blocks(level.nodes, level.candidates)
         for block in cut
     ]
+    most += _PADDING * len(sizes)
     counts = [level.gains(*size).transfers for size in sizes]
     if level.filters:
         filtering = level.filter(level.nodes)

@@ -6,7 +6,7 @@ what it holds, the passive party offers its own share times the place of each bi
 
 1. carries of both fields, as `fedmq.privacy.hidden_sums.shares` has them;
 2. x and d, by the bits of factors that the active party alone knows, once for all candidates of a
-   node: the passive party does not learn the scale of a node;
+   node, or of a block of it: the passive party does not learn the scale of a node;
 3. V = x (X - x), whose cross product is (X - 2 x_A) x_P, and S = d², whose one is 2 d_A d_P.
 
 Arrays are of all nodes and candidates, (nodes, C), and numbers uint64 below a power of two.

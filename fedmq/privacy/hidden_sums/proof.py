@@ -99,6 +99,7 @@ def _chained(before: bytes, parts: Sequence[bytes]) -> bytes:
 
 
 _MOST_INSTANCES = 1 << 24
+_MOST_NODES = 1 << 16  # of the deepest level
 _CHOSEN_BYTES = TRANSFERS * SEED_BYTES
 
 _LIST = Field(strict=False)  # msgpack gives lists
@@ -166,7 +167,7 @@ class _Level:
 
     def copies(self) -> Copies:
         """ValueError or MessageError if there are no such copies."""
-        if self.nodes * self.candidates > _MOST_INSTANCES:
+        if self.nodes > _MOST_NODES or self.nodes * self.candidates > _MOST_INSTANCES:
             raise ValueError("more candidates than any level has")
         told = np.frombuffer(self.circuit, np.uint8)
         return Copies(

@@ -15,19 +15,24 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["AT_ONCE", "Block", "Rounds", "in_blocks"]
 
 AT_ONCE = 2**14
-"""Candidates: a party takes some 20 kB of each where XGBoost's gains are computed of all."""
+"""Candidates: a party takes some 20 kB of each where XGBoost's gains are computed of all.
+
+All parties cut by the same number. Several nodes are compared together only where they, and their
+slots, have no more.
+"""
 
 
 def in_blocks(nodes: int, candidates: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Nodes whose candidates are cut into the same blocks, and these."""
-    if nodes * candidates <= AT_ONCE:
-        yield slice(0, nodes), [slice(0, candidates)]
-        return
+    """Nodes whose candidates are cut into the same blocks, and these.
+
+    Whole nodes stay together as far as there is room; one that is too long by itself is cut.
+    """
+    together = max(1, AT_ONCE // candidates)
     parts = -(-candidates // AT_ONCE)
     bounds = [candidates * part // parts for part in range(parts + 1)]
     cut = [slice(*pair) for pair in pairwise(bounds)]
-    for node in range(nodes):
-        yield slice(node, node + 1), cut
+    for first in range(0, nodes, together):
+        yield slice(first, min(first + together, nodes)), cut
 
 
 class Block(Protocol):

@@ -230,11 +230,6 @@ class Offered:
     bits: int
     parts: Callable[[], Iterator[NDArray[np.uint64]]]
 
-    @property
-    def numbers(self) -> NDArray[np.uint64]:
-        """All of them: uint64 (transfers, width)."""
-        return np.concatenate(list(self.parts()))
-
 
 def offer_narrow(
     rows: NDArray[np.uint64],

@@ -61,7 +61,7 @@ def transferred(
     random: np.random.Generator, choices: np.ndarray, offered: Offered, *shape: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of both parties, of the choices times the numbers, summed over bits."""
-    modulus, numbers = np.uint64((1 << offered.bits) - 1), offered.numbers
+    modulus, numbers = np.uint64((1 << offered.bits) - 1), np.concatenate(list(offered.parts()))
     own = random.integers(0, 2**64, numbers.shape, np.uint64)
     chosen = np.where(choices[:, np.newaxis], numbers, np.uint64(0))
     shares = chosen - own & modulus, own & modulus

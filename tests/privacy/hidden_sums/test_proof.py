@@ -145,6 +145,14 @@ def test_no_word_of_a_proof_can_be_changed(name: str, proof: CopyProof, slander:
             replace(shown, **changed).check()
 
 
+@pytest.mark.parametrize("shape", [(2**16 + 1, 1), (2**12, 2**12 + 1)])
+def test_a_level_that_no_tree_has_is_not_replayed(shape: tuple[int, int], proof: CopyProof) -> None:
+    nodes, candidates = shape
+    level = replace(proof.level, nodes=nodes, candidates=candidates)
+    with pytest.raises(DataError, match="more candidates than any level has"):
+        replace(proof, level=level).check()
+
+
 def test_another_key_proves_nothing(proof: CopyProof) -> None:
     with pytest.raises(DataError, match="has not signed it"):
         replace(proof, signer=bytes(32)).check()

@@ -7,8 +7,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fedmq.privacy.engine import ALONE
-from fedmq.privacy.hidden_sums.level import HiddenLevel, evaluator_bytes, garbler_bytes
+from fedmq.privacy.hidden_sums.filter import MOST_SLOTS
+from fedmq.privacy.hidden_sums.level import (
+    _LEAST_CANDIDATES,
+    HiddenLevel,
+    evaluator_bytes,
+    garbler_bytes,
+)
 from fedmq.privacy.hidden_sums.rounds import Rounds, in_blocks
+from fedmq.protocol.training import comparisons
 from tests.how_often import seldom
 from tests.privacy.hidden_sums.copied_level import CopiedLevels
 from tests.privacy.hidden_sums.driven import size
@@ -39,9 +46,22 @@ class Some:
 
 @pytest.mark.usefixtures("short_rounds")
 def test_blocks_hold_every_candidate_of_every_node_once() -> None:
-    assert list(in_blocks(2, 8)) == [(slice(0, 2), [slice(0, 8)])]
+    assert list(in_blocks(5, 8)) == [
+        (slice(first, last), [slice(0, 8)]) for first, last in ((0, 2), (2, 4), (4, 5))
+    ]
     cut = [slice(0, 13), slice(13, 26), slice(26, 40)]
     assert list(in_blocks(2, 40)) == [(slice(0, 1), cut), (slice(1, 2), cut)]
+
+
+def test_nodes_that_are_compared_together_are_one_round() -> None:
+    nodes = comparisons._MOST_INSTANCES // _LEAST_CANDIDATES
+    assert len(list(in_blocks(nodes, _LEAST_CANDIDATES))) == 1
+    assert len(list(in_blocks(nodes, MOST_SLOTS))) == 1
+
+
+def test_very_many_nodes_take_few_blocks() -> None:
+    """A passive party is asked about as many as an active party that lies likes."""
+    assert len(list(in_blocks(2**15, 1))) == 2
 
 
 @pytest.mark.usefixtures("short_rounds")
@@ -89,6 +109,15 @@ def test_the_winner_of_many_blocks(
     hidden = HiddenLevel(level.circuit.ranked_at(ALONE), 3, 40)
     assert sum(map(size, told.received)) <= garbler_bytes(hidden)
     assert sum(map(size, told.sent)) <= evaluator_bytes(hidden)
+
+
+def test_a_level_of_many_rounds_takes_no_more_than_is_foreseen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.privacy.hidden_sums.rounds.AT_ONCE", 20)
+    level = drawn(60, 13, interactions=2)
+    told = LevelPair().run(level, own_gains(level, 0, 0.99, 1.01))
+    assert sum(map(size, told.sent)) <= evaluator_bytes(HiddenLevel(level.circuit, 60, 13))
 
 
 @pytest.mark.usefixtures("short_rounds")
