@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 
 import numpy as np
@@ -110,8 +110,8 @@ class LevelEvaluator:
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[EvaluatorStage]
         """What is evaluated in batches next."""
-        self._gains: list[tuple[NDArray[np.bool_], list[GainEvaluator]]] = []
-        """Gains to compute: of candidates in some nodes, bool (nodes,), block by block."""
+        self._gains: list[tuple[NDArray[np.bool_], GainEvaluator]] = []
+        """Gains to compute: of a block of candidates in some nodes, bool (nodes,), each."""
         self.rounds: Rounds[QuotientEvaluator | GainEvaluator] = Rounds()
         """What is computed next: quotients of the filter, those of ranks, or gains."""
         self._linked: Parts = []
@@ -239,28 +239,23 @@ class LevelEvaluator:
                 given = half.sums(sure[nodes])
                 none = np.zeros((given.shape[1], 1, 2), np.uint64)
                 gains = level.gains(len(none), 1, given=True)
-                self._gains.append((sure, [GainEvaluator(gains, none, inputs, sure, given)]))
+                self._gains.append((sure, GainEvaluator(gains, none, inputs, sure, given)))
         for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
             unsure = nodes & ~self._sure
             if unsure.any():
-                self._gains += self._blocks(unsure, shares[unsure[nodes]])
-        self.rounds = Rounds(block for _, every in self._gains for block in every)
+                self._add_gains(unsure, shares[unsure[nodes]])
+        self.rounds = Rounds(block for _, block in self._gains)
         return self.begin_round(Unpacked(())) if self._gains else []
 
-    def _blocks(
-        self, nodes: NDArray[np.bool_], shares: Shares
-    ) -> Iterator[tuple[NDArray[np.bool_], list[GainEvaluator]]]:
-        """Gains of all candidates in some ``nodes``, bool (all nodes,)."""
-        held = np.flatnonzero(nodes)
-        for some, cut in in_blocks(*shares.shape[:2]):
+    def _add_gains(self, nodes: NDArray[np.bool_], shares: Shares) -> None:
+        """Gains of all candidates in some ``nodes``, bool (all nodes,), are to be computed."""
+        held, inputs = np.flatnonzero(nodes), self._inputs
+        for some, block in in_blocks(*shares.shape[:2]):
+            of_block = shares[some, block]
+            before = self._gains[-1][1] if block.start else None
+            gains = self.level.gains(*of_block.shape[:2])
             here = np.isin(np.arange(len(nodes)), held[some])
-            made: list[GainEvaluator] = []
-            for block in cut:
-                of_block = shares[some, block]
-                before = made[-1] if made else None
-                gains = self.level.gains(*of_block.shape[:2], behind=before is not None)
-                made.append(GainEvaluator(gains, of_block, self._inputs, here, before=before))
-            yield here, made
+            self._gains.append((here, GainEvaluator(gains, of_block, inputs, here, before=before)))
 
     def _choose_labels(
         self, parts: Sequence[QuotientEvaluator | GainEvaluator] | Sequence[SetEvaluator]
@@ -272,11 +267,7 @@ class LevelEvaluator:
     def close(self, parcel: Unpacked, found: Sequence[Mapping[str, Labels]]) -> Made:
         """Take the parcel after all batches of gains."""
         run = self._side.evaluate(parcel)
-        outputs = iter(found)
-        parts = [
-            (nodes, best_gains(every, [next(outputs)["gain"] for _ in every], run))
-            for nodes, every in self._gains
-        ]
+        parts: Parts = best_gains(self._gains, found, run)
         parts = with_slots(parts, self.rankings, self._slots, self._sure)
         self._best = self._of_candidates(parts, run)
         if self.level.place.is_first:

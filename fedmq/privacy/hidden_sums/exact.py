@@ -9,7 +9,7 @@ where a chain needs its gain.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -271,7 +271,7 @@ class _GainHalf:
     def __init__(
         self, gains: Gains, given: Labels | None = None, before: _GainHalf | None = None
     ) -> None:
-        self.gains = gains
+        self.gains = replace(gains, behind=before is not None)
         self._given = given
         self._before = before
         self._by_node: Labels
@@ -305,13 +305,25 @@ class _GainHalf:
         return other, self._by_node
 
 
-def best_gains(blocks: Sequence[_GainHalf], gains: Sequence[Labels], run: Run) -> dict[str, Labels]:
-    """Labels of the best ``gain`` of each node, its ``index``, and what is ``to beat``.
+def best_gains(
+    gains: Sequence[tuple[NDArray[np.bool_], _GainHalf]],
+    found: Sequence[Mapping[str, Labels]],
+    run: Run,
+) -> list[tuple[NDArray[np.bool_], dict[str, Labels]]]:
+    """Some nodes, bool (all nodes,), labels of their best gains, and of what is ``to beat``.
 
-    ``gains``: those of the candidates of each block, (32, instances, 2).
+    ``gains``: of some nodes each, blocks of the same ones behind each other; ``found``: outputs.
     """
-    best = finished(tournament(np.concatenate(gains, axis=1), blocks[0].gains.nodes, run))
-    return {**best, "to beat": blocks[0].to_beat}
+    by_node: list[tuple[NDArray[np.bool_], _GainHalf, list[Labels]]] = []
+    for (nodes, half), outputs in zip(gains, found, strict=True):
+        if not half.gains.behind:
+            by_node.append((nodes, half, []))
+        by_node[-1][-1].append(outputs["gain"])
+    best = []
+    for nodes, half, blocks in by_node:
+        running = tournament(np.concatenate(blocks, axis=1), half.gains.nodes, run)
+        best.append((nodes, {**finished(running), "to beat": half.to_beat}))
+    return best
 
 
 class GainGarbler(_GainHalf):
@@ -421,7 +433,7 @@ class GainEvaluator(_GainHalf):
             if self._given is None
         ]
         names = [*gains.stage.node_bits, *(["to beat"] if gains.first else [])]
-        if self._before is None:
+        if not gains.behind:
             bits += [self._known[name].reshape(-1) for name in names]
         del self._numbers, self._moved
         turned, rows = side.choose_rows(np.concatenate(bits))

@@ -193,7 +193,7 @@ class _Quotients:
     """What both halves know of the quotients of some candidates, ``shares`` (nodes, C, 2).
 
     ``known``: the active party's bits of each node beside those of the ``stage``. ``before``: the
-    block before this one, of the same nodes. ``spare``: transfers that are used behind its own.
+    block before this one, of the same nodes.
     """
 
     takes_numbers = True
@@ -206,17 +206,15 @@ class _Quotients:
         stage: Stage,
         known: Mapping[str, int],
         before: _Quotients | None = None,
-        spare: int = 0,
     ) -> None:
         self._level = level
-        self._precision = level.precision
-        self._nodes = level.nodes
         self._field = field
         self._shares = shares
         self._stage = stage
         self._bits = known
         self._before = before
-        self._spare = spare
+        self.spare = 0
+        """Transfers that are used behind its own."""
         self._scaled: Scaled
         self._joined: dict[str, NDArray[np.uint64]]
         self._by_node: Labels
@@ -237,12 +235,12 @@ class _Quotients:
         """Labels that the active party chooses."""
         of_candidates = sum(self._stage.candidate_bits.values()) * self._stage.instances
         of_nodes = sum(self._stage.node_bits.values()) + sum(self._bits.values())
-        return of_candidates + of_nodes * self._nodes * self.begins_nodes
+        return of_candidates + of_nodes * self._level.nodes * self.begins_nodes
 
     @property
     def transfers(self) -> int:
         """All that the active party chooses."""
-        return self._level.quotient_transfers + self.labels + self._spare
+        return self._level.quotient_transfers + self.labels + self.spare
 
     def _parted(self, rows: NDArray[np.uint64]) -> tuple[Labels, Labels]:
         """Rows of labels as those of candidates and of nodes; keeps what else is known."""
@@ -252,7 +250,7 @@ class _Quotients:
         if self._before is not None:
             self._by_node, self.known = self._before._by_node, self._before.known
             return other, self._by_node
-        by_node = rows[split:].reshape(-1, self._nodes, BLOCK_WORDS)
+        by_node = rows[split:].reshape(-1, self._level.nodes, BLOCK_WORDS)
         of_stage = sum(stage.node_bits.values())
         self._by_node = by_node[:of_stage]
         self.known = named_labels(by_node[of_stage:], self._bits)
@@ -276,7 +274,7 @@ class QuotientGarbler(_Quotients):
 
     def offer(self, side: SenderSide, parcel: Unpacked) -> Made:
         """Numbers for carries, x and d, and for V and S as choices were drawn."""
-        c, made = self._precision, []
+        c, made = self._level.precision, []
         carries = offered_carries(self._shares, self._field, c)
         [(own, of_carries)] = side.offer_narrow(parcel, carries)
         made.append(of_carries)
@@ -300,7 +298,7 @@ class QuotientGarbler(_Quotients):
         return made
 
     def take_products(self, side: SenderSide, parcel: Unpacked) -> None:
-        c, shape = self._precision, self._scaled.x.shape
+        c, shape = self._level.precision, self._scaled.x.shape
         v, s = np.zeros((2, *shape), np.uint64)
         for kept, own, offered in zip(
             (v, s), self._products, offered_products(self._scaled, c), strict=True
@@ -348,20 +346,18 @@ class QuotientEvaluator(_Quotients):
         known: Mapping[str, NDArray[np.bool_]],
         factors: Sequence[NodeFactors],
         before: QuotientEvaluator | None = None,
-        spare: int = 0,
     ) -> None:
         sizes = {name: len(bits) for name, bits in known.items()}
-        super().__init__(level, field, shares, stage, sizes, before, spare)
-        self._width = level.candidates
+        super().__init__(level, field, shares, stage, sizes, before)
         self._known = known
         self._factors = factors
 
     def choose(self, side: ReceiverSide) -> Made:
         """Choices of carries, and of x and d, which no carry changes."""
-        c = self._precision
+        c = self._level.precision
         carries = side.choose(carry_choices(self._shares, self._field))
         choices = factor_choices(self._factors, c)
-        of_x = c.x_factor * self._nodes
+        of_x = c.x_factor * self._level.nodes
         factors = [side.choose(choices[:of_x]), side.choose(choices[of_x:])]
         instances = self._stage.instances
         self._drawn = side.draw(c.x_modulus * instances), side.draw(c.d_modulus * instances)
@@ -369,12 +365,12 @@ class QuotientEvaluator(_Quotients):
 
     def choose_products(self, side: ReceiverSide, parcel: Unpacked) -> Made:
         """Choices of V and S."""
-        c, factors = self._precision, self._factors
+        c, factors = self._level.precision, self._factors
         carries = side.receive_narrow(parcel, 1, c.wrap_bits)
         sums = lifted(self._shares, carries, self._field, c, receives=True)
         shape = self._shares.shape[:2]
         x, d = (
-            _sum_of_bits(side.receive_narrow(parcel, self._width, bits), shape)
+            _sum_of_bits(side.receive_narrow(parcel, self._level.candidates, bits), shape)
             for bits in (c.x_modulus + c.x_guard, c.d_modulus + c.d_guard)
         )
         scaled = received_scaled(own_scaled(sums, factors, c), x, d, c)
@@ -394,7 +390,7 @@ class QuotientEvaluator(_Quotients):
         return made
 
     def choose_labels(self, side: ReceiverSide) -> tuple[Made, EvaluatorStage]:
-        c, stage = self._precision, self._stage
+        c, stage = self._level.precision, self._stage
         bits = [self._inputs(self._joined)]
         if self.begins_nodes:
             least = np.array([node.least_weight for node in self._factors], np.uint64)
@@ -433,16 +429,15 @@ class _Half(Generic[Q]):
         self._index: Labels
         self._masks: Shares
 
-    def _blocks(self) -> Iterator[tuple[FilterLevel, slice, Shares, Q | None, int]]:
-        """Of each block its level, nodes and shares, the block before, and transfers of indices."""
-        level = self.level
-        for nodes, cut in in_blocks(level.nodes, level.candidates):
-            for number, candidates in enumerate(cut):
-                shares = self._shares[nodes, candidates]
-                of_block = FilterLevel(level.precision, *shares.shape[:2])
-                is_last = nodes.stop == level.nodes and number == len(cut) - 1
-                before = self.quotients[-1] if number else None
-                yield of_block, nodes, shares, before, level.index_transfers * is_last
+    def _blocks(self) -> Iterator[tuple[FilterLevel, slice, Shares, Q | None]]:
+        """Of each block its level, nodes and shares, and the quotients before, of the same nodes.
+
+        Those that are made of it are added before the next one is asked for.
+        """
+        for nodes, candidates in in_blocks(self.level.nodes, self.level.candidates):
+            shares = self._shares[nodes, candidates]
+            of_block = FilterLevel(self.level.precision, *shares.shape[:2])
+            yield of_block, nodes, shares, self.quotients[-1] if candidates.start else None
 
     def _chosen(self, found: Sequence[Mapping[str, Labels]], run: Run) -> dict[str, Labels]:
         """Labels of slots, by those of quotients that were ``found``."""
@@ -499,10 +494,10 @@ class FilterGarbler(_Half[QuotientGarbler]):
         super().__init__(level, field, shares)
         self._seed = seed
         known = {"to beat": threshold_bits(level.precision)["to beat"]}
-        for of_block, _, its, before, spare in self._blocks():
+        for of_block, _, its, before in self._blocks():
             stage = quotient_stage(of_block)
-            block = QuotientGarbler(of_block, field, its, stage, known, before, spare)
-            self.quotients.append(block)
+            self.quotients.append(QuotientGarbler(of_block, field, its, stage, known, before))
+        self.quotients[-1].spare = level.index_transfers
         self._more: Labels
         self._rows: NDArray[np.uint64]
 
@@ -556,12 +551,11 @@ class FilterEvaluator(_Half[QuotientEvaluator]):
         super().__init__(level, field, shares)
         to_beat = np.array([node.to_beat for node in factors], np.uint64)
         bits = bits_of(wide(to_beat), threshold_bits(level.precision)["to beat"])
-        for of_block, nodes, its, before, spare in self._blocks():
+        for of_block, nodes, its, before in self._blocks():
             stage, known = quotient_stage(of_block), {"to beat": bits[:, nodes]}
-            block = QuotientEvaluator(
-                of_block, field, its, stage, known, factors[nodes], before, spare
-            )
+            block = QuotientEvaluator(of_block, field, its, stage, known, factors[nodes], before)
             self.quotients.append(block)
+        self.quotients[-1].spare = level.index_transfers
         self._rows: NDArray[np.uint64]
 
     def close(

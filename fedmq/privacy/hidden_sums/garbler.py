@@ -6,7 +6,7 @@ make the other one. So it can claim no candidate that the circuits did not name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,8 +98,8 @@ class LevelGarbler:
         """Their ranks; none if those candidates' gains are computed at once."""
         self.stages: Sequence[GarblerStage]
         """What is garbled in batches next."""
-        self._gains: list[tuple[NDArray[np.bool_], list[GainGarbler]]] = []
-        """Gains to compute: of candidates in some nodes, bool (nodes,), block by block."""
+        self._gains: list[tuple[NDArray[np.bool_], GainGarbler]] = []
+        """Gains to compute: of a block of candidates in some nodes, bool (nodes,), each."""
         self.rounds: Rounds[QuotientGarbler | GainGarbler] = Rounds()
         """What is computed next: quotients of the filter, those of ranks, or gains."""
         self.begun: list[Garbled] = []
@@ -230,30 +230,26 @@ class LevelGarbler:
                 given = half.sums(sure[nodes])
                 none = np.zeros((given.shape[1], 1, 2), np.uint64)
                 gains = level.gains(len(none), 1, given=True)
-                self._gains.append((sure, [GainGarbler(gains, none, columns, given)]))
+                self._gains.append((sure, GainGarbler(gains, none, columns, given)))
         for nodes, shares in [*self._slots, (whole, self._shares[whole])]:
             unsure = nodes & ~self._sure
             if unsure.any():
-                self._gains += self._blocks(unsure, shares[unsure[nodes]])
-        self.rounds = Rounds(block for _, every in self._gains for block in every)
+                self._add_gains(unsure, shares[unsure[nodes]])
+        self.rounds = Rounds(block for _, block in self._gains)
         return self.begin_round(parcel)
 
-    def _blocks(
-        self, nodes: NDArray[np.bool_], shares: Shares
-    ) -> Iterator[tuple[NDArray[np.bool_], list[GainGarbler]]]:
-        """Gains of all candidates in some ``nodes``, bool (all nodes,)."""
+    def _add_gains(self, nodes: NDArray[np.bool_], shares: Shares) -> None:
+        """Gains of all candidates in some ``nodes``, bool (all nodes,), are to be computed."""
         held, columns = np.flatnonzero(nodes), self._columns
         by_node = columns.reshape(len(columns), self.level.nodes, self.level.candidates)
-        for some, cut in in_blocks(*shares.shape[:2]):
-            made: list[GainGarbler] = []
-            for block in cut:
-                of_block = shares[some, block]
-                before = made[-1] if made else None
-                gains = self.level.gains(*of_block.shape[:2], behind=before is not None)
-                # A circuit that asks about columns has no filter: all nodes are whole.
-                asked = by_node[:, some, block].reshape(len(columns), gains.instances)
-                made.append(GainGarbler(gains, of_block, asked, before=before))
-            yield np.isin(np.arange(len(nodes)), held[some]), made
+        for some, block in in_blocks(*shares.shape[:2]):
+            of_block = shares[some, block]
+            before = self._gains[-1][1] if block.start else None
+            gains = self.level.gains(*of_block.shape[:2])
+            # A circuit that asks about columns has no filter: all nodes are whole.
+            asked = by_node[:, some, block].reshape(len(columns), gains.instances)
+            here = np.isin(np.arange(len(nodes)), held[some])
+            self._gains.append((here, GainGarbler(gains, of_block, asked, before=before)))
 
     def _take_labels(
         self,
@@ -275,11 +271,7 @@ class LevelGarbler:
         """The parcel after all batches of gains."""
         tables: Made = []
         run = self._side.garble(tables)
-        outputs = iter(found)
-        parts = [
-            (nodes, best_gains(every, [next(outputs)["gain"] for _ in every], run))
-            for nodes, every in self._gains
-        ]
+        parts: Parts = best_gains(self._gains, found, run)
         parts = with_slots(parts, self.rankings, self._slots, self._sure)
         self._best = self._of_candidates(parts, run)
         if self.level.place.is_first:

@@ -140,11 +140,9 @@ class HiddenLevel:
         """Whether no other passive party needs to know the best candidate's gain."""
         return self.place.parties == 1
 
-    def gains(
-        self, nodes: int, candidates: int, *, given: bool = False, behind: bool = False
-    ) -> Gains:
+    def gains(self, nodes: int, candidates: int, *, given: bool = False) -> Gains:
         """The gains of some candidates in some of the nodes."""
-        return Gains(self.circuit, nodes, candidates, self.place.is_first, given, behind)
+        return Gains(self.circuit, nodes, candidates, self.place.is_first, given)
 
     @property
     def taken_labels(self) -> int:
@@ -282,8 +280,7 @@ def evaluator_bytes(level: HiddenLevel) -> int:
         most += extended_bytes(level.taken_labels) + turned_bytes(level.taken_labels)
     sizes = [
         (nodes.stop - nodes.start, block.stop - block.start)
-        for nodes, cut in in_blocks(level.nodes, level.candidates)
-        for block in cut
+        for nodes, block in in_blocks(level.nodes, level.candidates)
     ]
     most += _PADDING * len(sizes)
     counts = [level.gains(*size).transfers for size in sizes]

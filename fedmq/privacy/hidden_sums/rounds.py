@@ -22,17 +22,17 @@ slots, have no more.
 """
 
 
-def in_blocks(nodes: int, candidates: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Nodes whose candidates are cut into the same blocks, and these.
+def in_blocks(nodes: int, candidates: int) -> Iterator[tuple[slice, slice]]:
+    """Nodes and candidates of each block; a node's first one begins at its candidate 0.
 
     Whole nodes stay together as far as there is room; one that is too long by itself is cut.
     """
     together = max(1, AT_ONCE // candidates)
     parts = -(-candidates // AT_ONCE)
     bounds = [candidates * part // parts for part in range(parts + 1)]
-    cut = [slice(*pair) for pair in pairwise(bounds)]
     for first in range(0, nodes, together):
-        yield slice(first, min(first + together, nodes)), cut
+        for start, stop in pairwise(bounds):
+            yield slice(first, min(first + together, nodes)), slice(start, stop)
 
 
 class Block(Protocol):

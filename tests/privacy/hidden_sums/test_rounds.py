@@ -46,11 +46,16 @@ class Some:
 
 @pytest.mark.usefixtures("short_rounds")
 def test_blocks_hold_every_candidate_of_every_node_once() -> None:
+    whole = slice(0, 8)
     assert list(in_blocks(5, 8)) == [
-        (slice(first, last), [slice(0, 8)]) for first, last in ((0, 2), (2, 4), (4, 5))
+        (slice(0, 2), whole),
+        (slice(2, 4), whole),
+        (slice(4, 5), whole),
     ]
     cut = [slice(0, 13), slice(13, 26), slice(26, 40)]
-    assert list(in_blocks(2, 40)) == [(slice(0, 1), cut), (slice(1, 2), cut)]
+    assert list(in_blocks(2, 40)) == [
+        (slice(node, node + 1), block) for node in (0, 1) for block in cut
+    ]
 
 
 def test_nodes_that_are_compared_together_are_one_round() -> None:
